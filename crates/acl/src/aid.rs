@@ -1,0 +1,148 @@
+//! Agent identifiers.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use crate::Expression;
+
+/// An agent identifier (AID, FIPA00023): a globally unique name, and where to find its agent.
+///
+/// Two AIDs are equal when their names are; addresses and the rest may differ.
+#[derive(Debug, Clone)]
+pub struct Aid {
+    /// The globally unique name, by custom `local@hap` where `hap` is the home platform's name.
+    pub name: String,
+    /// Transport addresses (URLs), the preferred one first.
+    pub addresses: Vec<String>,
+    /// Agents that can find out addresses for this name, the preferred one first.
+    pub resolvers: Vec<Aid>,
+    /// Further parameters, by custom with names that begin with `X-`.
+    pub user_defined: Vec<(String, Expression)>,
+}
+
+/// Why a text is not the name of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AidError {
+    /// There is no name at all, or nothing before or after its last `@`.
+    #[error("'{0}' is not an agent name: write it as local or local@platform, both not empty")]
+    Empty(String),
+    /// The name holds a character that would need quoting or could deceive a reader.
+    #[error(
+        "'{}' is not an agent name: character {character:?} at byte {offset} is not allowed (no blanks, control characters, quotes or parentheses)",
+        name.escape_debug()
+    )]
+    Character {
+        /// The text given.
+        name: String,
+        /// The first character that is not allowed.
+        character: char,
+        /// Where it is, in bytes.
+        offset: usize,
+    },
+}
+
+impl Aid {
+    /// An AID with this name and nothing else.
+    ///
+    /// # Errors
+    /// [`AidError`] if the name is empty or holds blanks, control characters, quotes or parentheses.
+    pub fn new(name: impl Into<String>) -> Result<Self, AidError> {
+        let name = name.into();
+        let forbidden =
+            |c: char| c.is_control() || c.is_whitespace() || matches!(c, '(' | ')' | '"');
+        if let Some((offset, character)) = name.char_indices().find(|(_, c)| forbidden(*c)) {
+            return Err(AidError::Character {
+                name,
+                character,
+                offset,
+            });
+        }
+        let (local, platform) = split_name(&name);
+        if local.is_empty() || platform.is_some_and(str::is_empty) {
+            return Err(AidError::Empty(name));
+        }
+        Ok(Self::unchecked(name))
+    }
+
+    /// An AID with a name that came over the wire, where any text is possible.
+    pub(crate) fn unchecked(name: String) -> Self {
+        Self {
+            name,
+            addresses: Vec::new(),
+            resolvers: Vec::new(),
+            user_defined: Vec::new(),
+        }
+    }
+
+    /// Adds a transport address after those it has.
+    #[must_use]
+    pub fn with_address(mut self, address: impl Into<String>) -> Self {
+        self.addresses.push(address.into());
+        self
+    }
+
+    /// Adds a resolver after those it has.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Aid) -> Self {
+        self.resolvers.push(resolver);
+        self
+    }
+
+    /// Adds a user-defined parameter, by custom named `X-…`.
+    #[must_use]
+    pub fn with_user_defined(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<Expression>,
+    ) -> Self {
+        self.user_defined.push((name.into(), value.into()));
+        self
+    }
+
+    /// The name without its platform: everything before the last `@`.
+    pub fn local_name(&self) -> &str {
+        split_name(&self.name).0
+    }
+
+    /// The home platform: everything after the last `@`.
+    pub fn platform(&self) -> Option<&str> {
+        split_name(&self.name).1
+    }
+}
+
+/// Local name and platform of an agent name, which the last `@` parts.
+pub(crate) fn split_name(name: &str) -> (&str, Option<&str>) {
+    match name.rsplit_once('@') {
+        Some((local, platform)) => (local, Some(platform)),
+        None => (name, None),
+    }
+}
+
+impl PartialEq for Aid {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Aid {}
+
+impl Hash for Aid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl FromStr for Aid {
+    type Err = AidError;
+
+    fn from_str(name: &str) -> Result<Self, AidError> {
+        Self::new(name)
+    }
+}
+
+impl fmt::Display for Aid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}

@@ -1,0 +1,401 @@
+//! Writing messages (FIPA00069).
+
+use memchr::memchr;
+
+use super::nibbles::{write_date, write_number};
+use super::parse::MAX_DEPTH;
+use super::token::{Bracket, tag};
+use crate::eights::{append, zeros};
+use crate::expression::append_word;
+use crate::literal::{unquote, write_string};
+use crate::parameter::Parameter;
+use crate::{
+    AclMessage, Aid, Content, DateTime, EncodeError, EncodeProblem, Expression, Origin,
+    Performative, is_word,
+};
+
+const ENCODING: &str = "the bit-efficient encoding";
+
+/// How the text of `content` is written. Readers differ here, Sealbus reads all three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TextForm {
+    /// As it stands, ended by 00: what the codecs for JADE read and write as text.
+    #[default]
+    Plain,
+    /// In quotes, ended by 00: what rock-multiagent reads as text, and JADE with its quotes.
+    Quoted,
+    /// As bytes with their length: all readers see the same bytes, but as bytes and not as text.
+    ByteLength,
+}
+
+/// Appends the message to `out`. Allocates nothing if `out` has room for it.
+///
+/// # Errors
+/// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    encode_with(message, TextForm::default(), out)
+}
+
+/// As [`encode`], with the text of the content in a chosen form.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_with(
+    message: &AclMessage,
+    text: TextForm,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let start = out.len();
+    write_message(message, text, out).map_err(|error| {
+        out.truncate(start);
+        *error
+    })
+}
+
+/// What the functions below return: small, so that it is returned in a register.
+type Written = Result<(), Box<EncodeError>>;
+
+#[cold]
+fn failure(field: &'static str, problem: EncodeProblem) -> Box<EncodeError> {
+    Box::new(EncodeError::new(field, problem))
+}
+
+fn write_message(message: &AclMessage, text: TextForm, out: &mut Vec<u8>) -> Written {
+    out.extend_from_slice(&[0xfa, 0x10]);
+    write_performative(&message.performative, out)?;
+    if let Some(sender) = &message.sender {
+        out.push(Parameter::Sender as u8);
+        write_aid(sender, MAX_DEPTH, out).map_err(|error| error.inside("sender"))?;
+    }
+    write_aids(Parameter::Receiver, &message.receivers, out)?;
+    write_optional(Parameter::Ontology, &message.ontology, out)?;
+    write_optional(Parameter::Encoding, &message.encoding, out)?;
+    write_optional(Parameter::ConversationId, &message.conversation_id, out)?;
+    write_aids(Parameter::ReplyTo, &message.reply_to, out)?;
+    if let Some(moment) = &message.reply_by {
+        out.push(Parameter::ReplyBy as u8);
+        write_date_time(moment, out);
+    }
+    write_optional(Parameter::InReplyTo, &message.in_reply_to, out)?;
+    write_optional(Parameter::ReplyWith, &message.reply_with, out)?;
+    write_optional(Parameter::Language, &message.language, out)?;
+    if let Some(protocol) = &message.protocol {
+        write_word([Parameter::Protocol as u8, 0x10], protocol, out)
+            .map_err(|error| error.inside(Parameter::Protocol.name()))?;
+    }
+    if !message.user_defined.is_empty() {
+        write_user_defined(0x00, &message.user_defined, out)?;
+    }
+    if let Some(content) = &message.content {
+        write_content(content, text, out).map_err(|error| error.inside("content"))?;
+    }
+    out.push(0x01);
+    Ok(())
+}
+
+#[inline]
+fn write_performative(performative: &Performative, out: &mut Vec<u8>) -> Written {
+    if let Performative::Other(name) = performative {
+        // A standard act is the same act however it was spelled.
+        if let Some(standard) = Performative::standard(name.as_bytes()) {
+            return write_performative(&standard, out);
+        }
+        return write_word([0x00, 0x10], name, out).map_err(|error| error.inside("performative"));
+    }
+    out.push(performative.code());
+    Ok(())
+}
+
+#[inline]
+fn write_aids(parameter: Parameter, aids: &[Aid], out: &mut Vec<u8>) -> Written {
+    if aids.is_empty() {
+        return Ok(());
+    }
+    out.push(parameter as u8);
+    write_aid_list(aids, MAX_DEPTH, out).map_err(|error| error.inside(parameter.name()))
+}
+
+fn write_aid_list(aids: &[Aid], depth: usize, out: &mut Vec<u8>) -> Written {
+    for (index, aid) in aids.iter().enumerate() {
+        write_aid(aid, depth, out).map_err(|error| error.inside(format_args!("[{index}]")))?;
+    }
+    out.push(0x01);
+    Ok(())
+}
+
+fn write_aid(aid: &Aid, depth: usize, out: &mut Vec<u8>) -> Written {
+    let Some(depth) = depth.checked_sub(1) else {
+        let limit = MAX_DEPTH;
+        return Err(failure("", EncodeProblem::TooLarge { limit }));
+    };
+    if aid.name.is_empty() {
+        return Err(failure("name", EncodeProblem::Empty));
+    }
+    write_text([0x02, 0x10], &aid.name, out).map_err(|error| error.inside("name"))?;
+    if let [first, others @ ..] = aid.addresses.as_slice() {
+        write_text([0x02, 0x10], first, out).map_err(|error| error.inside("addresses[0]"))?;
+        for (index, address) in others.iter().enumerate() {
+            write_tagged_text(0x10, address, out)
+                .map_err(|error| error.inside(format_args!("addresses[{}]", index + 1)))?;
+        }
+        out.push(0x01);
+    }
+    if !aid.resolvers.is_empty() {
+        out.push(0x03);
+        write_aid_list(&aid.resolvers, depth, out).map_err(|error| error.inside("resolvers"))?;
+    }
+    if !aid.user_defined.is_empty() {
+        write_user_defined(0x04, &aid.user_defined, out)?;
+    }
+    out.push(0x01);
+    Ok(())
+}
+
+#[inline(always)]
+fn write_optional(parameter: Parameter, value: &Option<Expression>, out: &mut Vec<u8>) -> Written {
+    match value {
+        None => Ok(()),
+        Some(value) => write_parameter(parameter, value, out),
+    }
+}
+
+fn write_parameter(parameter: Parameter, value: &Expression, out: &mut Vec<u8>) -> Written {
+    let written = if let Expression::Word(word) = value {
+        write_word([parameter as u8, 0x10], word, out)
+    } else {
+        out.push(parameter as u8);
+        write_expression(value, out)
+    };
+    written.map_err(|error| error.inside(parameter.name()))
+}
+
+fn write_user_defined(mark: u8, parameters: &[(String, Expression)], out: &mut Vec<u8>) -> Written {
+    for (name, value) in parameters {
+        write_word([mark, 0x10], name, out)
+            .map_err(|error| error.inside(format_args!("name of {name:?}")))?;
+        let written = match value {
+            // Here, and only here, most encoders leave the quotes out.
+            Expression::String(text) if misleads(text) => write_quoted_string(0x14, text, out),
+            Expression::String(text) => write_tagged_text(0x14, text, out),
+            value => write_expression(value, out),
+        };
+        written.map_err(|error| error.inside(name))?;
+    }
+    Ok(())
+}
+
+fn write_content(content: &Content, form: TextForm, out: &mut Vec<u8>) -> Written {
+    const MARK: u8 = Parameter::Content as u8;
+    match (content, form) {
+        (Content::Text(text), TextForm::Plain) if !misleads(text) => {
+            write_text([MARK, 0x14], text, out)
+        }
+        (Content::Text(text), TextForm::Plain | TextForm::Quoted) => {
+            out.push(MARK);
+            write_quoted_string(0x14, text, out)
+        }
+        (content, _) => {
+            out.push(MARK);
+            write_bytes(Bracket::None, content.as_bytes(), out)
+        }
+    }
+}
+
+/// True for a text that readers would take for one in quotes, if it stood without them.
+fn misleads(text: &str) -> bool {
+    matches!(text.as_bytes().first(), Some(b'"' | b'#')) && unquote(text).len() != text.len()
+}
+
+fn write_quoted_string(tag: u8, text: &str, out: &mut Vec<u8>) -> Written {
+    if memchr(0, text.as_bytes()).is_some() {
+        return Err(zero());
+    }
+    out.push(tag);
+    write_string(text, out);
+    out.push(0);
+    Ok(())
+}
+
+/// A text behind its tag and what stands before that.
+#[inline]
+fn write_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
+    const SHORT: usize = 64;
+    if text.len() > SHORT {
+        return write_long_text(before, text, out);
+    }
+    if append(before, text.as_bytes(), out, zeros) {
+        Err(zero())
+    } else {
+        Ok(())
+    }
+}
+
+/// The same for long texts, which are looked at and copied by vectorised functions.
+fn write_long_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
+    if memchr(0, text.as_bytes()).is_some() {
+        return Err(zero());
+    }
+    out.reserve(text.len() + 3);
+    out.extend_from_slice(&before);
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+    Ok(())
+}
+
+/// A text behind its tag.
+fn write_tagged_text(tag: u8, text: &str, out: &mut Vec<u8>) -> Written {
+    if memchr(0, text.as_bytes()).is_some() {
+        return Err(zero());
+    }
+    out.push(tag);
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+    Ok(())
+}
+
+#[cold]
+fn zero() -> Box<EncodeError> {
+    let what = "a zero character";
+    failure(
+        "",
+        EncodeProblem::Text {
+            what,
+            encoding: ENCODING,
+        },
+    )
+}
+
+/// A word behind its tag and what stands before that; no word has a zero in it.
+#[inline]
+fn write_word(before: [u8; 2], word: &str, out: &mut Vec<u8>) -> Written {
+    if append_word(before, word.as_bytes(), out) {
+        Ok(())
+    } else {
+        Err(failure("", EncodeProblem::NotAWord))
+    }
+}
+
+/// A date-time with its tag.
+pub(crate) fn write_date_time(moment: &DateTime, out: &mut Vec<u8>) {
+    let tag = match moment.origin() {
+        Origin::Calendar => 0x20,
+        Origin::After => 0x21,
+        Origin::Before => 0x22,
+    };
+    match moment.designator() {
+        Some(letter) => {
+            out.push(tag | 0x04);
+            write_date(moment, out);
+            out.push(letter);
+        }
+        None => {
+            out.push(tag);
+            write_date(moment, out);
+        }
+    }
+}
+
+fn write_expression(expression: &Expression, out: &mut Vec<u8>) -> Written {
+    match expression {
+        Expression::List(items) => {
+            write_list(items, Bracket::None, MAX_DEPTH, out)?;
+            out.push(0x40);
+            Ok(())
+        }
+        atom => write_atom(Bracket::None, atom, out),
+    }
+}
+
+/// A list without its closing bracket, which the next item may carry in its tag.
+fn write_list(items: &[Expression], before: Bracket, depth: usize, out: &mut Vec<u8>) -> Written {
+    let Some(depth) = depth.checked_sub(1) else {
+        let limit = MAX_DEPTH;
+        return Err(failure("", EncodeProblem::TooLarge { limit }));
+    };
+    if before == Bracket::Closes {
+        out.push(0x40);
+    }
+    let mut before = Bracket::Opens;
+    for (index, item) in items.iter().enumerate() {
+        let written = match item {
+            Expression::List(items) => {
+                if before == Bracket::Opens {
+                    out.push(0x60);
+                    before = Bracket::None;
+                }
+                write_list(items, before, depth, out)
+            }
+            atom => write_atom(before, atom, out),
+        };
+        written.map_err(|error| error.inside(format_args!("[{index}]")))?;
+        before = match item {
+            Expression::List(_) => Bracket::Closes,
+            _ => Bracket::None,
+        };
+    }
+    match before {
+        Bracket::Opens => out.push(0x60),
+        Bracket::Closes => out.push(0x40),
+        Bracket::None => {}
+    }
+    Ok(())
+}
+
+fn write_atom(bracket: Bracket, expression: &Expression, out: &mut Vec<u8>) -> Written {
+    match expression {
+        Expression::Word(word) if is_word(word.as_bytes()) => {
+            write_tagged_text(tag(bracket, 0), word, out)
+        }
+        Expression::Word(_) => Err(failure("", EncodeProblem::NotAWord)),
+        Expression::String(text) => write_quoted_string(tag(bracket, 4), text, out),
+        Expression::Number(number) => {
+            match number.as_hexadecimal() {
+                Some(value) => {
+                    out.push(tag(bracket, 3));
+                    let mut digits = Vec::with_capacity(20);
+                    crate::literal::write_decimal(value as usize, &mut digits);
+                    write_number(&digits, out);
+                }
+                None => {
+                    out.push(tag(bracket, 2));
+                    write_number(number.as_str().as_bytes(), out);
+                }
+            }
+            Ok(())
+        }
+        Expression::DateTime(moment) => {
+            // The grammar has no date-time here; as a word it can be told from all other words.
+            out.push(tag(bracket, 0));
+            moment.write_to(out);
+            out.push(0);
+            Ok(())
+        }
+        Expression::Bytes(bytes) => write_bytes(bracket, bytes, out),
+        // Lists are written by their own function; nothing else is left.
+        Expression::List(_) => Ok(()),
+    }
+}
+
+/// A byte string with its tag and length.
+pub(crate) fn write_byte_string(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    write_bytes(Bracket::None, bytes, out).map_err(|error| *error)
+}
+
+fn write_bytes(bracket: Bracket, bytes: &[u8], out: &mut Vec<u8>) -> Written {
+    if let Ok(length) = u8::try_from(bytes.len()) {
+        out.extend_from_slice(&[tag(bracket, 6), length]);
+    } else if let Ok(length) = u16::try_from(bytes.len()) {
+        out.push(tag(bracket, 7));
+        out.extend_from_slice(&length.to_be_bytes());
+    } else if let Ok(length) = u32::try_from(bytes.len()) {
+        // The long form's kind is 9 without bracket and 8 with one.
+        let kind = if bracket == Bracket::None { 9 } else { 8 };
+        out.push(tag(bracket, kind));
+        out.extend_from_slice(&length.to_be_bytes());
+    } else {
+        let limit = u32::MAX as usize;
+        return Err(failure("", EncodeProblem::TooLarge { limit }));
+    }
+    out.extend_from_slice(bytes);
+    Ok(())
+}

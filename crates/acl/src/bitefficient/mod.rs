@@ -1,0 +1,119 @@
+//! The bit-efficient representation of messages (FIPA00069).
+//!
+//! Sealbus writes the sender first and the content last, so that a reader knows early whom a
+//! message claims to come from. Readers take the parameters in any order, but each only once.
+//! Text that the standard leaves open is read in every form known in the wild; which one is written
+//! is explained in `docs/encodings.md`.
+
+mod codetable;
+mod encode;
+mod explain;
+mod nibbles;
+mod parse;
+mod scan;
+mod token;
+mod view;
+
+pub use codetable::CodeTable;
+pub use encode::{TextForm, encode, encode_with};
+pub(crate) use encode::{write_byte_string, write_date_time};
+pub use nibbles::Nibbles;
+pub(crate) use nibbles::write_number;
+pub(crate) use parse::MAX_DEPTH;
+pub(crate) use parse::{byte_string, read_date_time};
+pub(crate) use scan::find_end;
+pub(crate) use view::{AidView, AidsView, ExpressionsView, UserDefinedView, View, WordsView};
+
+use crate::{AclMessage, AclMessageRef, DecodeError, Limits};
+use parse::Layout;
+
+/// The encoding's FIPA name.
+pub const NAME: &str = "fipa.acl.rep.bitefficient.std";
+
+/// Reads a message; bytes after its end mark are ignored.
+///
+/// # Errors
+/// [`DecodeError`] with the offset of the first byte that does not fit, or the limit exceeded.
+pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
+    decode_ref(bytes, limits).map(|message| message.to_owned())
+}
+
+/// Checks a message in one pass without allocating, and returns a view that reads from `bytes`;
+/// bytes after its end mark are ignored.
+///
+/// # Errors
+/// [`DecodeError`] with the offset of the first byte that does not fit, or the limit exceeded.
+pub fn decode_ref<'a>(bytes: &'a [u8], limits: &Limits) -> Result<AclMessageRef<'a>, DecodeError> {
+    let layout = Layout::of(bytes, limits)?;
+    Ok(AclMessageRef::from_bitefficient(View::new(bytes, layout)))
+}
+
+/// A message kept as the bytes it was received as, checked once, from which views cost nothing.
+///
+/// `B` is whatever holds the bytes: a `Vec<u8>`, `bytes::Bytes`, a slice.
+#[derive(Debug, Clone)]
+pub struct EncodedMessage<B> {
+    bytes: B,
+    layout: Layout,
+}
+
+impl<B: AsRef<[u8]>> EncodedMessage<B> {
+    /// Checks the message in one pass without allocating.
+    ///
+    /// # Errors
+    /// As [`decode_ref`].
+    pub fn new(bytes: B, limits: &Limits) -> Result<Self, DecodeError> {
+        let layout = Layout::of(bytes.as_ref(), limits)?;
+        Ok(Self { bytes, layout })
+    }
+
+    /// The message, to be read from the bytes.
+    pub fn message(&self) -> AclMessageRef<'_> {
+        AclMessageRef::from_bitefficient(View::new(self.bytes.as_ref(), self.layout))
+    }
+
+    /// Length of the message in bytes, with its end mark and without what follows it.
+    pub fn length(&self) -> usize {
+        self.layout.end()
+    }
+
+    /// The bytes, including any that follow the message.
+    pub fn into_bytes(self) -> B {
+        self.bytes
+    }
+
+    /// The bytes, including any that follow the message.
+    pub fn bytes(&self) -> &B {
+        &self.bytes
+    }
+}
+
+/// The encoding as a [`Representation`](crate::Representation).
+#[derive(Debug, Clone, Copy)]
+pub struct BitEfficient;
+
+impl crate::Representation for BitEfficient {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn short_name(&self) -> &'static str {
+        "bitefficient"
+    }
+
+    fn recognises(&self, bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(0xfa..=0xfc))
+    }
+
+    fn encode(&self, message: &AclMessage, out: &mut Vec<u8>) -> Result<(), crate::EncodeError> {
+        encode(message, out)
+    }
+
+    fn decode(&self, bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
+        decode(bytes, limits)
+    }
+
+    fn explain(&self, bytes: &[u8], limits: &Limits) -> crate::Explanation {
+        explain::explain(bytes, limits)
+    }
+}

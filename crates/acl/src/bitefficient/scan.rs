@@ -1,0 +1,31 @@
+//! Finding the end of zero-terminated text, quickly.
+
+use crate::eights::{first, not_ascii, zeros};
+
+/// Offset of the first zero byte at or after `start`, and whether all before it is ASCII.
+pub(crate) fn find_end(bytes: &[u8], start: usize) -> Option<(usize, bool)> {
+    let mut rest = bytes.get(start..)?;
+    let mut at = start;
+    let mut seen = 0u64;
+    while let Some(chunk) = rest.first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let marks = zeros(word);
+        if marks != 0 {
+            let end = first(marks);
+            seen |= word & ((1u64 << (end * 8)) - 1);
+            return Some((at + end, !not_ascii(seen)));
+        }
+        seen |= word;
+        at += 8;
+        rest = &rest[8..];
+    }
+    let mut ascii = !not_ascii(seen);
+    for byte in rest {
+        if *byte == 0 {
+            return Some((at, ascii));
+        }
+        ascii &= byte.is_ascii();
+        at += 1;
+    }
+    None
+}

@@ -1,0 +1,195 @@
+//! Envelopes: what the message transport reads, around a payload it does not (FIPA00067).
+//!
+//! An envelope is a base and the revisions that message transport services on the way have added;
+//! none of them changes what an earlier one said. [`Envelope::current`] is what counts: for each
+//! parameter the newest value.
+
+pub mod bitefficient;
+pub mod json;
+pub mod xml;
+
+use crate::{Aid, Content, DateTime, DecodeError, EncodeError, Limits};
+
+/// An envelope: the base and its revisions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Envelope {
+    /// What the sender's platform wrote.
+    pub base: EnvelopeParameters,
+    /// What the platforms on the way added, the oldest first.
+    pub revisions: Vec<EnvelopeParameters>,
+}
+
+/// The parameters of an envelope, or of a revision of it (FIPA00067). A revision has a `received`
+/// stamp and only those parameters that it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EnvelopeParameters {
+    /// All receivers of the message.
+    pub to: Vec<Aid>,
+    /// The sender, who is told of errors.
+    pub from: Option<Aid>,
+    /// Text for the final receiver.
+    pub comments: Option<String>,
+    /// The encoding of the payload, such as `fipa.acl.rep.string.std`.
+    pub acl_representation: Option<String>,
+    /// Length of the payload in bytes.
+    pub payload_length: Option<u64>,
+    /// The character set of the payload; US-ASCII if absent.
+    pub payload_encoding: Option<String>,
+    /// When the envelope was made.
+    pub date: Option<DateTime>,
+    /// Receivers of this copy of the message; those of `to` if there are none.
+    pub intended_receivers: Vec<Aid>,
+    /// The stamp of a platform that handled the message.
+    pub received: Option<Received>,
+    /// Reserved by the standard.
+    pub transport_behaviour: Option<Content>,
+    /// Further parameters, named `X-…`.
+    pub user_defined: Vec<(String, String)>,
+}
+
+/// The stamp that a message transport service puts on a message it handles (FIPA00067).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The URL of the service that received the message.
+    pub by: String,
+    /// When it did.
+    pub date: DateTime,
+    /// The URL it came from.
+    pub from: Option<String>,
+    /// An identifier that is unique at the service it came from.
+    pub id: Option<String>,
+    /// The transport protocol it came by.
+    pub via: Option<String>,
+    /// Further parameters, named `X-…`.
+    pub user_defined: Vec<(String, String)>,
+}
+
+impl Envelope {
+    /// An envelope with the four parameters that are mandatory.
+    pub fn new(
+        to: Vec<Aid>,
+        from: Aid,
+        acl_representation: impl Into<String>,
+        date: DateTime,
+    ) -> Self {
+        Self {
+            base: EnvelopeParameters {
+                to,
+                from: Some(from),
+                acl_representation: Some(acl_representation.into()),
+                date: Some(date),
+                ..EnvelopeParameters::default()
+            },
+            revisions: Vec::new(),
+        }
+    }
+
+    /// Adds a revision that stamps the envelope as received.
+    #[must_use]
+    pub fn with_received(mut self, received: Received) -> Self {
+        self.revisions.push(EnvelopeParameters {
+            received: Some(received),
+            ..EnvelopeParameters::default()
+        });
+        self
+    }
+
+    /// What counts: for each parameter the newest value.
+    pub fn current(&self) -> EnvelopeParameters {
+        let mut current = self.base.clone();
+        for revision in &self.revisions {
+            current.supersede(revision);
+        }
+        current
+    }
+
+    /// Whom this copy of the message is for: the intended receivers, or else all of `to`.
+    pub fn receivers(&self) -> Vec<Aid> {
+        let current = self.current();
+        if current.intended_receivers.is_empty() {
+            current.to
+        } else {
+            current.intended_receivers
+        }
+    }
+
+    /// All stamps, the oldest first. A service that finds its own here has a loop before it.
+    pub fn stamps(&self) -> impl Iterator<Item = &Received> {
+        let all = std::iter::once(&self.base).chain(&self.revisions);
+        all.filter_map(|parameters| parameters.received.as_ref())
+    }
+}
+
+impl EnvelopeParameters {
+    fn supersede(&mut self, newer: &Self) {
+        fn value<T: Clone>(slot: &mut Option<T>, newer: &Option<T>) {
+            if newer.is_some() {
+                slot.clone_from(newer);
+            }
+        }
+        fn list<T: Clone>(slot: &mut Vec<T>, newer: &Vec<T>) {
+            if !newer.is_empty() {
+                slot.clone_from(newer);
+            }
+        }
+        list(&mut self.to, &newer.to);
+        value(&mut self.from, &newer.from);
+        value(&mut self.comments, &newer.comments);
+        value(&mut self.acl_representation, &newer.acl_representation);
+        value(&mut self.payload_length, &newer.payload_length);
+        value(&mut self.payload_encoding, &newer.payload_encoding);
+        value(&mut self.date, &newer.date);
+        list(&mut self.intended_receivers, &newer.intended_receivers);
+        value(&mut self.received, &newer.received);
+        value(&mut self.transport_behaviour, &newer.transport_behaviour);
+        for (name, newer) in &newer.user_defined {
+            match self
+                .user_defined
+                .iter_mut()
+                .find(|(known, _)| known == name)
+            {
+                Some((_, value)) => value.clone_from(newer),
+                None => self.user_defined.push((name.clone(), newer.clone())),
+            }
+        }
+    }
+}
+
+/// An encoding of envelopes.
+pub trait EnvelopeRepresentation: Sync {
+    /// The FIPA name, such as `fipa.mts.env.rep.xml.std`.
+    fn name(&self) -> &'static str;
+
+    /// A word for command lines and configuration files, such as `xml`.
+    fn short_name(&self) -> &'static str;
+
+    /// Appends the envelope to `out`.
+    ///
+    /// # Errors
+    /// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+    fn encode(&self, envelope: &Envelope, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+
+    /// Reads an envelope and says where it ends: a payload may follow a bit-efficient one.
+    ///
+    /// # Errors
+    /// [`DecodeError`] with an offset and what was expected there.
+    fn decode(&self, bytes: &[u8], limits: &Limits) -> Result<(Envelope, usize), DecodeError>;
+}
+
+/// Every encoding of envelopes Sealbus has; a further one is a module and a line here.
+static REPRESENTATIONS: &[&dyn EnvelopeRepresentation] =
+    &[&xml::Xml, &bitefficient::BitEfficient, &json::Json];
+
+/// Every encoding of envelopes.
+pub fn representations() -> &'static [&'static dyn EnvelopeRepresentation] {
+    REPRESENTATIONS
+}
+
+/// The encoding of this name, FIPA's or the short one, in any letter case.
+pub fn representation(name: &str) -> Option<&'static dyn EnvelopeRepresentation> {
+    let mut all = REPRESENTATIONS.iter();
+    let found = all.find(|known| {
+        known.name().eq_ignore_ascii_case(name) || known.short_name().eq_ignore_ascii_case(name)
+    });
+    found.copied()
+}

@@ -1,0 +1,231 @@
+//! What can go wrong when messages are read and written, and how much a reader puts up with.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What a decoder accepts before it gives up; it protects the receiver from hostile input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest message in bytes (default 16 MiB; never more than 4 GiB).
+    pub message_length: usize,
+    /// Deepest nesting of lists, resolvers or XML elements, and most revisions of an envelope
+    /// (default 32).
+    pub depth: usize,
+    /// Most values in one message: parameters, agents, addresses and list items together
+    /// (default 65 536).
+    pub values: usize,
+}
+
+impl Limits {
+    /// The defaults.
+    pub const DEFAULT: Self = Self {
+        message_length: 16 << 20,
+        depth: 32,
+        values: 65_536,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Why bytes are not a message (or envelope), and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("byte {offset}: {problem}")]
+pub struct DecodeError {
+    /// Where the problem is, in bytes from the start of the input.
+    pub offset: usize,
+    /// What the problem is.
+    pub problem: DecodeProblem,
+}
+
+/// What a decoder ran into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeProblem {
+    /// Something else was due here.
+    #[error("expected {expected}, found {found}")]
+    Unexpected {
+        /// What was due.
+        expected: &'static str,
+        /// What was there.
+        found: Found,
+    },
+    /// A parameter that may stand once only stands twice.
+    #[error("the parameter '{parameter}' is given a second time")]
+    Duplicate {
+        /// Its name.
+        parameter: &'static str,
+    },
+    /// The input is well-formed so far but asks for more than the reader allows.
+    #[error("more than {limit} {what}; raise the reader's Limits if this is legitimate")]
+    Limit {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much is allowed.
+        limit: usize,
+    },
+    /// A date-time that does not exist or is malformed.
+    #[error("{0}")]
+    DateTime(#[from] crate::DateTimeError),
+    /// The message uses code tables, which only a decoder that shares the sender's table can read.
+    #[error(
+        "the message uses a dynamic code table (id FB or FC); read it with the CodeTable shared with its sender"
+    )]
+    CodeTable,
+    /// An index without entry in the code table: sender and receiver no longer agree on it.
+    #[error("the code table has no entry {index}; sender and receiver have lost step")]
+    NoTableEntry {
+        /// The index read.
+        index: usize,
+    },
+    /// The syntax underneath (XML, JSON) is broken.
+    #[error("{0}")]
+    Syntax(String),
+}
+
+/// What stood where something else was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// The input ends here.
+    End,
+    /// A byte.
+    Byte(u8),
+    /// Text that is not UTF-8.
+    NotUtf8,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::End => f.write_str("the end of the input"),
+            Self::Byte(byte @ 0x21..=0x7e) => write!(f, "{byte:02x} ('{}')", char::from(*byte)),
+            Self::Byte(byte) => write!(f, "{byte:02x}"),
+            Self::NotUtf8 => f.write_str("text that is not UTF-8"),
+        }
+    }
+}
+
+impl DecodeError {
+    #[cold]
+    pub(crate) fn expected(bytes: &[u8], offset: usize, expected: &'static str) -> Self {
+        let found = match bytes.get(offset) {
+            Some(byte) => Found::Byte(*byte),
+            None => Found::End,
+        };
+        Self {
+            offset: offset.min(bytes.len()),
+            problem: DecodeProblem::Unexpected { expected, found },
+        }
+    }
+
+    #[cold]
+    pub(crate) fn not_utf8(offset: usize, expected: &'static str) -> Self {
+        Self {
+            offset,
+            problem: DecodeProblem::Unexpected {
+                expected,
+                found: Found::NotUtf8,
+            },
+        }
+    }
+
+    #[cold]
+    pub(crate) fn limit(offset: usize, what: &'static str, limit: usize) -> Self {
+        Self {
+            offset,
+            problem: DecodeProblem::Limit { what, limit },
+        }
+    }
+
+    #[cold]
+    pub(crate) fn new(offset: usize, problem: DecodeProblem) -> Self {
+        Self { offset, problem }
+    }
+}
+
+/// Why a message cannot be written in an encoding: the field, and what about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct EncodeError {
+    /// The field, such as `receiver[2].name` or `X-hop`.
+    pub field: Cow<'static, str>,
+    /// What this encoding cannot carry.
+    pub problem: EncodeProblem,
+}
+
+/// What an encoding cannot carry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeProblem {
+    /// An agent, parameter or act without a name.
+    #[error("is empty, but must be named")]
+    Empty,
+    /// A text that holds a character which ends or breaks it on the wire.
+    #[error("holds {what}, which {encoding} cannot carry; send it as bytes or in another encoding")]
+    Text {
+        /// What is in it.
+        what: &'static str,
+        /// The encoding.
+        encoding: &'static str,
+    },
+    /// A text that stands where only a word may.
+    #[error(
+        "must be a word: no blanks, control characters or parentheses, and not begin with a digit, '#', '-', '@' or '\"'"
+    )]
+    NotAWord,
+    /// The encoding has no way to say this at all.
+    #[error("{what}, which {encoding} cannot carry")]
+    Unsupported {
+        /// What it is.
+        what: &'static str,
+        /// The encoding.
+        encoding: &'static str,
+    },
+    /// A parameter whose name is taken: by another of the same name, or by the encoding itself.
+    #[error("the name is taken already in {encoding}")]
+    NameTaken {
+        /// The encoding.
+        encoding: &'static str,
+    },
+    /// More than a length field of the encoding can count, or nested deeper than any reader allows.
+    #[error("is longer or deeper than {limit}")]
+    TooLarge {
+        /// The most possible.
+        limit: usize,
+    },
+}
+
+impl EncodeError {
+    #[cold]
+    pub(crate) fn new(field: impl Into<Cow<'static, str>>, problem: EncodeProblem) -> Self {
+        Self {
+            field: field.into(),
+            problem,
+        }
+    }
+
+    /// The same error seen from outside: `outer.field`.
+    #[cold]
+    pub(crate) fn within(mut self, outer: impl fmt::Display) -> Self {
+        self.look_from(outer);
+        self
+    }
+
+    /// As [`EncodeError::within`], in the box it is in.
+    #[cold]
+    pub(crate) fn inside(mut self: Box<Self>, outer: impl fmt::Display) -> Box<Self> {
+        self.look_from(outer);
+        self
+    }
+
+    fn look_from(&mut self, outer: impl fmt::Display) {
+        self.field = match self.field.as_ref() {
+            "" => format!("{outer}"),
+            inner => format!("{outer}.{inner}"),
+        }
+        .into();
+    }
+}

@@ -1,0 +1,159 @@
+//! Showing a message byte by byte, for people who look for the reason why two platforms do not
+//! understand each other.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::{DecodeError, Limits, detect};
+
+/// A message taken apart.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// The name of the encoding.
+    pub encoding: &'static str,
+    /// The bytes explained.
+    pub bytes: Vec<u8>,
+    /// What each run of bytes is, in their order. White space of text encodings is left out.
+    pub pieces: Vec<ExplainedPiece>,
+    /// Why it stops before the end, if it does.
+    pub error: Option<DecodeError>,
+}
+
+/// A run of bytes and what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExplainedPiece {
+    /// Where it is.
+    pub range: Range<usize>,
+    /// How deep it is nested, for indenting.
+    pub depth: usize,
+    /// What it is, and its value.
+    pub meaning: String,
+    /// Which standard says so, and the name of the rule in it.
+    pub reference: &'static str,
+}
+
+/// Takes a message apart whose encoding is known by how it begins; `None` if it is not.
+pub fn explain(bytes: &[u8], limits: &Limits) -> Option<Explanation> {
+    Some(detect(bytes)?.explain(bytes, limits))
+}
+
+/// Collects the pieces of one message.
+pub(crate) struct Pieces<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) depth: usize,
+    pieces: Vec<ExplainedPiece>,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            depth: 0,
+            pieces: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        range: Range<usize>,
+        meaning: impl Into<String>,
+        reference: &'static str,
+    ) {
+        self.pieces.push(ExplainedPiece {
+            range,
+            depth: self.depth,
+            meaning: meaning.into(),
+            reference,
+        });
+    }
+
+    pub(crate) fn finish(self, encoding: &'static str, error: Option<DecodeError>) -> Explanation {
+        Explanation {
+            encoding,
+            bytes: self.bytes.to_vec(),
+            pieces: self.pieces,
+            error,
+        }
+    }
+}
+
+/// Text short enough for a line, with control characters visible.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    const MOST: usize = 48;
+    let text = String::from_utf8_lossy(bytes);
+    let mut shown: String = text
+        .chars()
+        .take(MOST)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Bytes on a line.
+const PER_LINE: usize = 16;
+
+impl fmt::Display for Explanation {
+    /// A line for each piece: offset, bytes, meaning and reference; or more lines, as many as the
+    /// bytes need.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, {} bytes", self.encoding, self.bytes.len())?;
+        for piece in &self.pieces {
+            let mut lines = self.bytes[piece.range.clone()].chunks(PER_LINE);
+            let first = Hex(lines.next().unwrap_or_default());
+            let indent = piece.depth * 2;
+            writeln!(
+                f,
+                "{:04x}  {first:<width$}  {:indent$}{}  [{}]",
+                piece.range.start,
+                "",
+                piece.meaning,
+                piece.reference,
+                width = PER_LINE * 3 - 1,
+            )?;
+            for (index, line) in lines.enumerate() {
+                // A long content would bury the rest.
+                if index == 3 {
+                    writeln!(f, "      … {} bytes in all", piece.range.len())?;
+                    break;
+                }
+                writeln!(
+                    f,
+                    "{:04x}  {}",
+                    piece.range.start + (index + 1) * PER_LINE,
+                    Hex(line)
+                )?;
+            }
+        }
+        let end = self.pieces.last().map_or(0, |piece| piece.range.end);
+        match &self.error {
+            Some(error) => writeln!(f, "stops at {error}"),
+            None if end < self.bytes.len() => {
+                writeln!(
+                    f,
+                    "{:04x}  {} bytes follow that are not of the message",
+                    end,
+                    self.bytes.len() - end
+                )
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::with_capacity(self.0.len() * 3);
+        for (index, byte) in self.0.iter().enumerate() {
+            if index > 0 {
+                line.push(' ');
+            }
+            line.push_str(&format!("{byte:02x}"));
+        }
+        f.pad(&line)
+    }
+}

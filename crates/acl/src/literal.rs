@@ -1,0 +1,116 @@
+//! Texts in quotes or with a length in front, as FIPA00070 writes strings.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+/// The text behind `"…"` or `#N"…`, if the whole of `text` has one of these forms; otherwise
+/// `text` itself.
+pub(crate) fn unquote(text: &str) -> Cow<'_, str> {
+    match text.as_bytes().first() {
+        Some(b'"') => match inside_quotes(text.as_bytes()) {
+            Some(escapes) => {
+                let inner = &text[1..text.len() - 1];
+                if escapes {
+                    Cow::Owned(inner.replace("\\\"", "\""))
+                } else {
+                    Cow::Borrowed(inner)
+                }
+            }
+            None => Cow::Borrowed(text),
+        },
+        Some(b'#') => match counted(text.as_bytes()) {
+            Some((start, length)) if text.len() - start == length => Cow::Borrowed(&text[start..]),
+            _ => Cow::Borrowed(text),
+        },
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// Whether `text`, which begins with a quote, is one literal from end to end; and then, whether
+/// there are escapes in it.
+fn inside_quotes(text: &[u8]) -> Option<bool> {
+    let (end, escapes) = literal_end(text, 1)?;
+    (end + 1 == text.len()).then_some(escapes)
+}
+
+/// Where the literal's closing quote is that began before `start`, and whether it has escapes.
+///
+/// `\"` is the only escape; a backslash elsewhere stands for itself.
+pub(crate) fn literal_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
+    let mut at = start;
+    let mut escapes = false;
+    loop {
+        at += memchr(b'"', text.get(at..)?)?;
+        if at == start || text[at - 1] != b'\\' {
+            return Some((at, escapes));
+        }
+        escapes = true;
+        at += 1;
+    }
+}
+
+/// For a text that begins `#N"`: where what it counts begins, and how many bytes that is.
+pub(crate) fn counted(text: &[u8]) -> Option<(usize, usize)> {
+    if text.first() != Some(&b'#') {
+        return None;
+    }
+    let digits = text[1..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let length = text[1..1 + digits]
+        .iter()
+        .try_fold(0usize, |length, digit| {
+            length
+                .checked_mul(10)?
+                .checked_add(usize::from(digit - b'0'))
+        })?;
+    (digits > 0 && text.get(1 + digits) == Some(&b'"')).then_some((digits + 2, length))
+}
+
+/// Appends `text` as a FIPA string: in quotes, or with its length if it ends in a backslash, which
+/// quotes cannot carry.
+pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
+    if text.ends_with('\\') {
+        write_counted(text.as_bytes(), out);
+        return;
+    }
+    out.push(b'"');
+    write_escaped(text, out);
+    out.push(b'"');
+}
+
+/// Appends `text` with its quotes escaped.
+pub(crate) fn write_escaped(text: &str, out: &mut Vec<u8>) {
+    let mut rest = text.as_bytes();
+    while let Some(quote) = memchr(b'"', rest) {
+        out.extend_from_slice(&rest[..quote]);
+        out.extend_from_slice(b"\\\"");
+        rest = &rest[quote + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Appends `#N"` and the bytes.
+pub(crate) fn write_counted(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'#');
+    write_decimal(bytes.len(), out);
+    out.push(b'"');
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a number in decimal digits, without allocating.
+pub(crate) fn write_decimal(mut value: usize, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}

@@ -1,0 +1,43 @@
+use super::frame::members;
+use super::{ApDescription, Exception};
+use crate::sl::{Content, ContentExpression, Term, Wff};
+
+/// The objects in a result: the members of a set or sequence, or the one object that stands alone.
+pub(super) fn objects<T>(
+    value: &Term<'_>,
+    mut read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
+) -> Result<Vec<T>, Exception> {
+    if value.as_members().is_some() {
+        members(value, read)
+    } else {
+        Ok(vec![read(value)?])
+    }
+}
+
+/// Reads what a search found, or the descriptions that `get-description` gave, from the content of
+/// the answer, `((result action (sequence …)))`.
+///
+/// # Errors
+/// What in the content is not as it should be.
+pub fn results<T>(
+    content: &Content<'_>,
+    read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
+) -> Result<Vec<T>, Exception> {
+    match content.expressions.as_slice() {
+        [ContentExpression::Proposition(Wff::Result(result))] => objects(&result.1, read),
+        _ => Err(Exception::UnrecognisedValue("content".into())),
+    }
+}
+
+impl ApDescription {
+    /// Reads the answer to `get-description`.
+    ///
+    /// # Errors
+    /// What in the content is not as it should be.
+    pub fn from_answer(content: &Content<'_>) -> Result<Self, Exception> {
+        let mut descriptions = results(content, Self::from_term)?;
+        descriptions
+            .pop()
+            .ok_or_else(|| Exception::MissingArgument(Self::OBJECT.into()))
+    }
+}

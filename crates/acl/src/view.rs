@@ -1,0 +1,541 @@
+//! One view for readers: of an owned message, or of one still encoded as it was received.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::aid::split_name;
+use crate::parameter::Parameter;
+use crate::{AclMessage, Aid, Content, DateTime, Expression, Number, Performative};
+use crate::{bitefficient, string};
+
+/// A message to be read where it is: in an [`AclMessage`] or in the bytes it was received as.
+///
+/// Making and using one allocates nothing, except where a method says so.
+#[derive(Clone, Copy)]
+pub struct AclMessageRef<'a>(Source<'a>);
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Owned(&'a AclMessage),
+    BitEfficient(bitefficient::View<'a>),
+    String(string::View<'a>),
+}
+
+macro_rules! expression_parameters {
+    ($($(#[$doc:meta])* $method:ident $parameter:ident),* $(,)?) => {
+        $(
+            $(#[$doc])*
+            pub fn $method(&self) -> Option<ExpressionRef<'a>> {
+                match self.0 {
+                    Source::Owned(message) => message.$method.as_ref().map(ExpressionRef::from),
+                    Source::BitEfficient(view) => view.expression(Parameter::$parameter),
+                    Source::String(view) => view.expression(Parameter::$parameter),
+                }
+            }
+        )*
+    };
+}
+
+impl<'a> AclMessageRef<'a> {
+    pub(crate) fn from_owned(message: &'a AclMessage) -> Self {
+        Self(Source::Owned(message))
+    }
+
+    pub(crate) fn from_bitefficient(view: bitefficient::View<'a>) -> Self {
+        Self(Source::BitEfficient(view))
+    }
+
+    pub(crate) fn from_string(view: string::View<'a>) -> Self {
+        Self(Source::String(view))
+    }
+
+    /// The communicative act. Allocates for a user-defined one.
+    pub fn performative(&self) -> Performative {
+        match self.0 {
+            Source::Owned(message) => message.performative.clone(),
+            Source::BitEfficient(view) => view.performative(),
+            Source::String(view) => view.performative(),
+        }
+    }
+
+    /// Who sends.
+    pub fn sender(&self) -> Option<AidRef<'a>> {
+        match self.0 {
+            Source::Owned(message) => message.sender.as_ref().map(AidRef::from),
+            Source::BitEfficient(view) => view.sender(),
+            Source::String(view) => view.sender(),
+        }
+    }
+
+    /// Who is meant to receive it.
+    pub fn receivers(&self) -> Aids<'a> {
+        self.aids(Parameter::Receiver)
+    }
+
+    /// Where answers go instead of to the sender.
+    pub fn reply_to(&self) -> Aids<'a> {
+        self.aids(Parameter::ReplyTo)
+    }
+
+    fn aids(&self, parameter: Parameter) -> Aids<'a> {
+        Aids(match self.0 {
+            Source::Owned(message) if parameter == Parameter::Receiver => {
+                AidsSource::Owned(message.receivers.iter())
+            }
+            Source::Owned(message) => AidsSource::Owned(message.reply_to.iter()),
+            Source::BitEfficient(view) => AidsSource::BitEfficient(view.aids(parameter)),
+            Source::String(view) => AidsSource::String(view.aids(parameter)),
+        })
+    }
+
+    /// What is said. Allocates only for quoted text that holds escapes.
+    pub fn content(&self) -> Option<ContentRef<'a>> {
+        match self.0 {
+            Source::Owned(message) => message.content.as_ref().map(ContentRef::from),
+            Source::BitEfficient(view) => view.content(),
+            Source::String(view) => view.content(),
+        }
+    }
+
+    /// The content if it is text. Allocates only for quoted text that holds escapes.
+    pub fn content_text(&self) -> Option<Cow<'a, str>> {
+        match self.content()? {
+            ContentRef::Text(text) => Some(text),
+            ContentRef::Bytes(_) => None,
+        }
+    }
+
+    /// The bytes of the content, whether it is text or bytes.
+    pub fn content_bytes(&self) -> Option<Cow<'a, [u8]>> {
+        Some(match self.content()? {
+            ContentRef::Text(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+            ContentRef::Text(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+            ContentRef::Bytes(bytes) => bytes,
+        })
+    }
+
+    expression_parameters! {
+        /// The language of the content.
+        language Language,
+        /// The encoding of the content.
+        encoding Encoding,
+        /// What the symbols in the content mean.
+        ontology Ontology,
+        /// The conversation the message belongs to.
+        conversation_id ConversationId,
+        /// The tag that an answer must repeat.
+        reply_with ReplyWith,
+        /// The `reply_with` of the message this one answers.
+        in_reply_to InReplyTo,
+    }
+
+    /// The interaction protocol.
+    pub fn protocol(&self) -> Option<Cow<'a, str>> {
+        match self.0 {
+            Source::Owned(message) => message.protocol.as_deref().map(Cow::Borrowed),
+            Source::BitEfficient(view) => view.expression(Parameter::Protocol)?.text(),
+            Source::String(view) => view.expression(Parameter::Protocol)?.text(),
+        }
+    }
+
+    /// The latest moment at which the sender wants the next message.
+    pub fn reply_by(&self) -> Option<DateTime> {
+        match self.0 {
+            Source::Owned(message) => message.reply_by,
+            Source::BitEfficient(view) => view.reply_by(),
+            Source::String(view) => view.reply_by(),
+        }
+    }
+
+    /// The user-defined parameters in their order, names without a colon.
+    pub fn user_defined(&self) -> UserDefined<'a> {
+        UserDefined(match self.0 {
+            Source::Owned(message) => UserDefinedSource::Owned(message.user_defined.iter()),
+            Source::BitEfficient(view) => UserDefinedSource::BitEfficient(view.user_defined()),
+            Source::String(view) => UserDefinedSource::String(view.user_defined()),
+        })
+    }
+
+    /// A copy that owns everything.
+    pub fn to_owned(&self) -> AclMessage {
+        let expression = |value: Option<ExpressionRef<'a>>| value.map(|value| value.to_owned());
+        match self.0 {
+            Source::Owned(message) => message.clone(),
+            _ => AclMessage {
+                performative: self.performative(),
+                sender: self.sender().map(|aid| aid.to_owned()),
+                receivers: self.receivers().map(|aid| aid.to_owned()).collect(),
+                reply_to: self.reply_to().map(|aid| aid.to_owned()).collect(),
+                content: self.content().map(ContentRef::into_owned),
+                language: expression(self.language()),
+                encoding: expression(self.encoding()),
+                ontology: expression(self.ontology()),
+                protocol: self.protocol().map(Cow::into_owned),
+                conversation_id: expression(self.conversation_id()),
+                reply_with: expression(self.reply_with()),
+                in_reply_to: expression(self.in_reply_to()),
+                reply_by: self.reply_by(),
+                user_defined: self
+                    .user_defined()
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+            },
+        }
+    }
+
+    /// An answer to this message; see [`AclMessage::create_reply`].
+    #[must_use]
+    pub fn create_reply(&self, performative: Performative) -> AclMessage {
+        let expression = |value: Option<ExpressionRef<'a>>| value.map(|value| value.to_owned());
+        let mut receivers: Vec<Aid> = self.reply_to().map(|aid| aid.to_owned()).collect();
+        if receivers.is_empty() {
+            receivers.extend(self.sender().map(|aid| aid.to_owned()));
+        }
+        AclMessage {
+            receivers,
+            language: expression(self.language()),
+            ontology: expression(self.ontology()),
+            protocol: self.protocol().map(Cow::into_owned),
+            conversation_id: expression(self.conversation_id()),
+            in_reply_to: expression(self.reply_with()),
+            ..AclMessage::new(performative)
+        }
+    }
+}
+
+impl fmt::Debug for AclMessageRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_owned().fmt(f)
+    }
+}
+
+/// An AID to be read where it is.
+#[derive(Clone, Copy)]
+pub struct AidRef<'a>(AidSource<'a>);
+
+#[derive(Clone, Copy)]
+enum AidSource<'a> {
+    Owned(&'a Aid),
+    BitEfficient(bitefficient::AidView<'a>),
+    String(string::AidView<'a>),
+}
+
+impl<'a> AidRef<'a> {
+    pub(crate) fn from_bitefficient(view: bitefficient::AidView<'a>) -> Self {
+        Self(AidSource::BitEfficient(view))
+    }
+
+    pub(crate) fn from_string(view: string::AidView<'a>) -> Self {
+        Self(AidSource::String(view))
+    }
+
+    /// The globally unique name.
+    pub fn name(&self) -> &'a str {
+        match self.0 {
+            AidSource::Owned(aid) => &aid.name,
+            AidSource::BitEfficient(view) => view.name(),
+            AidSource::String(view) => view.name(),
+        }
+    }
+
+    /// The name without its platform: everything before the last `@`.
+    pub fn local_name(&self) -> &'a str {
+        split_name(self.name()).0
+    }
+
+    /// The home platform: everything after the last `@`.
+    pub fn platform(&self) -> Option<&'a str> {
+        split_name(self.name()).1
+    }
+
+    /// Transport addresses, the preferred one first.
+    pub fn addresses(&self) -> Addresses<'a> {
+        Addresses(match self.0 {
+            AidSource::Owned(aid) => AddressesSource::Owned(aid.addresses.iter()),
+            AidSource::BitEfficient(view) => AddressesSource::BitEfficient(view.addresses()),
+            AidSource::String(view) => AddressesSource::String(view.addresses()),
+        })
+    }
+
+    /// Agents that can find out addresses for this name.
+    pub fn resolvers(&self) -> Aids<'a> {
+        Aids(match self.0 {
+            AidSource::Owned(aid) => AidsSource::Owned(aid.resolvers.iter()),
+            AidSource::BitEfficient(view) => AidsSource::BitEfficient(view.resolvers()),
+            AidSource::String(view) => AidsSource::String(view.resolvers()),
+        })
+    }
+
+    /// Further parameters.
+    pub fn user_defined(&self) -> UserDefined<'a> {
+        UserDefined(match self.0 {
+            AidSource::Owned(aid) => UserDefinedSource::Owned(aid.user_defined.iter()),
+            AidSource::BitEfficient(view) => UserDefinedSource::BitEfficient(view.user_defined()),
+            AidSource::String(view) => UserDefinedSource::String(view.user_defined()),
+        })
+    }
+
+    /// A copy that owns everything.
+    pub fn to_owned(&self) -> Aid {
+        match self.0 {
+            AidSource::Owned(aid) => aid.clone(),
+            _ => Aid {
+                name: self.name().to_owned(),
+                addresses: self.addresses().map(str::to_owned).collect(),
+                resolvers: self.resolvers().map(|aid| aid.to_owned()).collect(),
+                user_defined: self
+                    .user_defined()
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+            },
+        }
+    }
+}
+
+impl<'a> From<&'a Aid> for AidRef<'a> {
+    fn from(aid: &'a Aid) -> Self {
+        Self(AidSource::Owned(aid))
+    }
+}
+
+impl PartialEq for AidRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for AidRef<'_> {}
+
+impl fmt::Debug for AidRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_owned().fmt(f)
+    }
+}
+
+impl fmt::Display for AidRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The content of a message to be read where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentRef<'a> {
+    /// Text; owned only if escapes had to be undone.
+    Text(Cow<'a, str>),
+    /// Bytes; owned only if they had to be decoded from base64.
+    Bytes(Cow<'a, [u8]>),
+}
+
+impl ContentRef<'_> {
+    /// The content as an owned value.
+    pub fn into_owned(self) -> Content {
+        match self {
+            Self::Text(text) => Content::Text(text.into_owned()),
+            Self::Bytes(bytes) => Content::Bytes(bytes.into_owned()),
+        }
+    }
+}
+
+impl<'a> From<&'a Content> for ContentRef<'a> {
+    fn from(content: &'a Content) -> Self {
+        match content {
+            Content::Text(text) => Self::Text(Cow::Borrowed(text)),
+            Content::Bytes(bytes) => Self::Bytes(Cow::Borrowed(bytes)),
+        }
+    }
+}
+
+/// An expression to be read where it is.
+#[derive(Debug, Clone)]
+pub enum ExpressionRef<'a> {
+    /// A bare word.
+    Word(&'a str),
+    /// A text in quotes; owned only if escapes had to be undone.
+    String(Cow<'a, str>),
+    /// A number.
+    Number(NumberRef<'a>),
+    /// A date-time token.
+    DateTime(DateTime),
+    /// A byte string.
+    Bytes(&'a [u8]),
+    /// Expressions in parentheses.
+    List(Expressions<'a>),
+}
+
+impl<'a> ExpressionRef<'a> {
+    /// The text of a word, string, number or date-time. Allocates for the latter two when they are
+    /// read from the bit-efficient encoding, and for strings with escapes.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Word(word) => Some(Cow::Borrowed(word)),
+            Self::String(text) => Some(text.clone()),
+            Self::Number(number) => Some(number.text()),
+            Self::DateTime(date_time) => Some(Cow::Owned(date_time.to_string())),
+            Self::Bytes(_) | Self::List(_) => None,
+        }
+    }
+
+    /// A copy that owns everything.
+    pub fn to_owned(&self) -> Expression {
+        match self {
+            Self::Word(word) => Expression::Word((*word).to_owned()),
+            Self::String(text) => Expression::String(text.clone().into_owned()),
+            Self::Number(number) => Expression::Number(number.to_owned()),
+            Self::DateTime(date_time) => Expression::DateTime(*date_time),
+            Self::Bytes(bytes) => Expression::Bytes(bytes.to_vec()),
+            Self::List(items) => {
+                Expression::List(items.clone().map(|item| item.to_owned()).collect())
+            }
+        }
+    }
+}
+
+impl<'a> From<&'a Expression> for ExpressionRef<'a> {
+    fn from(expression: &'a Expression) -> Self {
+        match expression {
+            Expression::Word(word) => Self::Word(word),
+            Expression::String(text) => Self::String(Cow::Borrowed(text)),
+            Expression::Number(number) => Self::Number(NumberRef::Text(number.as_str())),
+            Expression::DateTime(date_time) => Self::DateTime(*date_time),
+            Expression::Bytes(bytes) => Self::Bytes(bytes),
+            Expression::List(items) => {
+                Self::List(Expressions(ExpressionsSource::Owned(items.iter())))
+            }
+        }
+    }
+}
+
+/// A number to be read where it is.
+#[derive(Debug, Clone, Copy)]
+pub enum NumberRef<'a> {
+    /// Written in text.
+    Text(&'a str),
+    /// Written in the nibble code of the bit-efficient encoding.
+    Nibbles(bitefficient::Nibbles<'a>),
+}
+
+impl<'a> NumberRef<'a> {
+    /// The digits as text. Allocates when they come from the bit-efficient encoding.
+    pub fn text(&self) -> Cow<'a, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Nibbles(nibbles) => Cow::Owned(nibbles.to_string()),
+        }
+    }
+
+    /// A copy that owns its digits.
+    pub fn to_owned(&self) -> Number {
+        Number::parse(&self.text()).unwrap_or_else(|| Number::from(0))
+    }
+}
+
+/// The agents of a list, in their order.
+#[derive(Clone)]
+pub struct Aids<'a>(AidsSource<'a>);
+
+#[derive(Clone)]
+enum AidsSource<'a> {
+    Owned(std::slice::Iter<'a, Aid>),
+    BitEfficient(bitefficient::AidsView<'a>),
+    String(string::AidsView<'a>),
+}
+
+impl<'a> Iterator for Aids<'a> {
+    type Item = AidRef<'a>;
+
+    fn next(&mut self) -> Option<AidRef<'a>> {
+        match &mut self.0 {
+            AidsSource::Owned(aids) => aids.next().map(AidRef::from),
+            AidsSource::BitEfficient(view) => view.next(),
+            AidsSource::String(view) => view.next(),
+        }
+    }
+}
+
+/// The addresses of an agent, the preferred one first.
+#[derive(Clone)]
+pub struct Addresses<'a>(AddressesSource<'a>);
+
+#[derive(Clone)]
+enum AddressesSource<'a> {
+    Owned(std::slice::Iter<'a, String>),
+    BitEfficient(bitefficient::WordsView<'a>),
+    String(string::AddressesView<'a>),
+}
+
+impl<'a> Iterator for Addresses<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        match &mut self.0 {
+            AddressesSource::Owned(addresses) => addresses.next().map(String::as_str),
+            AddressesSource::BitEfficient(view) => view.next(),
+            AddressesSource::String(view) => view.next(),
+        }
+    }
+}
+
+/// User-defined parameters: name and value.
+#[derive(Clone)]
+pub struct UserDefined<'a>(UserDefinedSource<'a>);
+
+#[derive(Clone)]
+enum UserDefinedSource<'a> {
+    Owned(std::slice::Iter<'a, (String, Expression)>),
+    BitEfficient(bitefficient::UserDefinedView<'a>),
+    String(string::UserDefinedView<'a>),
+}
+
+impl<'a> Iterator for UserDefined<'a> {
+    type Item = (&'a str, ExpressionRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            UserDefinedSource::Owned(parameters) => parameters
+                .next()
+                .map(|(name, value)| (name.as_str(), ExpressionRef::from(value))),
+            UserDefinedSource::BitEfficient(view) => view.next(),
+            UserDefinedSource::String(view) => view.next(),
+        }
+    }
+}
+
+/// The items of a list.
+#[derive(Clone)]
+pub struct Expressions<'a>(ExpressionsSource<'a>);
+
+#[derive(Clone)]
+enum ExpressionsSource<'a> {
+    Owned(std::slice::Iter<'a, Expression>),
+    BitEfficient(bitefficient::ExpressionsView<'a>),
+    String(string::ExpressionsView<'a>),
+}
+
+impl<'a> Expressions<'a> {
+    pub(crate) fn from_bitefficient(view: bitefficient::ExpressionsView<'a>) -> Self {
+        Self(ExpressionsSource::BitEfficient(view))
+    }
+
+    pub(crate) fn from_string(view: string::ExpressionsView<'a>) -> Self {
+        Self(ExpressionsSource::String(view))
+    }
+}
+
+impl<'a> Iterator for Expressions<'a> {
+    type Item = ExpressionRef<'a>;
+
+    fn next(&mut self) -> Option<ExpressionRef<'a>> {
+        match &mut self.0 {
+            ExpressionsSource::Owned(items) => items.next().map(ExpressionRef::from),
+            ExpressionsSource::BitEfficient(view) => view.next(),
+            ExpressionsSource::String(view) => view.next(),
+        }
+    }
+}
+
+impl fmt::Debug for Expressions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

@@ -1,0 +1,57 @@
+//! The XML representation of messages (FIPA00071).
+//!
+//! Sealbus writes one `receiver` and one `reply-to` element per agent, because JADE takes only one
+//! agent from each, and the conversation-id both as element and as attribute. It reads these and
+//! the other forms in use; `docs/encodings.md` lists them.
+
+mod aid;
+mod elements;
+mod explain;
+mod read;
+mod write;
+
+pub(crate) use elements::{Element, Elements};
+pub use read::decode;
+pub use write::encode;
+pub(crate) use write::{
+    Names, close, open, write_aid, write_attribute, write_element, write_empty, write_text,
+};
+
+use crate::{AclMessage, DecodeError, EncodeError, Limits, Representation};
+
+/// The encoding's FIPA name.
+pub const NAME: &str = "fipa.acl.rep.xml.std";
+
+/// The element by which JADE says that content is base64.
+const JADE_ENCODING: &str = "X-JADE-Encoding";
+
+/// The encoding as a [`Representation`].
+#[derive(Debug, Clone, Copy)]
+pub struct Xml;
+
+impl Representation for Xml {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn short_name(&self) -> &'static str {
+        "xml"
+    }
+
+    fn recognises(&self, bytes: &[u8]) -> bool {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        bytes.trim_ascii_start().first() == Some(&b'<')
+    }
+
+    fn encode(&self, message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        encode(message, out)
+    }
+
+    fn decode(&self, bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
+        decode(bytes, limits)
+    }
+
+    fn explain(&self, bytes: &[u8], limits: &Limits) -> crate::Explanation {
+        explain::explain(bytes, limits)
+    }
+}
