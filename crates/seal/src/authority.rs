@@ -1,0 +1,392 @@
+//! Certification authorities: the root, and the issuing CA of each CA service instance.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyUsagePurpose, NameConstraints, SanType, SerialNumber,
+};
+use rustls_pki_types::CertificateDer;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use crate::certificate::{Certificate, CertificateChain, CertificateError, Fingerprint, Serial};
+use crate::identity::{Identity, IdentityError, PlatformName};
+use crate::issuance::Grant;
+use crate::key::{KeyError, KeyPair, PublicKey};
+use crate::request::SigningRequest;
+use crate::timestamp::Timestamp;
+
+/// Certificates start this long before they are made, so that a peer whose clock is a little slow
+/// accepts them at once.
+const BACKDATING: Duration = Duration::from_secs(60);
+
+/// The object identifier of the subject attribute UID (RFC 4519 section 2.39).
+const UID: [u64; 7] = [0, 9, 2342, 19_200_300, 100, 1, 1];
+
+/// From when to when a certificate is valid, both seconds included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    not_before: Timestamp,
+    not_after: Timestamp,
+}
+
+impl Validity {
+    /// From a minute before `now`, for peers whose clock is slow, until `lifetime` after it.
+    pub fn starting(now: Timestamp, lifetime: Duration) -> Self {
+        Self {
+            not_before: now.minus(BACKDATING),
+            not_after: now.plus(lifetime),
+        }
+    }
+
+    /// The same, but not from before `floor`. A certificate for an identity on the deny list must
+    /// start at [`Trust::denied_before`](crate::Trust::denied_before) or it is born denied.
+    #[must_use]
+    pub fn not_before_at_least(self, floor: Timestamp) -> Self {
+        Self {
+            not_before: self.not_before.max(floor),
+            not_after: self.not_after.max(floor),
+        }
+    }
+
+    /// The first valid second.
+    pub fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    /// The last valid second.
+    pub fn not_after(&self) -> Timestamp {
+        self.not_after
+    }
+
+    fn within(self, outer: &Certificate) -> Self {
+        Self {
+            not_before: self.not_before.max(outer.not_before()),
+            not_after: self.not_after.min(outer.not_after()),
+        }
+    }
+}
+
+/// Why an authority could not be made, loaded or did not sign.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AuthorityError {
+    /// The key could not be made or used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The authority's certificate is unreadable, or not its key's.
+    #[error("the authority's certificate: {0}")]
+    Certificate(#[from] CertificateError),
+    /// The certificate is not an authority's.
+    #[error("{0} is not a certification authority")]
+    NotAnAuthority(Identity),
+    /// The authority certifies for another platform.
+    #[error("{authority} does not certify {identity}: it is of another platform")]
+    WrongPlatform {
+        /// Who was asked to sign.
+        authority: Identity,
+        /// For whom.
+        identity: Identity,
+    },
+    /// The authority's own certificate is not valid in the whole of the time asked for.
+    #[error(
+        "the certificate of {authority} is valid from {not_before} to {not_after} only: renew it"
+    )]
+    OutOfTime {
+        /// Who was asked to sign.
+        authority: Identity,
+        /// The start of its validity.
+        not_before: Timestamp,
+        /// Its end.
+        not_after: Timestamp,
+    },
+    /// The authority's name is not legal.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// The certificate could not be encoded.
+    #[error("the certificate could not be made: {0}")]
+    Encoding(String),
+}
+
+/// The root of a platform's trust. It signs issuing authorities and nothing else, so its key can
+/// be kept offline.
+#[derive(Debug)]
+pub struct RootAuthority {
+    key: KeyPair,
+    certificate: CertificateDer<'static>,
+    parsed: Certificate,
+}
+
+/// The issuing CA of one CA service instance, with a key of its own.
+#[derive(Debug)]
+pub struct IssuingAuthority {
+    key: KeyPair,
+    chain: CertificateChain,
+    parsed: Certificate,
+    issuers: Arc<[CertificateDer<'static>]>,
+}
+
+/// A certificate just issued.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// The certificate and those above it, for its owner.
+    pub chain: CertificateChain,
+    /// What it says, for the log.
+    pub certificate: Certificate,
+}
+
+impl RootAuthority {
+    /// Makes a root for a platform, with a new key.
+    pub fn create(platform: &PlatformName, validity: Validity) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate()?;
+        let identity = Identity::authority(platform, "root")?;
+        let mut params = authority_params(&identity, validity, 1)?;
+        params.name_constraints = None;
+        let certificate = params.self_signed(&key).map_err(encoding)?;
+        Self::load(key, certificate.der().clone())
+    }
+
+    /// Joins a root's key with its certificate.
+    pub fn load(
+        key: KeyPair,
+        certificate: CertificateDer<'static>,
+    ) -> Result<Self, AuthorityError> {
+        let parsed = own_certificate(&key, &certificate)?;
+        Ok(Self {
+            key,
+            certificate,
+            parsed,
+        })
+    }
+
+    /// The root certificate, in DER: what [`Trust`](crate::Trust) is built on.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// The root certificate's fingerprint: what tokens carry.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.certificate)
+    }
+
+    /// The platform it is the root of.
+    pub fn platform(&self) -> &PlatformName {
+        self.parsed.identity().platform()
+    }
+
+    /// The root's private key, to be kept on disk.
+    pub fn key(&self) -> &KeyPair {
+        &self.key
+    }
+
+    /// Certifies the key of a CA service instance. It may sign only leaf certificates, and no
+    /// e-mail addresses.
+    pub fn certify_authority(
+        &self,
+        name: &str,
+        request: &SigningRequest,
+        validity: Validity,
+    ) -> Result<CertificateChain, AuthorityError> {
+        let identity = Identity::authority(self.platform(), name)?;
+        let validity = inside(validity, &self.parsed)?;
+        let params = authority_params(&identity, validity, 0)?;
+        let leaf = sign(&params, request.public_key(), &self.certificate, &self.key)?;
+        Ok(CertificateChain::from_parts(&leaf, Arc::new([])))
+    }
+
+    /// Makes an issuing authority with a new key, where root and CA service share a process.
+    pub fn create_authority(
+        &self,
+        name: &str,
+        validity: Validity,
+    ) -> Result<IssuingAuthority, AuthorityError> {
+        let key = KeyPair::generate()?;
+        let request = SigningRequest::of(&key);
+        let chain = self.certify_authority(name, &request, validity)?;
+        IssuingAuthority::load(key, chain)
+    }
+}
+
+impl IssuingAuthority {
+    /// Joins an issuing authority's key with the chain its root gave it.
+    pub fn load(key: KeyPair, chain: CertificateChain) -> Result<Self, AuthorityError> {
+        let parsed = own_certificate(&key, chain.leaf())?;
+        let issuers = chain.to_certificates().into();
+        Ok(Self {
+            key,
+            chain,
+            parsed,
+            issuers,
+        })
+    }
+
+    /// Who it is: `spiffe://<platform>/authority/<name>`.
+    pub fn identity(&self) -> &Identity {
+        self.parsed.identity()
+    }
+
+    /// What its own certificate says.
+    pub fn certificate(&self) -> &Certificate {
+        &self.parsed
+    }
+
+    /// Its certificate and those above it, without the root.
+    pub fn chain(&self) -> &CertificateChain {
+        &self.chain
+    }
+
+    /// Its private key, to be kept on disk.
+    pub fn key(&self) -> &KeyPair {
+        &self.key
+    }
+
+    /// Certifies the request's key for whom the grant names, whatever the request asks for.
+    ///
+    /// The subject is `UID=<agent name>,CN=<IP address>`, the alternative names are the IP address
+    /// and the SPIFFE URI, the key may be used for signatures by both clients and servers, and
+    /// the validity ends with the authority's own at the latest.
+    pub fn issue(
+        &self,
+        grant: &Grant,
+        request: &SigningRequest,
+        validity: Validity,
+    ) -> Result<Issued, AuthorityError> {
+        let identity = grant.identity();
+        if identity.platform() != self.identity().platform() {
+            return Err(AuthorityError::WrongPlatform {
+                authority: self.identity().clone(),
+                identity: identity.clone(),
+            });
+        }
+        if matches!(identity, Identity::Authority { .. }) {
+            return Err(AuthorityError::NotAnAuthority(self.identity().clone()));
+        }
+        let validity = inside(validity, &self.parsed)?;
+        let params = leaf_params(identity, grant.address(), validity)?;
+        let issuer = self.chain.leaf();
+        let leaf = sign(
+            &params,
+            request.public_key(),
+            &CertificateDer::from(issuer),
+            &self.key,
+        )?;
+        let certificate = Certificate::parse(&leaf)?;
+        Ok(Issued {
+            chain: CertificateChain::from_parts(&leaf, Arc::clone(&self.issuers)),
+            certificate,
+        })
+    }
+}
+
+fn own_certificate(key: &KeyPair, der: &[u8]) -> Result<Certificate, AuthorityError> {
+    let parsed = Certificate::parse(der)?;
+    if !parsed.is_authority() {
+        return Err(AuthorityError::NotAnAuthority(parsed.identity().clone()));
+    }
+    if parsed.public_key() != key.public_key() {
+        return Err(CertificateError::KeyMismatch(parsed.identity().clone()).into());
+    }
+    Ok(parsed)
+}
+
+fn inside(validity: Validity, authority: &Certificate) -> Result<Validity, AuthorityError> {
+    let inner = validity.within(authority);
+    if inner.not_before > inner.not_after {
+        return Err(AuthorityError::OutOfTime {
+            authority: authority.identity().clone(),
+            not_before: authority.not_before(),
+            not_after: authority.not_after(),
+        });
+    }
+    Ok(inner)
+}
+
+fn sign(
+    params: &CertificateParams,
+    public_key: &PublicKey,
+    issuer: &CertificateDer<'_>,
+    key: &KeyPair,
+) -> Result<CertificateDer<'static>, AuthorityError> {
+    let issuer = Issuer::from_ca_cert_der(issuer, key).map_err(encoding)?;
+    Ok(params
+        .signed_by(public_key, &issuer)
+        .map_err(encoding)?
+        .der()
+        .clone())
+}
+
+fn common_params(
+    identity: &Identity,
+    validity: Validity,
+) -> Result<CertificateParams, AuthorityError> {
+    let mut params = CertificateParams::default();
+    params.not_before = date_time(validity.not_before)?;
+    params.not_after = date_time(validity.not_after)?;
+    params.serial_number = Some(SerialNumber::from_slice(Serial::random()?.as_bytes()));
+    params.subject_alt_names = vec![SanType::URI(
+        identity.to_string().try_into().map_err(encoding)?,
+    )];
+    params.distinguished_name = DistinguishedName::new();
+    Ok(params)
+}
+
+fn authority_params(
+    identity: &Identity,
+    validity: Validity,
+    authorities_below: u8,
+) -> Result<CertificateParams, AuthorityError> {
+    let mut params = common_params(identity, validity)?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, identity.to_string());
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(authorities_below));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.use_authority_key_identifier_extension = true;
+    // Neither the platform nor DNS names can be constrained: the libraries that are to believe
+    // these certificates disagree about URIs, and some take the IP address in CN for a DNS name.
+    // `Trust` checks the platform itself, and believes no certificate with a DNS name.
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: Vec::new(),
+        excluded_subtrees: vec![GeneralSubtree::Rfc822Name(String::new())],
+    });
+    Ok(params)
+}
+
+fn leaf_params(
+    identity: &Identity,
+    address: IpAddr,
+    validity: Validity,
+) -> Result<CertificateParams, AuthorityError> {
+    let mut params = common_params(identity, validity)?;
+    params
+        .subject_alt_names
+        .insert(0, SanType::IpAddress(address));
+    // In this order: RFC 4514 prints the last first, and brokers know the agent by that text.
+    params
+        .distinguished_name
+        .push(DnType::CommonName, address.to_string());
+    params
+        .distinguished_name
+        .push(DnType::CustomDnType(UID.to_vec()), identity.subject_uid());
+    params.is_ca = IsCa::NoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ClientAuth,
+        ExtendedKeyUsagePurpose::ServerAuth,
+    ];
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}
+
+fn date_time(time: Timestamp) -> Result<OffsetDateTime, AuthorityError> {
+    i64::try_from(time.as_unix_seconds())
+        .ok()
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .ok_or_else(|| AuthorityError::Encoding(format!("{time} is out of range")))
+}
+
+fn encoding(error: rcgen::Error) -> AuthorityError {
+    AuthorityError::Encoding(error.to_string())
+}

@@ -1,0 +1,475 @@
+//! Certificates, chains of them, and a key with its chain.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustls_pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::prelude::FromDer;
+
+use crate::identity::Identity;
+use crate::key::{KeyPair, PublicKey};
+use crate::timestamp::Timestamp;
+
+/// The largest certificate that is read, in bytes. Ours take about 500.
+pub const MAX_CERTIFICATE_LENGTH: usize = 4096;
+
+/// The most certificates in a chain: a leaf, an issuing CA, and room for two more above it.
+pub const MAX_CHAIN_LENGTH: usize = 4;
+
+/// A certificate's serial number: 127 random bits, unique across all CA instances.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Serial([u8; 16]);
+
+/// SHA-256 of a certificate's DER.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+/// What a certificate says. Parsing checks its form, not who signed it: for that see
+/// [`Trust::verify`](crate::Trust::verify).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    identity: Identity,
+    address: Option<IpAddr>,
+    serial: Serial,
+    not_before: Timestamp,
+    not_after: Timestamp,
+    public_key: PublicKey,
+    is_authority: bool,
+    subject: String,
+}
+
+/// A leaf certificate followed by the issuing certificates above it, without the root.
+///
+/// The issuers are shared between all chains made from the same one, so that a hundred thousand
+/// agents keep one copy of them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CertificateChain {
+    leaf: Box<[u8]>,
+    issuers: Arc<[CertificateDer<'static>]>,
+}
+
+/// A private key and the chain that certifies it: what an agent, process or node shows.
+#[derive(Debug)]
+pub struct Credential {
+    key: KeyPair,
+    chain: CertificateChain,
+}
+
+/// Why bytes are not a certificate, chain or credential of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CertificateError {
+    /// Longer than [`MAX_CERTIFICATE_LENGTH`].
+    #[error("a certificate of {0} bytes; at most {MAX_CERTIFICATE_LENGTH} are read")]
+    TooLong(usize),
+    /// Not X.509 in DER.
+    #[error("not an X.509 certificate in DER: {0}")]
+    Malformed(String),
+    /// The key is of another algorithm than Ed25519.
+    #[error("the certificate is for a key of another algorithm than Ed25519")]
+    NotEd25519,
+    /// The serial number has more than 16 bytes.
+    #[error("the certificate's serial number is longer than 16 bytes")]
+    SerialTooLong,
+    /// The subject alternative name holds no identity of ours, or more than one.
+    #[error("the certificate names no identity: {0}")]
+    NoIdentity(String),
+    /// The certificate's uses contradict its identity.
+    #[error("the certificate of {identity} is {problem}")]
+    Unsuitable {
+        /// Whom it is for.
+        identity: Identity,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The chain has no certificate, or more than [`MAX_CHAIN_LENGTH`].
+    #[error("a chain of {0} certificates; 1 to {MAX_CHAIN_LENGTH} are read")]
+    ChainLength(usize),
+    /// The bytes of a chain end too early or too late.
+    #[error("the encoded certificate chain is cut short or followed by other bytes")]
+    ChainEncoding,
+    /// The private key is not the one certified.
+    #[error("the private key does not belong to the certificate of {0}")]
+    KeyMismatch(Identity),
+}
+
+impl Certificate {
+    /// Reads a certificate.
+    pub fn parse(der: &[u8]) -> Result<Self, CertificateError> {
+        if der.len() > MAX_CERTIFICATE_LENGTH {
+            return Err(CertificateError::TooLong(der.len()));
+        }
+        let malformed = |error: &dyn fmt::Display| CertificateError::Malformed(error.to_string());
+        let (rest, certificate) =
+            X509Certificate::from_der(der).map_err(|error| malformed(&error))?;
+        if !rest.is_empty() {
+            return Err(malformed(&format_args!("{} bytes too many", rest.len())));
+        }
+        let info = certificate.public_key();
+        if info.algorithm.algorithm != OID_SIG_ED25519 {
+            return Err(CertificateError::NotEd25519);
+        }
+        let public_key = info
+            .subject_public_key
+            .as_ref()
+            .try_into()
+            .map(PublicKey::from_bytes)
+            .map_err(|_| CertificateError::NotEd25519)?;
+        let serial = Serial::from_der(certificate.raw_serial())?;
+        let (identity, address) = names(&certificate)?;
+        let is_authority = certificate
+            .basic_constraints()
+            .map_err(|error| malformed(&error))?
+            .is_some_and(|constraints| constraints.value.ca);
+        let unsuitable = |problem| {
+            Err(CertificateError::Unsuitable {
+                identity: identity.clone(),
+                problem,
+            })
+        };
+        if is_authority != matches!(identity, Identity::Authority { .. }) {
+            return unsuitable(if is_authority {
+                "a CA certificate, which only an authority may have"
+            } else {
+                "not a CA certificate"
+            });
+        }
+        if !is_authority {
+            let usages = certificate
+                .extended_key_usage()
+                .map_err(|error| malformed(&error))?;
+            if !usages.is_some_and(|usages| usages.value.client_auth && usages.value.server_auth) {
+                return unsuitable("not for both client and server authentication");
+            }
+        }
+        let time = |time: x509_parser::time::ASN1Time| {
+            Timestamp::from_unix_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
+        };
+        let validity = certificate.validity();
+        Ok(Self {
+            identity,
+            address,
+            serial,
+            not_before: time(validity.not_before),
+            not_after: time(validity.not_after),
+            public_key,
+            is_authority,
+            subject: certificate.subject().to_string(),
+        })
+    }
+
+    /// Whom it certifies.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The IP address it certifies; authorities have none.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// Its serial number.
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// The first second at which it is valid.
+    pub fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    /// The last second at which it is valid.
+    pub fn not_after(&self) -> Timestamp {
+        self.not_after
+    }
+
+    /// The certified key.
+    pub fn public_key(&self) -> &PublicKey {
+        &self.public_key
+    }
+
+    /// Whether it may sign other certificates.
+    pub fn is_authority(&self) -> bool {
+        self.is_authority
+    }
+
+    /// The subject's distinguished name as it is encoded, for showing.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+}
+
+fn names(
+    certificate: &X509Certificate<'_>,
+) -> Result<(Identity, Option<IpAddr>), CertificateError> {
+    let none = |why: &str| CertificateError::NoIdentity(why.to_owned());
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|error| CertificateError::Malformed(error.to_string()))?
+        .ok_or_else(|| none("it has no subject alternative name"))?;
+    let (mut identity, mut address) = (None, None);
+    for name in &names.value.general_names {
+        match name {
+            GeneralName::URI(uri) if identity.is_none() => {
+                identity = Some(
+                    uri.parse::<Identity>()
+                        .map_err(|error| none(&error.to_string()))?,
+                );
+            }
+            GeneralName::IPAddress(octets) if address.is_none() => {
+                let octets = *octets;
+                address = <[u8; 4]>::try_from(octets)
+                    .map(IpAddr::from)
+                    .or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from))
+                    .map(Some)
+                    .map_err(|_| none("an IP address of neither 4 nor 16 bytes"))?;
+            }
+            _ => return Err(none("more than one URI and one IP address")),
+        }
+    }
+    let identity = identity.ok_or_else(|| none("it has no URI"))?;
+    Ok((identity, address))
+}
+
+impl Serial {
+    /// A fresh random serial number: positive, as RFC 5280 section 4.1.2.2 demands.
+    pub fn random() -> Result<Self, crate::KeyError> {
+        let mut bytes: [u8; 16] = crate::key::random()?;
+        bytes[0] &= 0x7f;
+        Ok(Self(bytes))
+    }
+
+    /// From 16 bytes, most significant first.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 16 bytes, most significant first.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    fn from_der(integer: &[u8]) -> Result<Self, CertificateError> {
+        let start = integer
+            .iter()
+            .position(|byte| *byte != 0)
+            .unwrap_or(integer.len());
+        let digits = &integer[start..];
+        let mut bytes = [0; 16];
+        let pad = bytes
+            .len()
+            .checked_sub(digits.len())
+            .ok_or(CertificateError::SerialTooLong)?;
+        bytes[pad..].copy_from_slice(digits);
+        Ok(Self(bytes))
+    }
+}
+
+impl Fingerprint {
+    /// The fingerprint of a certificate.
+    pub fn of(der: &[u8]) -> Self {
+        Self(crate::sha256(&[der]))
+    }
+
+    /// From the 32 bytes of the digest.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes of the digest.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+macro_rules! hexadecimal_traits {
+    ($type:ident, $error:ident, $message:literal) => {
+        #[doc = concat!("The text is not a ", stringify!($type), " in lower-case hexadecimal.")]
+        #[derive(Clone, Debug, PartialEq, Eq, Error)]
+        #[error($message)]
+        pub struct $error(String);
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&crate::hexadecimal::encode(&self.0))
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = $error;
+
+            fn from_str(text: &str) -> Result<Self, $error> {
+                crate::hexadecimal::decode(text)
+                    .map(Self)
+                    .ok_or_else(|| $error(text.chars().take(80).collect()))
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?
+                    .parse()
+                    .map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+hexadecimal_traits!(
+    Serial,
+    NotASerial,
+    "{0:?} is not a serial number of 32 lower-case hexadecimal digits (see `sealbus ca list`)"
+);
+hexadecimal_traits!(
+    Fingerprint,
+    NotAFingerprint,
+    "{0:?} is not a SHA-256 fingerprint of 64 lower-case hexadecimal digits"
+);
+
+impl CertificateChain {
+    /// A chain from its certificates, leaf first, without the root.
+    pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
+        let count = certificates.len();
+        let mut certificates = certificates.into_iter();
+        match certificates.next() {
+            Some(leaf) if count <= MAX_CHAIN_LENGTH => Ok(Self {
+                leaf: leaf.to_vec().into(),
+                issuers: certificates.collect(),
+            }),
+            _ => Err(CertificateError::ChainLength(count)),
+        }
+    }
+
+    pub(crate) fn from_parts(leaf: &[u8], issuers: Arc<[CertificateDer<'static>]>) -> Self {
+        Self {
+            leaf: leaf.into(),
+            issuers,
+        }
+    }
+
+    /// The certificate of the key's owner, in DER.
+    pub fn leaf(&self) -> &[u8] {
+        &self.leaf
+    }
+
+    /// The issuing certificates above the leaf, in DER, without the root.
+    pub fn issuers(&self) -> &[CertificateDer<'static>] {
+        &self.issuers
+    }
+
+    /// All certificates, leaf first, as rustls wants them.
+    pub fn to_certificates(&self) -> Vec<CertificateDer<'static>> {
+        std::iter::once(CertificateDer::from(self.leaf.to_vec()))
+            .chain(self.issuers.iter().cloned())
+            .collect()
+    }
+
+    /// What the leaf says.
+    pub fn certificate(&self) -> Result<Certificate, CertificateError> {
+        Certificate::parse(&self.leaf)
+    }
+
+    /// Keeps one copy of the issuers with `other`, if they are the same.
+    pub fn share_issuers(&mut self, other: &Self) {
+        if self.issuers == other.issuers {
+            self.issuers = Arc::clone(&other.issuers);
+        }
+    }
+
+    /// Appends the chain's wire form: for each certificate its length in two bytes, most
+    /// significant first, and its DER, preceded by one byte with their number.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(1 + self.issuers.len() as u8);
+        let issuers = self.issuers.iter().map(|issuer| issuer.as_ref());
+        for der in std::iter::once(&*self.leaf).chain(issuers) {
+            out.extend_from_slice(&(der.len() as u16).to_be_bytes());
+            out.extend_from_slice(der);
+        }
+    }
+
+    /// Reads a wire form that fills `bytes` exactly.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CertificateError> {
+        match Self::decode_prefix(bytes)? {
+            (chain, []) => Ok(chain),
+            _ => Err(CertificateError::ChainEncoding),
+        }
+    }
+
+    /// Reads a wire form at the start of `bytes` and returns what follows it.
+    pub(crate) fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CertificateError> {
+        let (&count, mut rest) = bytes.split_first().ok_or(CertificateError::ChainEncoding)?;
+        let count = usize::from(count);
+        if !(1..=MAX_CHAIN_LENGTH).contains(&count) {
+            return Err(CertificateError::ChainLength(count));
+        }
+        let mut certificates = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (length, after) = rest
+                .split_first_chunk::<2>()
+                .ok_or(CertificateError::ChainEncoding)?;
+            let length = usize::from(u16::from_be_bytes(*length));
+            if length > MAX_CERTIFICATE_LENGTH {
+                return Err(CertificateError::TooLong(length));
+            }
+            let (der, after) = after
+                .split_at_checked(length)
+                .ok_or(CertificateError::ChainEncoding)?;
+            certificates.push(CertificateDer::from(der.to_vec()));
+            rest = after;
+        }
+        Ok((Self::new(certificates)?, rest))
+    }
+}
+
+impl fmt::Debug for CertificateChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.certificate() {
+            Ok(leaf) => write!(f, "CertificateChain({}, {})", leaf.identity, leaf.serial),
+            Err(error) => write!(f, "CertificateChain({error})"),
+        }
+    }
+}
+
+impl Credential {
+    /// Joins a key with the chain that certifies it.
+    pub fn new(key: KeyPair, chain: CertificateChain) -> Result<Self, CertificateError> {
+        let certificate = chain.certificate()?;
+        if certificate.public_key() != key.public_key() {
+            return Err(CertificateError::KeyMismatch(certificate.identity));
+        }
+        Ok(Self { key, chain })
+    }
+
+    /// The private key.
+    pub fn key(&self) -> &KeyPair {
+        &self.key
+    }
+
+    /// The chain that certifies it.
+    pub fn chain(&self) -> &CertificateChain {
+        &self.chain
+    }
+
+    /// What the certificate says.
+    pub fn certificate(&self) -> Result<Certificate, CertificateError> {
+        self.chain.certificate()
+    }
+}

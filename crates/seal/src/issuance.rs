@@ -1,0 +1,174 @@
+//! Whom a CA certifies on whose behalf: the fifth of the six steps, as a pure decision.
+
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use crate::identity::{Identity, Name};
+use crate::trust::VerifiedIdentity;
+
+/// What the Master decided about where agents run, as the CA sees it.
+pub trait Placements {
+    /// Whether the node of this name belongs to the platform now.
+    fn is_member(&self, node: &Name) -> bool;
+
+    /// The node on which the Master placed the agent with this local name, if it placed it.
+    fn node_of(&self, agent: &Name) -> Option<Name>;
+}
+
+/// The permission to certify one identity at one address. Without it nothing is issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    identity: Identity,
+    address: IpAddr,
+    on_behalf_of: Option<Identity>,
+}
+
+/// Why a CA does not certify what a node asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// Only nodes speak for others.
+    #[error("{0} asks for a certificate, but only a node may ask on behalf of others")]
+    NotANode(Identity),
+    /// The node does not belong to the platform, or no longer.
+    #[error("the node {0} does not belong to the platform: join it again with a new token")]
+    NotAMember(Name),
+    /// The node's certificate holds no IP address to certify its agents at.
+    #[error("the certificate of the node {0} holds no IP address")]
+    NoAddress(Name),
+    /// The identity is of another platform.
+    #[error("{wanted} is not of the platform of the node {node}")]
+    WrongPlatform {
+        /// The asking node.
+        node: Name,
+        /// The identity it asks for.
+        wanted: Identity,
+    },
+    /// The Master placed no agent of this name anywhere.
+    #[error("the Master has placed no agent {agent}, neither on the node {node} nor elsewhere")]
+    NotPlaced {
+        /// The asking node.
+        node: Name,
+        /// The agent's local name.
+        agent: Name,
+    },
+    /// The Master placed the agent on another node.
+    #[error("the Master has placed the agent {agent} on the node {placed_on}, not on {node}")]
+    PlacedElsewhere {
+        /// The asking node.
+        node: Name,
+        /// The agent's local name.
+        agent: Name,
+        /// Where it is to run.
+        placed_on: Name,
+    },
+    /// A node or a process of another node.
+    #[error("the node {node} may not speak for {wanted}")]
+    NotItsOwn {
+        /// The asking node.
+        node: Name,
+        /// The identity it asks for.
+        wanted: Identity,
+    },
+    /// No node gets a certificate for an authority.
+    #[error("the node {node} asks for the certificate of an authority, {wanted}")]
+    Authority {
+        /// The asking node.
+        node: Name,
+        /// The identity it asks for.
+        wanted: Identity,
+    },
+}
+
+/// Decides whether `requester` may have a certificate made for `wanted`.
+///
+/// A node may ask for the agents the Master placed on it, for its own processes and for itself
+/// (renewal), as long as it is a member. All are certified at the node's own address.
+pub fn decide(
+    requester: &VerifiedIdentity,
+    wanted: &Identity,
+    placements: &dyn Placements,
+) -> Result<Grant, Refusal> {
+    let Identity::Node {
+        platform,
+        name: node,
+    } = requester.identity()
+    else {
+        return Err(Refusal::NotANode(requester.identity().clone()));
+    };
+    if !placements.is_member(node) {
+        return Err(Refusal::NotAMember(node.clone()));
+    }
+    if wanted.platform() != platform {
+        return Err(Refusal::WrongPlatform {
+            node: node.clone(),
+            wanted: wanted.clone(),
+        });
+    }
+    match wanted {
+        Identity::Agent { name: agent, .. } => match placements.node_of(agent) {
+            Some(placed_on) if placed_on == *node => {}
+            Some(placed_on) => {
+                let (node, agent) = (node.clone(), agent.clone());
+                return Err(Refusal::PlacedElsewhere {
+                    node,
+                    agent,
+                    placed_on,
+                });
+            }
+            None => {
+                return Err(Refusal::NotPlaced {
+                    node: node.clone(),
+                    agent: agent.clone(),
+                });
+            }
+        },
+        Identity::Node { name: of, .. } | Identity::Process { node: of, .. } if of == node => {}
+        Identity::Node { .. } | Identity::Process { .. } => {
+            return Err(Refusal::NotItsOwn {
+                node: node.clone(),
+                wanted: wanted.clone(),
+            });
+        }
+        Identity::Authority { .. } => {
+            return Err(Refusal::Authority {
+                node: node.clone(),
+                wanted: wanted.clone(),
+            });
+        }
+    }
+    Ok(Grant {
+        identity: wanted.clone(),
+        address: requester
+            .address()
+            .ok_or_else(|| Refusal::NoAddress(node.clone()))?,
+        on_behalf_of: Some(requester.identity().clone()),
+    })
+}
+
+impl Grant {
+    /// A grant by whoever holds the authority's key: for the Master's own node and agents, and
+    /// for nodes whose one-time token was [redeemed](crate::token::TokenBook::redeem).
+    pub fn by_operator(identity: Identity, address: IpAddr) -> Self {
+        Self {
+            identity,
+            address,
+            on_behalf_of: None,
+        }
+    }
+
+    /// Who is to be certified.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// At which address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The node that asked; `None` if the operator granted it.
+    pub fn on_behalf_of(&self) -> Option<&Identity> {
+        self.on_behalf_of.as_ref()
+    }
+}

@@ -1,0 +1,272 @@
+//! Ed25519 keys. A private key never leaves the process that made it.
+
+use std::fmt;
+
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use base64::Engine as _;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// An Ed25519 private key, 32 bytes that are overwritten when it is dropped, and its public key.
+///
+/// It cannot be cloned or serialised. Only the keys of nodes and authorities are ever written to
+/// disk, by [`KeyPair::to_pkcs8_pem`].
+pub struct KeyPair {
+    seed: Zeroizing<[u8; 32]>,
+    public: PublicKey,
+}
+
+/// An Ed25519 public key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PublicKey([u8; 32]);
+
+/// An Ed25519 signature (RFC 8032).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Signature([u8; 64]);
+
+/// Why a key could not be made, read or used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// The operating system gave no random bytes.
+    #[error("the operating system's random number generator failed")]
+    NoRandomness,
+    /// The text is not an unencrypted Ed25519 key in PKCS#8 PEM.
+    #[error("not an Ed25519 private key in PKCS#8 PEM (RFC 8410): {0}")]
+    NotPkcs8(&'static str),
+    /// The cryptographic library refused the key.
+    #[error("the cryptographic library refused the key")]
+    Unusable,
+}
+
+/// PKCS#8 v1 wrapping of an Ed25519 seed (RFC 8410 section 7), up to the seed itself.
+const PKCS8_PREFIX: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
+const PEM_END: &str = "-----END PRIVATE KEY-----";
+
+impl KeyPair {
+    /// Makes a new key pair.
+    pub fn generate() -> Result<Self, KeyError> {
+        Self::from_seed(Zeroizing::new(random()?))
+    }
+
+    fn from_seed(seed: Zeroizing<[u8; 32]>) -> Result<Self, KeyError> {
+        let pair =
+            Ed25519KeyPair::from_seed_unchecked(seed.as_slice()).map_err(|_| KeyError::Unusable)?;
+        let public = pair
+            .public_key()
+            .as_ref()
+            .try_into()
+            .map_err(|_| KeyError::Unusable)
+            .map(PublicKey)?;
+        Ok(Self { seed, public })
+    }
+
+    /// The public key.
+    pub fn public_key(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Signs a message.
+    pub fn sign(&self, message: &[u8]) -> Result<Signature, KeyError> {
+        // Kept as a seed and expanded here: an idle agent's key is 32 bytes.
+        Ed25519KeyPair::from_seed_and_public_key(self.seed.as_slice(), &self.public.0)
+            .map_err(|_| KeyError::Unusable)?
+            .try_sign(message)
+            .ok()
+            .and_then(|signature| signature.as_ref().try_into().ok())
+            .map(Signature)
+            .ok_or(KeyError::Unusable)
+    }
+
+    /// The key as PKCS#8 PEM, for the keys of nodes and authorities, which outlive their process:
+    /// keep the file readable by its owner only (mode 0600).
+    pub fn to_pkcs8_pem(&self) -> Zeroizing<String> {
+        let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(self.pkcs8()));
+        Zeroizing::new(format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", body.as_str()))
+    }
+
+    /// Reads what [`KeyPair::to_pkcs8_pem`] wrote.
+    pub fn from_pkcs8_pem(pem: &str) -> Result<Self, KeyError> {
+        let body = pem
+            .trim()
+            .strip_prefix(PEM_BEGIN)
+            .and_then(|rest| rest.strip_suffix(PEM_END))
+            .ok_or(KeyError::NotPkcs8("no PRIVATE KEY block"))?;
+        let body: Zeroizing<String> = Zeroizing::new(body.split_whitespace().collect());
+        let der = Zeroizing::new(
+            base64::engine::general_purpose::STANDARD
+                .decode(body.as_bytes())
+                .map_err(|_| KeyError::NotPkcs8("not base64"))?,
+        );
+        let seed: [u8; 32] = der
+            .strip_prefix(&PKCS8_PREFIX)
+            .and_then(|seed| seed.try_into().ok())
+            .ok_or(KeyError::NotPkcs8("another algorithm or encoding"))?;
+        Self::from_seed(Zeroizing::new(seed))
+    }
+
+    fn pkcs8(&self) -> Zeroizing<[u8; 48]> {
+        let mut der = Zeroizing::new([0; 48]);
+        der[..16].copy_from_slice(&PKCS8_PREFIX);
+        der[16..].copy_from_slice(self.seed.as_slice());
+        der
+    }
+
+    /// The key in the form rustls loads.
+    pub(crate) fn private_key_der(&self) -> PrivateKeyDer<'static> {
+        PrivatePkcs8KeyDer::from(self.pkcs8().to_vec()).into()
+    }
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyPair({})", self.public)
+    }
+}
+
+impl rcgen::PublicKeyData for KeyPair {
+    fn der_bytes(&self) -> &[u8] {
+        &self.public.0
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &rcgen::PKCS_ED25519
+    }
+}
+
+impl rcgen::SigningKey for KeyPair {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        KeyPair::sign(self, message)
+            .map(|signature| signature.0.to_vec())
+            .map_err(|_| rcgen::Error::RemoteKeyError)
+    }
+}
+
+impl rcgen::PublicKeyData for PublicKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &rcgen::PKCS_ED25519
+    }
+}
+
+impl PublicKey {
+    /// From the 32 bytes of RFC 8032.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes of RFC 8032.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Whether `signature` is this key's over `message`.
+    #[must_use]
+    pub fn verifies(&self, message: &[u8], signature: &Signature) -> bool {
+        self.verifies_bytes(message, &signature.0)
+    }
+
+    pub(crate) fn verifies_bytes(&self, message: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, &self.0)
+            .verify(message, signature)
+            .is_ok()
+    }
+}
+
+/// Hexadecimal.
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::hexadecimal::encode(&self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+impl Signature {
+    /// From the 64 bytes of RFC 8032.
+    pub const fn from_bytes(bytes: [u8; 64]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 64 bytes of RFC 8032.
+    pub const fn as_bytes(&self) -> &[u8; 64] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Signature({})", crate::hexadecimal::encode(&self.0))
+    }
+}
+
+/// Bytes from the cryptographic library's random number generator.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], KeyError> {
+    let mut bytes = [0; N];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| KeyError::NoRandomness)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_round_trips_and_signs_alike() {
+        let key = KeyPair::generate().unwrap();
+        let again = KeyPair::from_pkcs8_pem(&key.to_pkcs8_pem()).unwrap();
+        assert_eq!(again.public_key(), key.public_key());
+        let signature = again.sign(b"hello").unwrap();
+        assert!(key.public_key().verifies(b"hello", &signature));
+        assert!(!key.public_key().verifies(b"hullo", &signature));
+        let other = KeyPair::generate().unwrap();
+        assert!(!other.public_key().verifies(b"hello", &signature));
+    }
+
+    /// RFC 8032 section 7.1, test 1, as PKCS#8.
+    #[test]
+    fn known_answer() {
+        let pem = "-----BEGIN PRIVATE KEY-----\n\
+            MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
+            -----END PRIVATE KEY-----\n";
+        let key = KeyPair::from_pkcs8_pem(pem).unwrap();
+        assert_eq!(
+            key.public_key().to_string(),
+            "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+        );
+        assert_eq!(&*key.to_pkcs8_pem(), pem);
+        assert!(format!("{:?}", key.sign(b"").unwrap()).starts_with("Signature(e5564300c360ac72"));
+    }
+
+    #[test]
+    fn foreign_pem_is_refused() {
+        for pem in [
+            "",
+            "-----BEGIN PRIVATE KEY-----\n!!\n-----END PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIA==\n-----END PRIVATE KEY-----",
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\n\n-----END ENCRYPTED PRIVATE KEY-----",
+        ] {
+            assert!(
+                matches!(KeyPair::from_pkcs8_pem(pem), Err(KeyError::NotPkcs8(_))),
+                "{pem}"
+            );
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_private_key() {
+        let key = KeyPair::generate().unwrap();
+        let shown = format!("{key:?}");
+        assert!(!shown.contains(&crate::hexadecimal::encode(key.seed.as_slice())));
+    }
+}

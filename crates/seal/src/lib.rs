@@ -1,0 +1,59 @@
+//! Identity: keys, certificates, what a CA may sign, and proofs of who is talking. No I/O.
+//!
+//! Nothing here opens a socket or file or reads a clock: functions take bytes and a
+//! [`Timestamp`] and return bytes and decisions. Randomness comes from aws-lc-rs, the only
+//! cryptographic library in the tree.
+//!
+//! The way of a certificate:
+//!
+//! 1. An agent makes a [`KeyPair`] in its own process and a
+//!    [`signing_request`](KeyPair::signing_request).
+//! 2. Its node forwards the request. The CA parses it as a [`SigningRequest`], asks [`issuance`]
+//!    whether that node may speak for that agent, and gets a [`Grant`](issuance::Grant), without
+//!    which no [`IssuingAuthority`] signs anything but by an operator's explicit order.
+//! 3. The certificate is entered in the Merkle [`log`] and goes back to the agent, which joins it
+//!    with its key as a [`Credential`].
+//! 4. On a connection the agent proves itself with a [`binding`]; the peer checks it against its
+//!    [`Trust`] and gets a [`VerifiedIdentity`], which nothing else can make.
+
+mod authority;
+pub mod binding;
+mod certificate;
+pub mod denylist;
+mod hexadecimal;
+mod identity;
+pub mod issuance;
+mod key;
+mod level;
+pub mod log;
+pub mod permission;
+mod request;
+mod timestamp;
+pub mod tls;
+pub mod token;
+mod trust;
+
+pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
+pub use certificate::{
+    Certificate, CertificateChain, CertificateError, Credential, Fingerprint,
+    MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, NotAFingerprint, NotASerial, Serial,
+};
+pub use identity::{
+    Identity, IdentityError, IdentityKind, MAX_NAME_LENGTH, Name, PlatformName, ProcessId,
+};
+pub use key::{KeyError, KeyPair, PublicKey, Signature};
+pub use level::{SecurityLevel, UnknownSecurityLevel};
+pub use request::{MAX_REQUEST_LENGTH, RequestError, SigningRequest};
+pub use timestamp::Timestamp;
+pub use trust::{CLOCK_SKEW, Trust, TrustError, VerifiedIdentity, VerifyError};
+
+/// SHA-256 of the concatenation of `parts`.
+fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
+}

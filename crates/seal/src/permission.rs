@@ -1,0 +1,276 @@
+//! Who may write to whom. Default: every agent to every agent; a policy narrows it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::identity::{Identity, IdentityError, PlatformName};
+
+/// The most classes of agents that a policy may tell apart.
+pub const MAX_CLASSES: usize = 512;
+
+/// The most rules of a policy.
+pub const MAX_RULES: usize = 1024;
+
+/// A policy as written in the manifest. Rules are tried in order and the first that fits decides;
+/// if none fits, the message may be sent.
+///
+/// ```toml
+/// [permission.groups]
+/// sellers = ["seller-1", "seller-2"]
+///
+/// [[permission.rule]]
+/// allow = { from = ["sellers"], to = ["broker", "sellers"] }
+///
+/// [[permission.rule]]
+/// deny = { from = ["sellers"], to = ["*"] }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Groups of agents, by name. Members are agents: `seller-1`, or `seller-1@factory`.
+    #[serde(default)]
+    pub groups: BTreeMap<String, Vec<String>>,
+    /// The rules, in order.
+    #[serde(default, rename = "rule")]
+    pub rules: Vec<Rule>,
+}
+
+/// One rule of a [`Policy`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Rule {
+    /// These messages may be sent.
+    Allow(Messages),
+    /// These may not.
+    Deny(Messages),
+}
+
+/// The messages a rule is about. Each entry is a group, an agent, or `*` for all agents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Messages {
+    /// Their senders.
+    pub from: Vec<String>,
+    /// Their receivers.
+    pub to: Vec<String>,
+}
+
+/// A compiled policy: a decision is two look-ups in tables.
+#[derive(Clone, Debug)]
+pub struct Permissions {
+    /// The class of each agent that the policy names; all others are of class 0.
+    classes: HashMap<String, u32>,
+    count: usize,
+    /// `count` × `count` decisions, one row a sender's class.
+    allowed: Vec<bool>,
+}
+
+/// Why a policy cannot be compiled.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    /// A name in it is no agent's.
+    #[error("the policy names {name:?}: {error}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        error: IdentityError,
+    },
+    /// A group and an agent, or `*`, cannot be told apart.
+    #[error("a group cannot be named {0:?}: use letters, digits, '-', '_' and '.'")]
+    GroupName(String),
+    /// The policy has too many rules.
+    #[error("the policy has {0} rules, but at most {MAX_RULES} may be given; use groups")]
+    TooManyRules(usize),
+    /// The policy tells too many kinds of agents apart.
+    #[error("the policy tells more than {MAX_CLASSES} kinds of agents apart; use groups")]
+    TooManyClasses,
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self {
+            classes: HashMap::new(),
+            count: 1,
+            allowed: vec![true],
+        }
+    }
+}
+
+impl Policy {
+    /// Compiles the policy for a platform, whose name completes agents' local names.
+    pub fn compile(&self, platform: &PlatformName) -> Result<Permissions, PolicyError> {
+        if self.rules.len() > MAX_RULES {
+            return Err(PolicyError::TooManyRules(self.rules.len()));
+        }
+        let mut groups = HashMap::new();
+        for (group, members) in &self.groups {
+            crate::Name::new("group", group).map_err(|_| PolicyError::GroupName(group.clone()))?;
+            let members = members
+                .iter()
+                .map(|member| full_name(member, platform))
+                .collect::<Result<HashSet<_>, _>>()?;
+            groups.insert(group.as_str(), members);
+        }
+        let rules = self
+            .rules
+            .iter()
+            .map(|rule| CompiledRule::new(rule, &groups, platform))
+            .collect::<Result<Vec<_>, _>>()?;
+
+        // Agents that fit the same sides of the same rules are of one class.
+        let named: HashSet<&String> = rules
+            .iter()
+            .flat_map(|rule| rule.from.names().chain(rule.to.names()))
+            .collect();
+        let mut signatures = vec![
+            rules
+                .iter()
+                .map(CompiledRule::of_unnamed)
+                .collect::<Vec<_>>(),
+        ];
+        let mut by_signature = HashMap::from([(signatures[0].clone(), 0)]);
+        let mut classes = HashMap::new();
+        for name in named {
+            let signature: Vec<_> = rules.iter().map(|rule| rule.sides(name)).collect();
+            let class = *by_signature.entry(signature.clone()).or_insert_with(|| {
+                signatures.push(signature);
+                signatures.len() as u32 - 1
+            });
+            if signatures.len() > MAX_CLASSES {
+                return Err(PolicyError::TooManyClasses);
+            }
+            classes.insert(name.clone(), class);
+        }
+        let allowed = signatures
+            .iter()
+            .flat_map(|sender| signatures.iter().map(move |receiver| (sender, receiver)))
+            .map(|(sender, receiver)| {
+                rules
+                    .iter()
+                    .zip(sender.iter().zip(receiver))
+                    .find(|(_, (sender, receiver))| sender.0 && receiver.1)
+                    .is_none_or(|(rule, _)| rule.allow)
+            })
+            .collect();
+        Ok(Permissions {
+            classes,
+            count: signatures.len(),
+            allowed,
+        })
+    }
+}
+
+impl Permissions {
+    /// Whether the agent `sender` may write to the agent `receiver`, both by AID name. O(1).
+    pub fn may_send(&self, sender: &str, receiver: &str) -> bool {
+        if self.count == 1 {
+            return self.allowed[0];
+        }
+        self.allowed[self.class(sender) * self.count + self.class(receiver)]
+    }
+
+    /// Whether the policy makes no difference between messages: all are allowed.
+    pub fn allow_everything(&self) -> bool {
+        self.allowed.iter().all(|allowed| *allowed)
+    }
+
+    fn class(&self, agent: &str) -> usize {
+        self.classes.get(agent).map_or(0, |class| *class as usize)
+    }
+}
+
+/// One side of a rule.
+enum Side {
+    Everybody,
+    Named(HashSet<String>),
+}
+
+struct CompiledRule {
+    allow: bool,
+    from: Side,
+    to: Side,
+}
+
+impl Side {
+    fn new(
+        entries: &[String],
+        groups: &HashMap<&str, HashSet<String>>,
+        platform: &PlatformName,
+    ) -> Result<Self, PolicyError> {
+        let mut names = HashSet::new();
+        for entry in entries {
+            match groups.get(entry.as_str()) {
+                _ if entry == "*" => return Ok(Self::Everybody),
+                Some(members) => names.extend(members.iter().cloned()),
+                None => {
+                    names.insert(full_name(entry, platform)?);
+                }
+            }
+        }
+        Ok(Self::Named(names))
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Named(names) => names.contains(name),
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &String> {
+        match self {
+            Self::Everybody => None,
+            Self::Named(names) => Some(names.iter()),
+        }
+        .into_iter()
+        .flatten()
+    }
+}
+
+impl CompiledRule {
+    fn new(
+        rule: &Rule,
+        groups: &HashMap<&str, HashSet<String>>,
+        platform: &PlatformName,
+    ) -> Result<Self, PolicyError> {
+        let (allow, messages) = match rule {
+            Rule::Allow(messages) => (true, messages),
+            Rule::Deny(messages) => (false, messages),
+        };
+        let side = |entries: &[String]| Side::new(entries, groups, platform);
+        Ok(Self {
+            allow,
+            from: side(&messages.from)?,
+            to: side(&messages.to)?,
+        })
+    }
+
+    /// Whether the agent fits as a sender, and as a receiver.
+    fn sides(&self, name: &str) -> (bool, bool) {
+        (self.from.holds(name), self.to.holds(name))
+    }
+
+    /// The same for agents that no rule names.
+    fn of_unnamed(&self) -> (bool, bool) {
+        (
+            matches!(self.from, Side::Everybody),
+            matches!(self.to, Side::Everybody),
+        )
+    }
+}
+
+fn full_name(name: &str, platform: &PlatformName) -> Result<String, PolicyError> {
+    let bad = |error| PolicyError::Name {
+        name: name.to_owned(),
+        error,
+    };
+    if name.contains('@') {
+        Identity::from_agent_name(name).map_err(bad)?;
+        return Ok(name.to_owned());
+    }
+    Identity::agent(platform, name).map_err(bad)?;
+    Ok(format!("{name}@{platform}"))
+}

@@ -1,0 +1,101 @@
+//! Signing requests: what an agent sends to have its key certified.
+
+use rcgen::{CertificateParams, DistinguishedName};
+use thiserror::Error;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::prelude::FromDer;
+
+use crate::key::{KeyError, KeyPair, PublicKey};
+
+/// The largest signing request that is read, in bytes. Ours take about 130.
+pub const MAX_REQUEST_LENGTH: usize = 4096;
+
+/// A PKCS#10 signing request (RFC 2986) whose sender was shown to hold the private key.
+///
+/// It yields the public key and nothing else. Whatever names, usages or `CA:TRUE` it asks for are
+/// ignored: the CA decides all of that itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SigningRequest {
+    public_key: PublicKey,
+}
+
+/// Why a signing request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// Longer than [`MAX_REQUEST_LENGTH`].
+    #[error("the signing request has {0} bytes; at most {MAX_REQUEST_LENGTH} are read")]
+    TooLong(usize),
+    /// Not a PKCS#10 request in DER.
+    #[error("the signing request is not PKCS#10 in DER: {0}")]
+    Malformed(String),
+    /// The key is of another algorithm than Ed25519.
+    #[error("the signing request is for a key of another algorithm; make an Ed25519 key")]
+    NotEd25519,
+    /// The request is not signed by the key it asks to certify.
+    #[error("the signing request is not signed by its own key: possession is not proved")]
+    NotProved,
+}
+
+impl SigningRequest {
+    /// Reads a request and checks the proof of possession.
+    pub fn parse(der: &[u8]) -> Result<Self, RequestError> {
+        if der.len() > MAX_REQUEST_LENGTH {
+            return Err(RequestError::TooLong(der.len()));
+        }
+        let (rest, request) = X509CertificationRequest::from_der(der)
+            .map_err(|error| RequestError::Malformed(error.to_string()))?;
+        if !rest.is_empty() {
+            return Err(RequestError::Malformed(format!(
+                "{} bytes too many",
+                rest.len()
+            )));
+        }
+        let info = &request.certification_request_info;
+        let algorithms = [
+            &info.subject_pki.algorithm.algorithm,
+            &request.signature_algorithm.algorithm,
+        ];
+        if algorithms
+            .iter()
+            .any(|algorithm| **algorithm != OID_SIG_ED25519)
+        {
+            return Err(RequestError::NotEd25519);
+        }
+        let public_key = info
+            .subject_pki
+            .subject_public_key
+            .as_ref()
+            .try_into()
+            .map(PublicKey::from_bytes)
+            .map_err(|_| RequestError::NotEd25519)?;
+        if !public_key.verifies_bytes(info.raw, request.signature_value.as_ref()) {
+            return Err(RequestError::NotProved);
+        }
+        Ok(Self { public_key })
+    }
+
+    /// The request of a key that is at hand, and so possessed.
+    pub(crate) fn of(key: &KeyPair) -> Self {
+        Self {
+            public_key: *key.public_key(),
+        }
+    }
+
+    /// The key to certify.
+    pub fn public_key(&self) -> &PublicKey {
+        &self.public_key
+    }
+}
+
+impl KeyPair {
+    /// A signing request for this key, in DER. It names nobody: the CA knows for whom it is.
+    pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        let request = params
+            .serialize_request(self)
+            .map_err(|_| KeyError::Unusable)?;
+        Ok(request.der().to_vec())
+    }
+}

@@ -1,0 +1,534 @@
+//! One-time secrets in one printable word: join tokens for nodes, tickets for programs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::certificate::Fingerprint;
+use crate::identity::{Identity, IdentityError, Name, PlatformName};
+use crate::key::KeyError;
+use crate::timestamp::Timestamp;
+
+/// The longest token that is read, in characters.
+pub const MAX_TOKEN_LENGTH: usize = 4096;
+
+/// The most addresses in a token.
+pub const MAX_ADDRESSES: usize = 8;
+
+/// The most tokens a book keeps.
+pub const MAX_TOKENS: usize = 10_000;
+
+/// How long a spent or expired token is remembered, so that using it again is named as such.
+const MEMORY: Duration = Duration::from_secs(24 * 3600);
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// A machine joins the platform as a Remote Node.
+    Join,
+    /// A program not started by the platform joins as an agent.
+    Ticket,
+}
+
+/// A one-time secret with all that is needed to use it: where to go, and whom to trust there.
+///
+/// Its text, by [`fmt::Display`] and [`FromStr`], is one word such as `sealbus-join:AQ…`. Who has
+/// it can use it: show it once, to the one it is for.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    purpose: Purpose,
+    platform: PlatformName,
+    name: Option<Name>,
+    addresses: Vec<String>,
+    root: Fingerprint,
+    secret: Secret,
+}
+
+/// 256 random bits that are overwritten when dropped and never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<[u8; 32]>);
+
+/// SHA-256 of a secret: what is kept of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SecretHash(Fingerprint);
+
+/// Why a token was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TokenError {
+    /// The text is not a token.
+    #[error(
+        "not a token: {0}; copy the whole word that begins with sealbus-join: or sealbus-ticket:"
+    )]
+    Malformed(&'static str),
+    /// A name in it is not legal.
+    #[error("not a token: {0}")]
+    Name(#[from] IdentityError),
+    /// The text is a token of the other purpose.
+    #[error("this is a {found}, but a {expected} is needed")]
+    WrongPurpose {
+        /// What was needed.
+        expected: Purpose,
+        /// What it is.
+        found: Purpose,
+    },
+    /// No token with this secret was made here, or it was made very long ago.
+    #[error("unknown {0}: it was not made by this platform; make a new one")]
+    Unknown(Purpose),
+    /// It was used before.
+    #[error("the {purpose} was used already, at {at}, by {by}; each is good once: make a new one")]
+    Redeemed {
+        /// What it is.
+        purpose: Purpose,
+        /// When it was used.
+        at: Timestamp,
+        /// By whom.
+        by: Name,
+    },
+    /// It was not used in time.
+    #[error("the {purpose} expired at {at}; make a new one")]
+    Expired {
+        /// What it is.
+        purpose: Purpose,
+        /// When it expired.
+        at: Timestamp,
+    },
+    /// It was made for another name.
+    #[error("the {purpose} was made for {expected}, not for {found}")]
+    WrongName {
+        /// What it is.
+        purpose: Purpose,
+        /// For whom it was made.
+        expected: Name,
+        /// Who used it.
+        found: Name,
+    },
+    /// Too many tokens are open.
+    #[error("{MAX_TOKENS} tokens are open already; wait until some expire")]
+    Full,
+    /// The key could not be made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Join => "join token",
+            Self::Ticket => "ticket",
+        })
+    }
+}
+
+impl Purpose {
+    const ALL: [Self; 2] = [Self::Join, Self::Ticket];
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Join => "sealbus-join:",
+            Self::Ticket => "sealbus-ticket:",
+        }
+    }
+}
+
+impl Secret {
+    /// A fresh random secret.
+    pub fn random() -> Result<Self, KeyError> {
+        crate::key::random().map(|bytes| Self(Zeroizing::new(bytes)))
+    }
+
+    /// From its 32 bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The 32 bytes, for sending.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// What may be stored of it. 256 random bits need no slow hash.
+    pub fn hash(&self) -> SecretHash {
+        SecretHash(Fingerprint::of(&*self.0))
+    }
+}
+
+/// Base64url, 43 characters.
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&Zeroizing::new(URL_SAFE_NO_PAD.encode(*self.0)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Zeroizing::new(String::deserialize(deserializer)?);
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl FromStr for Secret {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        match URL_SAFE_NO_PAD.decode_slice(text, bytes.as_mut_slice()) {
+            Ok(32) => Ok(Self(bytes)),
+            _ => Err(TokenError::Malformed(
+                "the secret is not 43 characters of base64url",
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Token {
+    /// A token with a fresh secret. `addresses` are of the form `host:port`; `root` is the
+    /// fingerprint of the platform's root certificate; without a `name` its user chooses one.
+    pub fn new(
+        purpose: Purpose,
+        platform: PlatformName,
+        name: Option<Name>,
+        addresses: Vec<String>,
+        root: Fingerprint,
+    ) -> Result<Self, TokenError> {
+        check_addresses(&addresses)?;
+        Ok(Self {
+            purpose,
+            platform,
+            name,
+            addresses,
+            root,
+            secret: Secret::random()?,
+        })
+    }
+
+    /// The same token for one who reaches the platform at another address, `host:port`.
+    pub fn at(self, address: String) -> Result<Self, TokenError> {
+        let addresses = vec![address];
+        check_addresses(&addresses)?;
+        Ok(Self { addresses, ..self })
+    }
+
+    /// What it is good for.
+    pub fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// The platform it is of.
+    pub fn platform(&self) -> &PlatformName {
+        &self.platform
+    }
+
+    /// Whom it was made for, if for one name only.
+    pub fn name(&self) -> Option<&Name> {
+        self.name.as_ref()
+    }
+
+    /// Where to go with it: `host:port`, to be tried in order.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// The fingerprint of the root certificate that the server must show.
+    pub fn root(&self) -> Fingerprint {
+        self.root
+    }
+
+    /// The secret.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// Reads a token and checks that it is of the given purpose.
+    pub fn parse(purpose: Purpose, text: &str) -> Result<Self, TokenError> {
+        let token: Self = text.parse()?;
+        if token.purpose != purpose {
+            return Err(TokenError::WrongPurpose {
+                expected: purpose,
+                found: token.purpose,
+            });
+        }
+        Ok(token)
+    }
+}
+
+fn check_addresses(addresses: &[String]) -> Result<(), TokenError> {
+    let plausible = |address: &String| {
+        address.len() <= 255
+            && address.bytes().all(|byte| byte.is_ascii_graphic())
+            && address
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    if addresses.is_empty() || addresses.len() > MAX_ADDRESSES {
+        return Err(TokenError::Malformed(
+            "it has no address or more than eight",
+        ));
+    }
+    if !addresses.iter().all(plausible) {
+        return Err(TokenError::Malformed(
+            "an address in it is not of the form host:port",
+        ));
+    }
+    Ok(())
+}
+
+const VERSION: u8 = 1;
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(256));
+        bytes.push(VERSION);
+        bytes.extend_from_slice(self.secret.as_bytes());
+        bytes.extend_from_slice(self.root.as_bytes());
+        let name = self.name.as_ref().map(Name::as_str).unwrap_or_default();
+        for text in [self.platform.as_str(), name] {
+            bytes.push(text.len() as u8);
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        for address in &self.addresses {
+            bytes.push(address.len() as u8);
+            bytes.extend_from_slice(address.as_bytes());
+        }
+        let body = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_slice()));
+        write!(f, "{}{}", self.purpose.prefix(), body.as_str())
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim();
+        if text.len() > MAX_TOKEN_LENGTH {
+            return Err(TokenError::Malformed("it is too long"));
+        }
+        let (purpose, body) = Purpose::ALL
+            .into_iter()
+            .find_map(|purpose| Some((purpose, text.strip_prefix(purpose.prefix())?)))
+            .ok_or(TokenError::Malformed("it begins with neither"))?;
+        let cut = TokenError::Malformed("it is cut short or altered");
+        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(body).map_err(|_| cut.clone())?);
+        let rest = bytes.as_slice();
+        let (version, rest) = rest.split_first().ok_or(cut.clone())?;
+        if *version != VERSION {
+            return Err(TokenError::Malformed(
+                "it was made by another version of Sealbus",
+            ));
+        }
+        let (secret, rest) = rest.split_first_chunk::<32>().ok_or(cut.clone())?;
+        let (root, rest) = rest.split_first_chunk::<32>().ok_or(cut.clone())?;
+        let (platform, rest) = short_text(rest)?;
+        let (name, mut rest) = short_text(rest)?;
+        let mut addresses = Vec::new();
+        while !rest.is_empty() && addresses.len() <= MAX_ADDRESSES {
+            let (address, after) = short_text(rest)?;
+            addresses.push(address.to_owned());
+            rest = after;
+        }
+        check_addresses(&addresses)?;
+        Ok(Self {
+            purpose,
+            platform: PlatformName::new(platform)?,
+            name: (!name.is_empty())
+                .then(|| Name::new("token's", name))
+                .transpose()?,
+            addresses,
+            root: Fingerprint::from_bytes(*root),
+            secret: Secret::from_bytes(*secret),
+        })
+    }
+}
+
+fn short_text(bytes: &[u8]) -> Result<(&str, &[u8]), TokenError> {
+    let cut = TokenError::Malformed("it is cut short or altered");
+    let (length, rest) = bytes.split_first().ok_or(cut.clone())?;
+    let (text, rest) = rest
+        .split_at_checked(usize::from(*length))
+        .ok_or(cut.clone())?;
+    Ok((std::str::from_utf8(text).map_err(|_| cut)?, rest))
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("purpose", &self.purpose)
+            .field("platform", &self.platform)
+            .field("name", &self.name)
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a platform remembers of a token: never its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenEntry {
+    /// What it is good for.
+    pub purpose: Purpose,
+    /// Whom it was made for, if for one name only.
+    pub name: Option<Name>,
+    /// Until when it is good.
+    pub expires: Timestamp,
+    /// When and by whom it was used.
+    pub redeemed: Option<(Timestamp, Name)>,
+}
+
+/// The tokens a platform has made: each can be redeemed once, in time, by whom it was made for.
+///
+/// A state machine without I/O: store [`TokenBook::entries`] after every change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenBook {
+    entries: HashMap<SecretHash, TokenEntry>,
+}
+
+impl TokenBook {
+    /// An empty book.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A book from stored entries.
+    pub fn from_entries(entries: impl IntoIterator<Item = (SecretHash, TokenEntry)>) -> Self {
+        Self {
+            entries: entries.into_iter().collect(),
+        }
+    }
+
+    /// All entries, in no order, for storing.
+    pub fn entries(&self) -> impl Iterator<Item = (&SecretHash, &TokenEntry)> {
+        self.entries.iter()
+    }
+
+    /// Enters a token that is good for `lifetime`. Returns the hash under which it is kept.
+    pub fn enter(
+        &mut self,
+        token: &Token,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<SecretHash, TokenError> {
+        self.enter_secret(
+            token.purpose,
+            token.name.clone(),
+            &token.secret,
+            lifetime,
+            now,
+        )
+    }
+
+    /// Enters a bare secret, for the one-time tickets a node gives the programs it starts.
+    pub fn enter_secret(
+        &mut self,
+        purpose: Purpose,
+        name: Option<Name>,
+        secret: &Secret,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<SecretHash, TokenError> {
+        self.forget(now);
+        if self.entries.len() >= MAX_TOKENS {
+            return Err(TokenError::Full);
+        }
+        let hash = secret.hash();
+        let expires = now.plus(lifetime);
+        self.entries.insert(
+            hash,
+            TokenEntry {
+                purpose,
+                name,
+                expires,
+                redeemed: None,
+            },
+        );
+        Ok(hash)
+    }
+
+    /// Spends the token with this secret for `name`. It can be spent once.
+    ///
+    /// The secret is looked up by its hash, so the time this takes tells nothing about the
+    /// secrets kept.
+    pub fn redeem(
+        &mut self,
+        purpose: Purpose,
+        secret: &Secret,
+        name: &Name,
+        now: Timestamp,
+    ) -> Result<SecretHash, TokenError> {
+        let hash = secret.hash();
+        let entry = self
+            .entries
+            .get_mut(&hash)
+            .ok_or(TokenError::Unknown(purpose))?;
+        if entry.purpose != purpose {
+            return Err(TokenError::WrongPurpose {
+                expected: purpose,
+                found: entry.purpose,
+            });
+        }
+        if let Some((at, by)) = &entry.redeemed {
+            return Err(TokenError::Redeemed {
+                purpose,
+                at: *at,
+                by: by.clone(),
+            });
+        }
+        if now > entry.expires {
+            return Err(TokenError::Expired {
+                purpose,
+                at: entry.expires,
+            });
+        }
+        match &entry.name {
+            Some(expected) if expected != name => {
+                return Err(TokenError::WrongName {
+                    purpose,
+                    expected: expected.clone(),
+                    found: name.clone(),
+                });
+            }
+            _ => entry.redeemed = Some((now, name.clone())),
+        }
+        Ok(hash)
+    }
+
+    /// Makes a redeemed token good again, when what it was redeemed for failed for a reason that
+    /// is not its user's fault.
+    pub fn restore(&mut self, hash: &SecretHash) {
+        if let Some(entry) = self.entries.get_mut(hash) {
+            entry.redeemed = None;
+        }
+    }
+
+    /// Forgets what was spent or expired long ago. Returns whether anything was forgotten.
+    pub fn forget(&mut self, now: Timestamp) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|_, entry| {
+            let over = entry.redeemed.as_ref().map_or(entry.expires, |(at, _)| *at);
+            over.plus(MEMORY) >= now
+        });
+        self.entries.len() < before
+    }
+}
+
+impl Purpose {
+    /// The identity that a redeemed token of this purpose gives.
+    pub fn identity(self, platform: &PlatformName, name: &Name) -> Identity {
+        let (platform, name) = (platform.clone(), name.clone());
+        match self {
+            Self::Join => Identity::Node { platform, name },
+            Self::Ticket => Identity::Agent { platform, name },
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The compiled policy against the rules read one by one.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sealbus_seal::PlatformName;
+use sealbus_seal::permission::{Messages, Permissions, Policy, PolicyError, Rule};
+
+fn platform() -> PlatformName {
+    PlatformName::new("factory").unwrap()
+}
+
+#[test]
+fn everybody_may_write_to_everybody_by_default() {
+    for permissions in [
+        Permissions::default(),
+        Policy::default().compile(&platform()).unwrap(),
+    ] {
+        assert!(permissions.may_send("a@factory", "b@factory"));
+        assert!(permissions.may_send("a@elsewhere", "b@factory"));
+        assert!(permissions.allow_everything());
+    }
+}
+
+#[test]
+fn the_first_rule_that_fits_decides() {
+    let policy: Policy = toml::from_str(
+        r#"
+        [groups]
+        sellers = ["seller-1", "seller-2@factory"]
+
+        [[rule]]
+        allow = { from = ["sellers"], to = ["broker", "sellers"] }
+
+        [[rule]]
+        deny = { from = ["sellers"], to = ["*"] }
+
+        [[rule]]
+        deny = { from = ["*"], to = ["safe"] }
+        "#,
+    )
+    .unwrap();
+    let permissions = policy.compile(&platform()).unwrap();
+    let may = |from: &str, to: &str| {
+        permissions.may_send(&format!("{from}@factory"), &format!("{to}@factory"))
+    };
+    assert!(may("seller-1", "broker"));
+    assert!(may("seller-1", "seller-2"));
+    assert!(!may("seller-2", "buyer"));
+    assert!(!may("seller-1", "safe"));
+    assert!(!may("buyer", "safe"));
+    assert!(may("buyer", "seller-1"));
+    assert!(may("broker", "buyer"));
+    // Names are whole: a stranger of the same local name is another agent.
+    assert!(permissions.may_send("seller-1@elsewhere", "buyer@factory"));
+    assert!(!permissions.allow_everything());
+}
+
+#[test]
+fn mistakes_are_named() {
+    let parse = |text: &str| toml::from_str::<Policy>(text);
+    assert!(parse("[[rule]]\nallow = { form = ['a'], to = ['b'] }").is_err());
+    assert!(parse("[[rules]]").is_err());
+    let rule = |name: &str| Policy {
+        groups: BTreeMap::new(),
+        rules: vec![Rule::Deny(Messages {
+            from: vec![name.into()],
+            to: vec!["*".into()],
+        })],
+    };
+    let error = rule("no such").compile(&platform()).unwrap_err();
+    assert!(matches!(error, PolicyError::Name { .. }));
+    assert!(error.to_string().contains("no such"), "{error}");
+    let group = Policy {
+        groups: [("*".to_owned(), vec![])].into(),
+        rules: vec![],
+    };
+    assert!(matches!(
+        group.compile(&platform()),
+        Err(PolicyError::GroupName(_))
+    ));
+}
+
+#[test]
+fn hostile_policies_are_bounded() {
+    // Each agent stands in a rule of its own, so that each is a class of its own.
+    let policy = |rules| Policy {
+        groups: BTreeMap::new(),
+        rules: (0..rules)
+            .map(|number| {
+                Rule::Deny(Messages {
+                    from: vec![format!("a{number}")],
+                    to: vec!["x".into()],
+                })
+            })
+            .collect(),
+    };
+    assert!(policy(100).compile(&platform()).is_ok());
+    assert!(matches!(
+        policy(600).compile(&platform()),
+        Err(PolicyError::TooManyClasses)
+    ));
+    assert!(matches!(
+        policy(1025).compile(&platform()),
+        Err(PolicyError::TooManyRules(1025))
+    ));
+}
+
+proptest! {
+    #[test]
+    fn compiled_and_read_rules_agree(
+        groups in prop::collection::vec(prop::collection::vec(0..6usize, 0..4), 0..3),
+        rules in prop::collection::vec(
+            (any::<bool>(), prop::collection::vec(0..10usize, 0..4), prop::collection::vec(0..10usize, 0..4)),
+            0..6,
+        ),
+    ) {
+        let entry = |number: &usize| match *number {
+            9 => "*".to_owned(),
+            number @ 6.. if number - 6 < groups.len() => format!("g{}", number - 6),
+            number => format!("a{}", number % 6),
+        };
+        let policy = Policy {
+            groups: groups
+                .iter()
+                .enumerate()
+                .map(|(number, members)| {
+                    (format!("g{number}"), members.iter().map(|member| format!("a{member}")).collect())
+                })
+                .collect(),
+            rules: rules
+                .iter()
+                .map(|(allow, from, to)| {
+                    let messages = Messages {
+                        from: from.iter().map(entry).collect(),
+                        to: to.iter().map(entry).collect(),
+                    };
+                    if *allow { Rule::Allow(messages) } else { Rule::Deny(messages) }
+                })
+                .collect(),
+        };
+        let fits = |entries: &[String], agent: &str| {
+            entries.iter().any(|entry| {
+                entry == "*"
+                    || entry == agent
+                    || policy.groups.get(entry).is_some_and(|group| group.iter().any(|member| member == agent))
+            })
+        };
+        let expected = |from: &str, to: &str| {
+            policy
+                .rules
+                .iter()
+                .find_map(|rule| {
+                    let (allow, messages) = match rule {
+                        Rule::Allow(messages) => (true, messages),
+                        Rule::Deny(messages) => (false, messages),
+                    };
+                    (fits(&messages.from, from) && fits(&messages.to, to)).then_some(allow)
+                })
+                .unwrap_or(true)
+        };
+        let permissions = policy.compile(&platform()).unwrap();
+        for from in 0..7 {
+            for to in 0..7 {
+                let (from, to) = (format!("a{from}"), format!("a{to}"));
+                prop_assert_eq!(
+                    permissions.may_send(&format!("{from}@factory"), &format!("{to}@factory")),
+                    expected(&from, &to)
+                );
+            }
+        }
+    }
+}
