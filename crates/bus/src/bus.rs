@@ -1,0 +1,542 @@
+//! The bus of a process: its agents, the ways to all others, and the one path of a message between them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use sealbus_acl::{AclMessageRef, Aid, Limits, bitefficient};
+use sealbus_seal::{Credential, PlatformName};
+use thiserror::Error;
+use tokio::runtime::Handle;
+
+use crate::agent::LocalAgent;
+use crate::error::UndeliverableReason;
+use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
+use crate::message::{Provenance, ReceivedMessage};
+use crate::outbox::Outbox;
+use crate::refusal::{Refusal, RefusalLog, RefusalReason};
+use crate::resolver::Resolver;
+use crate::route::{Held, HeldBody, HeldMessage, Route, State};
+use crate::search;
+use crate::transport::{Transport, TransportError};
+
+/// How a bus behaves.
+#[derive(Clone, Debug)]
+pub struct BusConfig {
+    /// The platform the agents belong to.
+    pub platform: PlatformName,
+    /// The limits of mailboxes that are not given others.
+    pub mailbox: MailboxLimits,
+    /// How long messages are kept for an agent that is in transit or cannot be looked up.
+    pub hold_time: Duration,
+    /// How many bytes are kept for one such agent before its senders wait.
+    pub hold_bytes: usize,
+}
+
+impl BusConfig {
+    /// The usual configuration for a platform: messages are held for 30 s, up to 8 MiB for each agent.
+    pub fn new(platform: PlatformName) -> Self {
+        Self {
+            platform,
+            mailbox: MailboxLimits::default(),
+            hold_time: Duration::from_secs(30),
+            hold_bytes: 8 << 20,
+        }
+    }
+}
+
+/// What a bus has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages accepted from agents of this process, counted once for each receiver.
+    pub accepted: u64,
+    /// Messages that could not be delivered.
+    pub undeliverable: u64,
+    /// Messages that came back because their receiver was moving, and were sent after it.
+    pub returned: u64,
+}
+
+/// Why an agent was not attached.
+#[derive(Clone, Debug, Error)]
+pub enum AttachError {
+    /// An agent of that name is here already.
+    #[error(
+        "an agent named {0} is attached to this process already: choose another name or detach it first"
+    )]
+    NameTaken(String),
+    /// The name is no legal one.
+    #[error("{name} cannot be an agent of platform {platform}: {reason}")]
+    IllegalName {
+        /// The name.
+        name: String,
+        /// The platform of this bus.
+        platform: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The credential is for somebody else, or unreadable.
+    #[error("the credential given for agent {name} is for {certified}")]
+    WrongCredential {
+        /// The agent.
+        name: String,
+        /// Whom the certificate is for.
+        certified: String,
+    },
+    /// A transport did not take it.
+    #[error("agent {name} was not attached to the transport {transport}: {source}")]
+    Transport {
+        /// The agent.
+        name: String,
+        /// The transport.
+        transport: &'static str,
+        /// Why.
+        source: TransportError,
+    },
+}
+
+/// The bus of a process. Cloning it gives another handle to the same one.
+#[derive(Clone)]
+pub struct Bus {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) config: BusConfig,
+    pub(crate) ams: Aid,
+    pub(crate) agents: RwLock<HashMap<Arc<str>, Arc<LocalAgent>>>,
+    pub(crate) routes: RwLock<HashMap<Arc<str>, Arc<Route>>>,
+    transport: OnceLock<Arc<dyn Transport>>,
+    resolver: OnceLock<Arc<dyn Resolver>>,
+    refusals: RefusalLog,
+    pub(crate) runtime: Handle,
+    /// Messages accepted from agents that have left.
+    accepted_before: AtomicU64,
+    undeliverable: AtomicU64,
+    returned: AtomicU64,
+}
+
+/// A handle that does not keep the bus alive.
+#[derive(Clone)]
+pub struct WeakBus(Weak<Inner>);
+
+impl WeakBus {
+    /// The bus, if it is still there.
+    pub fn upgrade(&self) -> Option<Bus> {
+        self.0.upgrade().map(|inner| Bus { inner })
+    }
+}
+
+impl Bus {
+    /// A bus whose own tasks run on `runtime`. It knows the agents of its process only, until it is given a
+    /// resolver and a transport.
+    pub fn new(config: BusConfig, runtime: Handle) -> Self {
+        let ams = crate::aid_of(&format!("ams@{}", config.platform));
+        Self {
+            inner: Arc::new(Inner {
+                config,
+                ams,
+                agents: RwLock::default(),
+                routes: RwLock::default(),
+                transport: OnceLock::new(),
+                resolver: OnceLock::new(),
+                refusals: RefusalLog::default(),
+                runtime,
+                accepted_before: AtomicU64::new(0),
+                undeliverable: AtomicU64::new(0),
+                returned: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// A handle that does not keep the bus alive, for transports.
+    pub fn downgrade(&self) -> WeakBus {
+        WeakBus(Arc::downgrade(&self.inner))
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &BusConfig {
+        &self.inner.config
+    }
+
+    /// Says who knows where agents are. Returns false if somebody else was set before.
+    pub fn set_resolver(&self, resolver: Arc<dyn Resolver>) -> bool {
+        self.inner.resolver.set(resolver).is_ok()
+    }
+
+    /// Says what carries messages to other processes. Returns false if one was set before.
+    pub fn set_transport(&self, transport: Arc<dyn Transport>) -> bool {
+        self.inner.transport.set(transport).is_ok()
+    }
+
+    /// Attaches an agent: from now on it can send, and messages to `name` come to the mailbox.
+    ///
+    /// `credential` is what it proves its name with to other processes.
+    ///
+    /// # Errors
+    /// [`AttachError`]; nothing has changed then.
+    pub fn attach(
+        &self,
+        name: &str,
+        credential: Option<Arc<Credential>>,
+        limits: Option<MailboxLimits>,
+    ) -> Result<(Outbox, Mailbox), AttachError> {
+        self.attach_moved(name, credential, limits, Vec::new())
+    }
+
+    /// Attaches an agent that has come from another process with the messages it had not read there: they are the
+    /// first in its mailbox.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_moved(
+        &self,
+        name: &str,
+        credential: Option<Arc<Credential>>,
+        limits: Option<MailboxLimits>,
+        unread: Vec<ReceivedMessage>,
+    ) -> Result<(Outbox, Mailbox), AttachError> {
+        self.check_name(name)?;
+        if let Some(credential) = &credential {
+            check_credential(name, credential)?;
+        }
+        let (sender, reader) = mailbox(limits.unwrap_or(self.inner.config.mailbox));
+        for message in unread {
+            // Nobody else knows the mailbox yet, so it is open.
+            let _ = sender.push_accepted(message);
+        }
+        let agent = Arc::new(LocalAgent::new(name, sender, credential));
+        {
+            let mut agents = self.inner.agents.write();
+            if agents.contains_key(name) {
+                return Err(AttachError::NameTaken(name.to_owned()));
+            }
+            agents.insert(agent.name().clone(), agent.clone());
+        }
+        if let Some(transport) = self.inner.transport.get()
+            && let Err(source) = transport.attach(&agent)
+        {
+            self.inner.agents.write().remove(name);
+            return Err(AttachError::Transport {
+                name: name.to_owned(),
+                transport: transport.name(),
+                source,
+            });
+        }
+        self.arrived(name);
+        Ok((Outbox::new(self.clone(), agent), reader))
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), AttachError> {
+        let platform = &self.inner.config.platform;
+        let illegal = |reason: String| AttachError::IllegalName {
+            name: name.chars().take(100).collect(),
+            platform: platform.to_string(),
+            reason,
+        };
+        match sealbus_seal::Identity::from_agent_name(name) {
+            Ok(identity) if identity.platform() == platform => Ok(()),
+            Ok(identity) => Err(illegal(format!(
+                "it belongs to platform {}",
+                identity.platform()
+            ))),
+            Err(error) => Err(illegal(error.to_string())),
+        }
+    }
+
+    /// Gives an agent a new credential, as when its certificate was renewed: it is shown on open connections at once.
+    ///
+    /// # Errors
+    /// If the credential is for somebody else.
+    pub fn set_credential(
+        &self,
+        name: &str,
+        credential: Arc<Credential>,
+    ) -> Result<(), AttachError> {
+        check_credential(name, &credential)?;
+        if let Some(agent) = self.agent(name) {
+            agent.set_credential(credential);
+            if let Some(transport) = self.inner.transport.get() {
+                transport.credential_changed(&agent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an agent out of this process. What its mailbox still holds is left to its reader; what comes
+    /// later goes back to the senders, or after the agent if it was [drained](Mailbox::drain) first.
+    pub fn detach(&self, name: &str) {
+        let Some(agent) = self.inner.agents.write().remove(name) else {
+            return;
+        };
+        agent.mailbox().close(Closed::Gone);
+        self.inner
+            .accepted_before
+            .fetch_add(agent.sent(), Ordering::Relaxed);
+        if let Some(transport) = self.inner.transport.get() {
+            transport.detach(&agent);
+        }
+    }
+
+    /// The agent of this process with that name.
+    pub fn agent(&self, name: &str) -> Option<Arc<LocalAgent>> {
+        self.inner.agents.read().get(name).cloned()
+    }
+
+    /// All agents of this process.
+    pub fn agents(&self) -> Vec<Arc<LocalAgent>> {
+        self.inner.agents.read().values().cloned().collect()
+    }
+
+    /// The platform has news about where `agent` is: messages held for it are tried again at once, and what is on the
+    /// way to its former process comes back and goes to the new one, in order.
+    pub fn location_changed(&self, agent: &str) {
+        if self.agent(agent).is_none() {
+            self.arrived(agent);
+        }
+    }
+
+    /// An agent has come to this process, or is elsewhere now: messages to it that were on another way follow it, in order.
+    fn arrived(&self, name: &str) {
+        let Some(route) = self.inner.routes.read().get(name).cloned() else {
+            return;
+        };
+        let recalled = {
+            let mut state = route.state.lock();
+            match &*state {
+                State::Held(_) | State::Ended => None,
+                State::Local(_) => {
+                    let held = Held::new(Instant::now(), false);
+                    search::start(self, &route, &held);
+                    *state = State::Held(held);
+                    None
+                }
+                State::Remote(destination) => {
+                    let destination = Arc::clone(destination);
+                    let held = Held::new(Instant::now(), true);
+                    search::start(self, &route, &held);
+                    *state = State::Held(held);
+                    Some(destination)
+                }
+            }
+        };
+        if let Some(destination) = recalled {
+            destination.recall();
+        }
+        route.news.notify_one();
+    }
+
+    /// What was refused.
+    pub fn refusals(&self) -> &RefusalLog {
+        &self.inner.refusals
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            accepted: self.inner.accepted_before.load(Ordering::Relaxed)
+                + self.agents().iter().map(|agent| agent.sent()).sum::<u64>(),
+            undeliverable: self.inner.undeliverable.load(Ordering::Relaxed),
+            returned: self.inner.returned.load(Ordering::Relaxed),
+        }
+    }
+
+    /// For transports: notes and logs a refusal.
+    pub fn refused(
+        &self,
+        tried_by: &str,
+        proved: Option<String>,
+        receiver: Option<&str>,
+        reason: RefusalReason,
+        explanation: String,
+    ) {
+        self.inner.refusals.note(Refusal {
+            time: SystemTime::now(),
+            tried_by: tried_by.to_owned(),
+            proved,
+            receiver: receiver.map(str::to_owned),
+            reason,
+            explanation,
+        });
+    }
+
+    /// For transports: a message of `sender` that was accepted did not reach `receiver`. The sender is told.
+    pub fn undeliverable(
+        &self,
+        sender: &str,
+        receiver: &str,
+        payload: &[u8],
+        reason: &UndeliverableReason,
+    ) {
+        match bitefficient::decode_ref(payload, &Limits::default()) {
+            Ok(lost) => self.notify_sender(sender, &lost, receiver, reason),
+            // Only what this process encoded comes here.
+            Err(error) => {
+                tracing::error!(sender, receiver, %error, "an undeliverable message does not decode")
+            }
+        }
+    }
+
+    pub(crate) fn notify_sender(
+        &self,
+        sender: &str,
+        lost: &AclMessageRef<'_>,
+        receiver: &str,
+        reason: &UndeliverableReason,
+    ) {
+        self.inner.undeliverable.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(target: "sealbus::undeliverable", sender, receiver, %reason, "message not delivered");
+        let Some(agent) = self.agent(sender) else {
+            return;
+        };
+        if let Some(notice) = crate::failure::notice(&self.inner.ams, lost, receiver, reason) {
+            agent.mailbox().push_notice(ReceivedMessage::shared(
+                Arc::new(notice),
+                Provenance::Platform,
+            ));
+        }
+    }
+
+    /// For transports: all messages to `receiver` that a destination had accepted and not delivered, in order. They
+    /// are sent to where the receiver is now, before anything newer.
+    ///
+    /// `denied`: the process does not know the agent, rather than having sent it on its way.
+    ///
+    /// `settled` is called once nothing newer can go before these messages: until then the destination must answer
+    /// [`Rejected::Moving`](crate::Rejected::Moving), from then on [`Rejected::Closed`](crate::Rejected::Closed).
+    pub fn returned(
+        &self,
+        receiver: &str,
+        messages: Vec<Returned>,
+        denied: bool,
+        settled: impl FnOnce(),
+    ) {
+        self.inner
+            .returned
+            .fetch_add(messages.len() as u64, Ordering::Relaxed);
+        let mut held = Vec::with_capacity(messages.len());
+        for message in messages {
+            // A sender that has left in the meantime needs no answer.
+            if let Some(sender) = self.agent(&message.sender) {
+                held.push(HeldMessage {
+                    sender,
+                    body: HeldBody::Encoded(message.payload),
+                });
+            }
+        }
+        loop {
+            if held.is_empty() && !self.has_messages_for(receiver) {
+                settled();
+                return;
+            }
+            let route = self.route(receiver);
+            if denied {
+                route.denials.lock().note(Instant::now());
+            }
+            let mut state = route.state.lock();
+            match &mut *state {
+                State::Held(waiting) => {
+                    waiting.push_front_all(held);
+                    waiting.awaiting_return = false;
+                }
+                State::Local(_) | State::Remote(_) => {
+                    let mut waiting = Held::new(Instant::now(), false);
+                    waiting.push_front_all(held);
+                    search::start(self, &route, &waiting);
+                    *state = State::Held(waiting);
+                }
+                State::Ended => continue,
+            }
+            settled();
+            drop(state);
+            route.news.notify_one();
+            return;
+        }
+    }
+
+    /// Whether messages to `receiver` are held; if not, its route is forgotten, so that the next message looks for it anew.
+    fn has_messages_for(&self, receiver: &str) -> bool {
+        let mut routes = self.inner.routes.write();
+        let Some(route) = routes.get(receiver).cloned() else {
+            return false;
+        };
+        let mut state = route.state.lock();
+        match &*state {
+            State::Held(held) if !held.queue.is_empty() => true,
+            State::Local(_) => false,
+            State::Held(_) | State::Remote(_) | State::Ended => {
+                *state = State::Ended;
+                routes.remove(receiver);
+                drop(state);
+                route.gate.open_all();
+                false
+            }
+        }
+    }
+
+    pub(crate) fn transport(&self) -> Option<&Arc<dyn Transport>> {
+        self.inner.transport.get()
+    }
+
+    pub(crate) fn resolver(&self) -> Option<&Arc<dyn Resolver>> {
+        self.inner.resolver.get()
+    }
+
+    /// The way to `name`; a new one begins by looking for it.
+    pub(crate) fn route(&self, name: &str) -> Arc<Route> {
+        if let Some(route) = self.inner.routes.read().get(name) {
+            return route.clone();
+        }
+        let mut routes = self.inner.routes.write();
+        if let Some(route) = routes.get(name) {
+            return route.clone();
+        }
+        let name: Arc<str> = name.into();
+        let local = self.inner.agents.read().get(&name).cloned();
+        let state = local.map_or_else(
+            || State::Held(Held::new(Instant::now(), false)),
+            State::Local,
+        );
+        let route = Arc::new(Route::new(name.clone(), state));
+        routes.insert(name, route.clone());
+        if let State::Held(held) = &*route.state.lock() {
+            search::start(self, &route, held);
+        }
+        route
+    }
+}
+
+/// A message that came back; see [`Bus::returned`].
+#[derive(Clone, Debug)]
+pub struct Returned {
+    /// The agent of this process that sent it.
+    pub sender: Arc<str>,
+    /// Its bit-efficient encoding.
+    pub payload: Bytes,
+}
+
+fn check_credential(name: &str, credential: &Credential) -> Result<(), AttachError> {
+    let wrong = |certified: String| AttachError::WrongCredential {
+        name: name.to_owned(),
+        certified,
+    };
+    let certificate = credential
+        .certificate()
+        .map_err(|error| wrong(error.to_string()))?;
+    if certificate.identity().is_agent_named(name) {
+        Ok(())
+    } else {
+        Err(wrong(certificate.identity().to_string()))
+    }
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bus")
+            .field("platform", &self.inner.config.platform)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! Why a message was not accepted, or not delivered.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sealbus_acl::{AclMessage, EncodeError};
+use thiserror::Error;
+
+use crate::refusal::RefusalReason;
+
+/// Why a message that was accepted could not be delivered; its sender finds it in a `failure` message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UndeliverableReason {
+    /// No such agent.
+    #[error(
+        "no agent of that name is known: check the name, or whether the agent has been started"
+    )]
+    UnknownReceiver,
+    /// The agent has ended.
+    #[error("the agent has ended")]
+    ReceiverGone,
+    /// The agent could not be found, or was in transit, for too long.
+    #[error("the agent was not to be found for {seconds} s ({last}): send again later")]
+    NotFoundInTime {
+        /// How long the message was kept.
+        seconds: u64,
+        /// What was learnt last.
+        last: String,
+    },
+    /// Its process does not answer.
+    #[error("its process cannot be reached ({0}); whether it received the message is not known")]
+    ProcessUnreachable(String),
+    /// The receiving side refused it.
+    #[error("refused by the receiving side ({reason}): {explanation}")]
+    Refused {
+        /// Why.
+        reason: RefusalReason,
+        /// What to do.
+        explanation: String,
+    },
+    /// Larger than the transport carries.
+    #[error("the message has {size} bytes and the limit is {limit}: send less, or raise the limit")]
+    TooLarge {
+        /// Its size, encoded.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// It cannot be encoded.
+    #[error("the message cannot be encoded: {0}")]
+    Encoding(#[from] EncodeError),
+    /// There is no transport that leads there.
+    #[error("this process has no transport to other processes")]
+    NoTransport,
+}
+
+/// Why `send` did not accept a message. The agent's own doing; what goes wrong on the way comes as a `failure` message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// No receiver.
+    #[error("agent {sender} sent a message without receivers: name at least one")]
+    NoReceiver {
+        /// The sending agent.
+        sender: Arc<str>,
+    },
+    /// Another agent's name as sender.
+    #[error(
+        "agent {sender} sent a message whose sender is {claimed}: an agent sends under its own name only"
+    )]
+    ForgedSender {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The name in the message.
+        claimed: String,
+    },
+    /// The message can never be sent to this receiver.
+    #[error("agent {sender} cannot send to {receiver}: {reason}")]
+    Impossible {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The receiver.
+        receiver: String,
+        /// Why.
+        reason: UndeliverableReason,
+    },
+    /// The agent has ended, or is moving.
+    #[error("agent {0} has left this process and cannot send")]
+    Detached(Arc<str>),
+    /// The agent reads no failure notices.
+    #[error(
+        "agent {0} has thousands of failure notices unread in its mailbox: receive before sending more"
+    )]
+    UnreadFailures(Arc<str>),
+}
+
+/// Why `try_send` did not accept a message.
+#[derive(Debug, Error)]
+pub enum TrySendError {
+    /// There is no room now: finish it with [`Outbox::finish`](crate::Outbox::finish), or drop it.
+    #[error("no room for a message to {} now", .0.waiting_for())]
+    Full(Unsent),
+    /// The message cannot be sent.
+    #[error(transparent)]
+    Failed(#[from] SendError),
+}
+
+/// A message that waits for room on its way to some of its receivers; the ones before them have it.
+pub struct Unsent {
+    pub(crate) message: Arc<AclMessage>,
+    pub(crate) next: usize,
+}
+
+impl Unsent {
+    /// The receiver that has no room.
+    pub fn waiting_for(&self) -> &str {
+        self.message
+            .receivers
+            .get(self.next)
+            .map_or("", |receiver| &receiver.name)
+    }
+
+    /// The message.
+    pub fn message(&self) -> &Arc<AclMessage> {
+        &self.message
+    }
+}
+
+impl fmt::Debug for Unsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unsent")
+            .field("waiting_for", &self.waiting_for())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! The bus: mailboxes, delivery, the [`Transport`] trait and the in-process transport.
+//!
+//! A [`Bus`] joins the agents of one process. Each [attached](Bus::attach) agent has an [`Outbox`] and a [`Mailbox`].
+//! A message goes one path: the bus finds the way to its receiver, and either puts the message itself, shared and
+//! not encoded, into a mailbox of this process, or hands it to the [`Transport`], which encodes it.
+//! What could not be delivered comes back to its sender as a `failure` message; what was refused is in
+//! the [`RefusalLog`].
+
+mod agent;
+mod bus;
+mod error;
+mod failure;
+mod gate;
+mod mailbox;
+mod message;
+mod outbox;
+mod refusal;
+mod resolver;
+mod route;
+mod search;
+mod transport;
+
+pub use agent::LocalAgent;
+pub use bus::{AttachError, Bus, BusConfig, Counters, Returned, WeakBus};
+pub use error::{SendError, TrySendError, UndeliverableReason, Unsent};
+pub use gate::Gate;
+pub use mailbox::{
+    Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, PushError, Window,
+    WindowListener, mailbox,
+};
+pub use message::{Provenance, ReceivedMessage};
+pub use outbox::Outbox;
+pub use refusal::{Refusal, RefusalLog, RefusalReason};
+pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
+pub use transport::{
+    Acknowledgement, Capabilities, Destination, Outgoing, Rejected, Transport, TransportError,
+};
+
+/// An identifier that holds just a name, which is legal because an agent was attached or a message decoded under it.
+fn aid_of(name: &str) -> sealbus_acl::Aid {
+    sealbus_acl::Aid {
+        name: name.to_owned(),
+        addresses: Vec::new(),
+        resolvers: Vec::new(),
+        user_defined: Vec::new(),
+    }
+}

@@ -1,0 +1,658 @@
+//! Mailboxes: bounded, many writers, one reader, across threads.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
+
+use parking_lot::Mutex;
+
+use crate::gate::Gate;
+use crate::message::ReceivedMessage;
+
+/// Bytes a message is counted as beyond its payload: what holding it costs.
+pub const MESSAGE_OVERHEAD: usize = 64;
+
+/// How much a mailbox holds before its writers have to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MailboxLimits {
+    /// Messages.
+    pub messages: usize,
+    /// Bytes, each message counted with [`MESSAGE_OVERHEAD`].
+    pub bytes: usize,
+}
+
+impl Default for MailboxLimits {
+    fn default() -> Self {
+        Self {
+            messages: 65_536,
+            bytes: 8 << 20,
+        }
+    }
+}
+
+/// The smallest allowance a writer from another process gets, however many there are.
+const SMALLEST_WINDOW: u64 = 16 << 10;
+/// The largest: what is under way at a time should fit into a processor's cache, and no more is needed to keep a
+/// connection between machines that are near each other busy.
+const LARGEST_WINDOW: u64 = 512 << 10;
+/// Failure notices kept for an agent that does not read them, before its sends are refused.
+const UNREAD_NOTICES: usize = 4_096;
+
+/// Why a mailbox takes no more messages, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The agent has ended.
+    Gone,
+    /// The agent is moving to another process; its messages follow it.
+    Moving,
+}
+
+/// What a mailbox answers when a message cannot be put into it; it comes with the message.
+#[derive(Debug)]
+pub enum PushError {
+    /// No room now: wait at the mailbox's [`Gate`].
+    Full(ReceivedMessage),
+    /// No longer there.
+    Closed(Closed, ReceivedMessage),
+}
+
+/// Is told as the messages of a [`Window`] are taken out of the mailbox.
+pub trait WindowListener: Send + Sync {
+    /// The window that was opened under `tag` may now be written up to `limit` bytes in all.
+    fn widened(&self, tag: u64, limit: u64);
+}
+
+struct Entry {
+    message: ReceivedMessage,
+    cost: u32,
+    window: u32,
+}
+
+/// Marks an entry that no window pays for.
+const NO_WINDOW: u32 = u32::MAX;
+
+struct WindowSlot {
+    listener: Arc<dyn WindowListener>,
+    tag: u64,
+    taken: u64,
+    announced: u64,
+}
+
+#[derive(Default)]
+struct Windows {
+    slots: Vec<Option<WindowSlot>>,
+    open: usize,
+    /// What the listeners are to be told once the lock is released.
+    widened: Vec<Widened>,
+}
+
+struct Widened {
+    listener: Arc<dyn WindowListener>,
+    tag: u64,
+    limit: u64,
+}
+
+impl Windows {
+    fn taken(&mut self, index: u32, cost: u32, limits: &MailboxLimits) {
+        let size = window_size(limits, self.open);
+        let Some(Some(slot)) = self.slots.get_mut(index as usize) else {
+            return;
+        };
+        slot.taken += u64::from(cost);
+        let limit = slot.taken + size;
+        // Half a window at a time: often enough never to stall, seldom enough to cost nothing.
+        if limit.saturating_sub(slot.announced) >= size / 2 {
+            slot.announced = limit;
+            self.widened.push(Widened {
+                listener: slot.listener.clone(),
+                tag: slot.tag,
+                limit,
+            });
+        }
+    }
+}
+
+struct Inner {
+    queue: VecDeque<Entry>,
+    bytes: usize,
+    notices: usize,
+    closed: Option<Closed>,
+    reader: Option<Waker>,
+    hook: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// The reader has seen the mailbox empty and wants to be told of the next message.
+    hook_armed: bool,
+    /// Boxed: most agents never hear from another process.
+    windows: Option<Box<Windows>>,
+}
+
+struct Shared {
+    limits: MailboxLimits,
+    inner: Mutex<Inner>,
+    gate: Gate,
+    /// Whether the agent may not send: it has left, or has too many notices unread. Kept beside the lock because it is
+    /// asked before each message sent.
+    is_barred: AtomicBool,
+}
+
+/// Whom to wake after the lock is released.
+#[derive(Default)]
+struct Wake {
+    reader: Option<Waker>,
+    hook: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Wake {
+    fn join(&mut self, other: Self) {
+        if other.reader.is_some() {
+            self.reader = other.reader;
+        }
+        if other.hook.is_some() {
+            self.hook = other.hook;
+        }
+    }
+
+    fn wake(self) {
+        if let Some(reader) = self.reader {
+            reader.wake();
+        }
+        if let Some(hook) = self.hook {
+            hook();
+        }
+    }
+}
+
+impl Inner {
+    fn put(&mut self, message: ReceivedMessage, cost: usize, window: u32) -> Wake {
+        self.bytes += cost;
+        self.notices += usize::from(message.is_notice());
+        // A cost above 4 GiB cannot occur: messages are limited far below.
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        self.queue.push_back(Entry {
+            message,
+            cost,
+            window,
+        });
+        let hook = if self.hook_armed {
+            self.hook_armed = false;
+            self.hook.clone()
+        } else {
+            None
+        };
+        Wake {
+            reader: self.reader.take(),
+            hook,
+        }
+    }
+
+    fn settle(&mut self, entry: &Entry, limits: &MailboxLimits) {
+        self.bytes -= entry.cost as usize;
+        self.notices -= usize::from(entry.message.is_notice());
+        if entry.window != NO_WINDOW
+            && let Some(windows) = &mut self.windows
+        {
+            windows.taken(entry.window, entry.cost, limits);
+        }
+    }
+}
+
+/// All windows together may hold about what the mailbox holds.
+fn window_size(limits: &MailboxLimits, open: usize) -> u64 {
+    (limits.bytes as u64 / 2 / (open.max(1) as u64)).clamp(SMALLEST_WINDOW, LARGEST_WINDOW)
+}
+
+impl Shared {
+    fn has_room(&self, inner: &Inner) -> bool {
+        inner.bytes < self.limits.bytes && inner.queue.len() < self.limits.messages
+    }
+
+    /// Takes messages under the lock with `take`, then tells those who wait for room.
+    fn take<T>(&self, take: impl FnOnce(&mut Inner) -> T) -> T {
+        let (taken, widened, room) = {
+            let mut inner = self.inner.lock();
+            let notices = inner.notices;
+            let taken = take(&mut inner);
+            if notices >= UNREAD_NOTICES && inner.notices < UNREAD_NOTICES && inner.closed.is_none()
+            {
+                self.is_barred.store(false, Ordering::Relaxed);
+            }
+            let widened = inner
+                .windows
+                .as_mut()
+                .map(|windows| mem::take(&mut windows.widened));
+            (taken, widened, self.has_room(&inner))
+        };
+        for widened in widened.into_iter().flatten() {
+            widened.listener.widened(widened.tag, widened.limit);
+        }
+        if room {
+            self.gate.open();
+        }
+        taken
+    }
+}
+
+/// Makes a mailbox: the end the agent reads and the end the bus writes.
+///
+/// An empty mailbox holds no buffer; it costs a few hundred bytes.
+pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
+    let shared = Arc::new(Shared {
+        limits,
+        inner: Mutex::new(Inner {
+            queue: VecDeque::new(),
+            bytes: 0,
+            notices: 0,
+            closed: None,
+            reader: None,
+            hook: None,
+            hook_armed: false,
+            windows: None,
+        }),
+        gate: Gate::default(),
+        is_barred: AtomicBool::new(false),
+    });
+    (
+        MailboxSender {
+            shared: shared.clone(),
+        },
+        Mailbox { shared },
+    )
+}
+
+/// The reading end of a mailbox; there is one.
+///
+/// Dropping it closes the mailbox: later messages come back to their senders.
+pub struct Mailbox {
+    shared: Arc<Shared>,
+}
+
+impl Mailbox {
+    /// Waits for the next message. `None`: the mailbox was closed and is empty.
+    ///
+    /// Safe to cancel.
+    pub async fn recv(&mut self) -> Option<ReceivedMessage> {
+        self.receive_matching(|_| true).await
+    }
+
+    /// The next message, if one is there.
+    pub fn try_recv(&mut self) -> Option<ReceivedMessage> {
+        self.try_receive_matching(|_| true)
+    }
+
+    /// Waits for the first message that `matches`; the others stay, in order.
+    /// `None`: the mailbox was closed and holds no such message. Safe to cancel.
+    ///
+    /// A message that nobody ever asks for stays and takes its room: a mailbox full of such messages
+    /// lets no other in.
+    pub async fn receive_matching(
+        &mut self,
+        mut matches: impl FnMut(&ReceivedMessage) -> bool,
+    ) -> Option<ReceivedMessage> {
+        // Only this reader removes, so what was looked at need not be looked at again.
+        let mut seen = 0;
+        let limits = &self.shared.limits;
+        poll_fn(|context| {
+            self.shared.take(|inner| {
+                let found = inner
+                    .queue
+                    .iter()
+                    .skip(seen)
+                    .position(|entry| matches(&entry.message));
+                if let Some(entry) = found.and_then(|index| inner.queue.remove(seen + index)) {
+                    inner.settle(&entry, limits);
+                    return Poll::Ready(Some(entry.message));
+                }
+                seen = inner.queue.len();
+                if inner.closed.is_some() {
+                    return Poll::Ready(None);
+                }
+                inner.reader = Some(context.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await
+    }
+
+    /// The first message that `matches`, if one is there.
+    pub fn try_receive_matching(
+        &mut self,
+        mut matches: impl FnMut(&ReceivedMessage) -> bool,
+    ) -> Option<ReceivedMessage> {
+        let limits = &self.shared.limits;
+        self.shared.take(|inner| {
+            let Some(index) = inner.queue.iter().position(|entry| matches(&entry.message)) else {
+                inner.hook_armed = true;
+                return None;
+            };
+            let entry = inner.queue.remove(index)?;
+            inner.settle(&entry, limits);
+            Some(entry.message)
+        })
+    }
+
+    /// Waits until there is a message, then appends up to `most` of them to `out`.
+    /// Returns how many; 0 only if the mailbox was closed and is empty. Safe to cancel.
+    pub async fn recv_many(&mut self, out: &mut Vec<ReceivedMessage>, most: usize) -> usize {
+        poll_fn(|context| {
+            self.shared.take(|inner| {
+                let count = take_many(inner, &self.shared.limits, out, most);
+                if count > 0 || inner.closed.is_some() {
+                    return Poll::Ready(count);
+                }
+                inner.reader = Some(context.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await
+    }
+
+    /// Appends up to `most` messages to `out` without waiting; returns how many.
+    pub fn try_recv_many(&mut self, out: &mut Vec<ReceivedMessage>, most: usize) -> usize {
+        self.shared.take(|inner| {
+            let count = take_many(inner, &self.shared.limits, out, most);
+            if inner.queue.is_empty() {
+                inner.hook_armed = true;
+            }
+            count
+        })
+    }
+
+    /// Calls `hook` whenever a message arrives after a try to receive found nothing more: once, until
+    /// the next such try. It runs on the writer's thread and must be quick (such as writing to an eventfd).
+    pub fn set_hook(&mut self, hook: impl Fn() + Send + Sync + 'static) {
+        let mut inner = self.shared.inner.lock();
+        inner.hook = Some(Arc::new(hook));
+        inner.hook_armed = inner.queue.is_empty();
+    }
+
+    /// Messages that wait.
+    pub fn len(&self) -> usize {
+        self.shared.inner.lock().queue.len()
+    }
+
+    /// Whether no message waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the mailbox was closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.inner.lock().closed.is_some()
+    }
+
+    /// Closes the mailbox and hands over what it holds, in order, to be carried with the agent to
+    /// another process. Messages that come later are sent after it by their senders' buses.
+    pub fn drain(self) -> Vec<ReceivedMessage> {
+        self.shared.close(Closed::Moving);
+        let mut out = Vec::new();
+        self.shared
+            .take(|inner| take_many(inner, &self.shared.limits, &mut out, usize::MAX));
+        out
+    }
+}
+
+fn take_many(
+    inner: &mut Inner,
+    limits: &MailboxLimits,
+    out: &mut Vec<ReceivedMessage>,
+    most: usize,
+) -> usize {
+    let count = most.min(inner.queue.len());
+    out.reserve(count);
+    for _ in 0..count {
+        let Some(entry) = inner.queue.pop_front() else {
+            break;
+        };
+        inner.settle(&entry, limits);
+        out.push(entry.message);
+    }
+    count
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.shared.close(Closed::Gone);
+    }
+}
+
+impl Shared {
+    fn close(&self, why: Closed) {
+        let wake = {
+            let mut inner = self.inner.lock();
+            if inner.closed.is_none() {
+                inner.closed = Some(why);
+            }
+            self.is_barred.store(true, Ordering::Relaxed);
+            Wake {
+                reader: inner.reader.take(),
+                hook: inner.hook.clone(),
+            }
+        };
+        wake.wake();
+        self.gate.open_all();
+    }
+}
+
+/// A writing end of a mailbox.
+#[derive(Clone)]
+pub struct MailboxSender {
+    shared: Arc<Shared>,
+}
+
+impl MailboxSender {
+    /// Puts a message into the mailbox, if there is room.
+    ///
+    /// # Errors
+    /// [`PushError`] with the message.
+    pub fn try_push(&self, message: ReceivedMessage) -> Result<(), PushError> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err(PushError::Closed(why, message));
+            }
+            if !self.shared.has_room(&inner) {
+                return Err(PushError::Full(message));
+            }
+            inner.put(message, cost, NO_WINDOW)
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Puts a failure notice into the mailbox, also if it is full: it is the answer to a message the agent
+    /// sent, and their number is limited by [`is_barred`](Self::is_barred).
+    pub(crate) fn push_notice(&self, message: ReceivedMessage) {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if inner.closed.is_some() {
+                return;
+            }
+            let wake = inner.put(message, cost, NO_WINDOW);
+            if inner.notices >= UNREAD_NOTICES {
+                self.shared.is_barred.store(true, Ordering::Relaxed);
+            }
+            wake
+        };
+        wake.wake();
+    }
+
+    /// Whether the agent may not send: the mailbox is closed, or the agent has left thousands of failure notices unread.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.shared.is_barred.load(Ordering::Relaxed)
+    }
+
+    /// Puts a message in though the mailbox may be full: for messages that were accepted before,
+    /// such as those an agent brings along when it moves.
+    ///
+    /// # Errors
+    /// The message, if the mailbox is closed.
+    pub fn push_accepted(&self, message: ReceivedMessage) -> Result<(), ReceivedMessage> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if inner.closed.is_some() {
+                return Err(message);
+            }
+            inner.put(message, cost, NO_WINDOW)
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Where writers wait that found the mailbox full.
+    pub fn gate(&self) -> &Gate {
+        &self.shared.gate
+    }
+
+    /// Why the mailbox is closed, if it is.
+    pub fn closed(&self) -> Option<Closed> {
+        self.shared.inner.lock().closed
+    }
+
+    /// Closes the mailbox from outside; the reader still gets what it holds.
+    pub fn close(&self, why: Closed) {
+        self.shared.close(why);
+    }
+
+    /// Opens a window: an allowance for one writer that cannot ask before each message, because it is in
+    /// another process. It may write up to a limit, and `listener` hears (with `tag`) as the limit rises.
+    pub fn open_window(&self, listener: Arc<dyn WindowListener>, tag: u64) -> Window {
+        let mut inner = self.shared.inner.lock();
+        let windows = inner.windows.get_or_insert_default();
+        windows.open += 1;
+        let size = window_size(&self.shared.limits, windows.open);
+        let slot = WindowSlot {
+            listener,
+            tag,
+            taken: 0,
+            announced: size,
+        };
+        let index = match windows.slots.iter().position(Option::is_none) {
+            Some(index) => {
+                windows.slots[index] = Some(slot);
+                index
+            }
+            None => {
+                windows.slots.push(Some(slot));
+                windows.slots.len() - 1
+            }
+        };
+        // A mailbox has fewer than 2^32 - 1 windows: each belongs to a link of its own.
+        let index = u32::try_from(index).unwrap_or(NO_WINDOW);
+        Window {
+            shared: self.shared.clone(),
+            index,
+            first_limit: size,
+        }
+    }
+}
+
+/// The allowance of one writer from another process; see [`MailboxSender::open_window`].
+pub struct Window {
+    shared: Arc<Shared>,
+    index: u32,
+    first_limit: u64,
+}
+
+impl Window {
+    /// Bytes that may be written at the beginning, each message counted with [`MESSAGE_OVERHEAD`].
+    pub fn first_limit(&self) -> u64 {
+        self.first_limit
+    }
+
+    /// Puts a message that the allowance covers into the mailbox.
+    ///
+    /// # Errors
+    /// The message and the reason, if the mailbox is closed.
+    pub fn push(&self, message: ReceivedMessage) -> Result<(), (Closed, ReceivedMessage)> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err((why, message));
+            }
+            inner.put(message, cost, self.index)
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`.
+    ///
+    /// # Errors
+    /// The reason, if the mailbox is closed; `messages` is as it was then.
+    pub fn push_all(&self, messages: &mut Vec<ReceivedMessage>) -> Result<(), Closed> {
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err(why);
+            }
+            let mut wake = Wake::default();
+            for message in messages.drain(..) {
+                let cost = message.size() + MESSAGE_OVERHEAD;
+                wake.join(inner.put(message, cost, self.index));
+            }
+            wake
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Gives back the room of a message of that payload length, which was counted by the writer but not put in.
+    pub fn refund(&self, payload_length: usize) {
+        // A cost above 4 GiB cannot occur: messages are limited far below.
+        let cost = u32::try_from(payload_length + MESSAGE_OVERHEAD).unwrap_or(u32::MAX);
+        let limits = &self.shared.limits;
+        self.shared.take(|inner| {
+            if let Some(windows) = &mut inner.windows {
+                windows.taken(self.index, cost, limits);
+            }
+        });
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let mut inner = self.shared.inner.lock();
+        let index = self.index;
+        // The slot may be given away again: what lies in the queue is no longer on its account.
+        for entry in &mut inner.queue {
+            if entry.window == index {
+                entry.window = NO_WINDOW;
+            }
+        }
+        if let Some(windows) = &mut inner.windows {
+            if let Some(slot) = windows.slots.get_mut(index as usize) {
+                *slot = None;
+            }
+            windows.open -= 1;
+        }
+    }
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MailboxSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MailboxSender").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("first_limit", &self.first_limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,136 @@
+//! What an agent finds in its mailbox: the message, and what is known about who wrote it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sealbus_acl::bitefficient::{self, EncodedMessage};
+use sealbus_acl::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
+use sealbus_seal::{Identity, VerifiedIdentity};
+
+/// What the bus knows about the sender of a received message.
+#[derive(Clone, Debug)]
+pub enum Provenance {
+    /// The sender is an agent of this process; the bus itself filled in its name.
+    SameProcess,
+    /// The sender proved its identity on the connection that carried the message.
+    Proved(VerifiedIdentity),
+    /// The sender was proved to the process that the receiver was in before it moved here; that process handed the
+    /// message on, through its node.
+    Carried(Arc<Identity>),
+    /// The name is only claimed (levels `none` and `tls`).
+    Claimed,
+    /// The platform itself wrote it, such as the notice that a message was not delivered.
+    Platform,
+}
+
+impl Provenance {
+    /// Whether the sender's name is more than a claim.
+    pub fn is_trusted(&self) -> bool {
+        !matches!(self, Self::Claimed)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Shared(Arc<AclMessage>),
+    Encoded(EncodedMessage<Bytes>),
+}
+
+/// A message as it lies in a mailbox.
+///
+/// Between agents of one process it is the sender's own message, shared and never encoded; from another
+/// process it is the bit-efficient encoding (FIPA00069), which was checked on arrival and is decoded when looked at.
+#[derive(Clone, Debug)]
+pub struct ReceivedMessage {
+    body: Body,
+    provenance: Provenance,
+}
+
+impl ReceivedMessage {
+    /// A message shared inside this process.
+    pub fn shared(message: Arc<AclMessage>, provenance: Provenance) -> Self {
+        Self {
+            body: Body::Shared(message),
+            provenance,
+        }
+    }
+
+    /// A message in the bit-efficient encoding, which was checked when `message` was made.
+    pub fn encoded(message: EncodedMessage<Bytes>, provenance: Provenance) -> Self {
+        Self {
+            body: Body::Encoded(message),
+            provenance,
+        }
+    }
+
+    /// A message from its bit-efficient encoding, as [`to_bytes`](Self::to_bytes) gave it.
+    ///
+    /// # Errors
+    /// If the bytes are no ACL message.
+    pub fn from_bytes(payload: Bytes, provenance: Provenance) -> Result<Self, DecodeError> {
+        Ok(Self::encoded(
+            EncodedMessage::new(payload, &Limits::default())?,
+            provenance,
+        ))
+    }
+
+    /// What is known about the sender.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// A borrowed view of the message.
+    ///
+    /// # Errors
+    /// None today: what is encoded was checked on arrival.
+    pub fn message(&self) -> Result<AclMessageRef<'_>, DecodeError> {
+        Ok(match &self.body {
+            Body::Shared(message) => AclMessage::as_ref(message),
+            Body::Encoded(message) => message.message(),
+        })
+    }
+
+    /// The message on its own; shared if it is shared already.
+    ///
+    /// # Errors
+    /// As [`message`](Self::message).
+    pub fn into_message(self) -> Result<Arc<AclMessage>, DecodeError> {
+        Ok(match self.body {
+            Body::Shared(message) => message,
+            Body::Encoded(message) => Arc::new(message.message().to_owned()),
+        })
+    }
+
+    /// The bit-efficient encoding, as it is kept when the agent's mailbox is carried to another node.
+    ///
+    /// # Errors
+    /// If a shared message cannot be encoded.
+    pub fn to_bytes(&self) -> Result<Bytes, EncodeError> {
+        match &self.body {
+            Body::Shared(message) => {
+                let mut out = Vec::new();
+                bitefficient::encode(message, &mut out)?;
+                Ok(out.into())
+            }
+            Body::Encoded(message) => Ok(message.bytes().clone()),
+        }
+    }
+
+    /// Whether the platform wrote it, to say that a message was not delivered.
+    pub(crate) fn is_notice(&self) -> bool {
+        matches!(self.provenance, Provenance::Platform)
+    }
+
+    /// Bytes this message is counted as in a mailbox (payload only).
+    pub(crate) fn size(&self) -> usize {
+        match &self.body {
+            Body::Shared(message) => shared_size(message),
+            Body::Encoded(message) => message.bytes().len(),
+        }
+    }
+}
+
+/// A shared message is counted by what grows: its content; names and parameters by a flat sum.
+fn shared_size(message: &AclMessage) -> usize {
+    message.content_bytes().map_or(0, <[u8]>::len) + 64 * (1 + message.receivers.len())
+}

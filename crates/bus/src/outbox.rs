@@ -1,0 +1,255 @@
+//! The sending end of an agent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sealbus_acl::{AclMessage, Aid};
+
+use crate::agent::LocalAgent;
+use crate::bus::Bus;
+use crate::error::{SendError, TrySendError, Unsent};
+use crate::route::{Parcel, ParcelMessage, Route, Sent, Waiting};
+use crate::transport::Outgoing;
+
+/// What an attached agent sends with. Calls may come from any thread.
+///
+/// A message accepted here is delivered once, and in order for each sender and receiver, or the sender finds a
+/// `failure` message from `ams@PLATFORM` in its mailbox that names the receiver and the reason, with the
+/// conversation of the lost message.
+pub struct Outbox {
+    bus: Bus,
+    agent: Arc<LocalAgent>,
+    /// The way last used: agents mostly speak to the one they spoke to before.
+    last: Mutex<Option<Arc<Route>>>,
+}
+
+/// How an attempt for one receiver ended short of acceptance.
+enum Stopped {
+    Full(Arc<Route>, Waiting),
+    Failed(SendError),
+}
+
+impl Outbox {
+    pub(crate) fn new(bus: Bus, agent: Arc<LocalAgent>) -> Self {
+        Self {
+            bus,
+            agent,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// The agent's name.
+    pub fn name(&self) -> &Arc<str> {
+        self.agent.name()
+    }
+
+    /// The agent's identifier.
+    pub fn aid(&self) -> Aid {
+        self.agent.aid()
+    }
+
+    /// The bus it is attached to.
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Sends `message` to all its receivers, waiting while there is no room. `:sender` is filled in if it is missing.
+    ///
+    /// If the future is dropped, the receivers it had not come to yet do not get the message.
+    ///
+    /// # Errors
+    /// [`SendError`]: the message was not accepted by the receiver named, nor by those after it.
+    pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Ok(()) => {
+                // A sender that never has to wait must not keep the thread from everybody else.
+                tokio::task::consume_budget().await;
+                Ok(())
+            }
+            Err(TrySendError::Failed(error)) => Err(error),
+            Err(TrySendError::Full(unsent)) => self.finish(unsent).await,
+        }
+    }
+
+    /// Sends without waiting.
+    ///
+    /// # Errors
+    /// [`TrySendError::Full`] gives what is left to do.
+    pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
+        let message = self.signed(message.into())?;
+        self.send_rest(Unsent { message, next: 0 }, false)
+    }
+
+    /// As [`try_send`](Self::try_send), for threads other than the bus's own: nobody is woken, so the message may
+    /// lie until [`flush`](Self::flush) is called, which writes it on the calling thread. Meant for many messages in a row.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send).
+    pub fn try_send_deferred(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+    ) -> Result<(), TrySendError> {
+        let message = self.signed(message.into())?;
+        self.send_rest(Unsent { message, next: 0 }, true)
+    }
+
+    /// Goes on with a message that found no room, waiting for it.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn finish(&self, unsent: Unsent) -> Result<(), SendError> {
+        let Unsent { message, next } = unsent;
+        let outgoing = Outgoing::new(&message);
+        let parcel = self.parcel(&message, &outgoing);
+        for receiver in message.receivers.iter().skip(next) {
+            let mut my_turn = false;
+            loop {
+                let (route, waiting) = match self.attempt(&parcel, &receiver.name, my_turn) {
+                    Ok(()) => break,
+                    Err(Stopped::Failed(error)) => return Err(error),
+                    Err(Stopped::Full(route, waiting)) => (route, waiting),
+                };
+                let answer = waiting
+                    .gate()
+                    .pass(|| match route.try_send(&self.bus, &parcel, true) {
+                        Sent::Full(now) if now.is_same(&waiting) => None,
+                        answer => Some(answer),
+                    })
+                    .await;
+                match answer {
+                    Sent::Accepted => {
+                        let _last = self.last.lock();
+                        self.agent.count_sent();
+                        break;
+                    }
+                    Sent::Impossible(reason) => return Err(self.impossible(&receiver.name, reason)),
+                    // It goes another way now.
+                    Sent::Full(_) | Sent::Stale => my_turn = true,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with a message that found no room, without waiting.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send).
+    pub fn try_finish(&self, unsent: Unsent) -> Result<(), TrySendError> {
+        self.send_rest(unsent, false)
+    }
+
+    fn send_rest(&self, unsent: Unsent, is_deferred: bool) -> Result<(), TrySendError> {
+        let Unsent { message, next } = unsent;
+        let mut stopped_at = None;
+        {
+            let outgoing = Outgoing::new(&message).deferred(is_deferred);
+            let parcel = self.parcel(&message, &outgoing);
+            for (index, receiver) in message.receivers.iter().enumerate().skip(next) {
+                match self.attempt(&parcel, &receiver.name, false) {
+                    Ok(()) => {}
+                    Err(Stopped::Failed(error)) => return Err(error.into()),
+                    Err(Stopped::Full(..)) => {
+                        stopped_at = Some(index);
+                        break;
+                    }
+                }
+            }
+        }
+        match stopped_at {
+            None => Ok(()),
+            Some(next) => Err(TrySendError::Full(Unsent { message, next })),
+        }
+    }
+
+    /// Writes what was [deferred](Self::try_send_deferred), on the calling thread as far as that is possible.
+    pub fn flush(&self) {
+        if let Some(transport) = self.bus.transport() {
+            transport.flush();
+        }
+    }
+
+    fn parcel<'a>(
+        &'a self,
+        message: &'a Arc<AclMessage>,
+        outgoing: &'a Outgoing<'a>,
+    ) -> Parcel<'a> {
+        Parcel {
+            sender: &self.agent,
+            message: ParcelMessage::Message(message),
+            outgoing,
+        }
+    }
+
+    /// The message under the agent's own name.
+    fn signed(&self, mut message: Arc<AclMessage>) -> Result<Arc<AclMessage>, SendError> {
+        match &message.sender {
+            Some(sender) if sender.name == **self.agent.name() => {}
+            Some(sender) => {
+                return Err(SendError::ForgedSender {
+                    sender: self.agent.name().clone(),
+                    claimed: sender.name.clone(),
+                });
+            }
+            None => Arc::make_mut(&mut message).sender = Some(self.agent.aid()),
+        }
+        if message.receivers.is_empty() {
+            return Err(SendError::NoReceiver {
+                sender: self.agent.name().clone(),
+            });
+        }
+        Ok(message)
+    }
+
+    fn attempt(&self, parcel: &Parcel<'_>, receiver: &str, my_turn: bool) -> Result<(), Stopped> {
+        self.check_standing().map_err(Stopped::Failed)?;
+        let mut last = self.last.lock();
+        loop {
+            let route = match &mut *last {
+                Some(route) if *route.name == *receiver => route,
+                other => other.insert(self.bus.route(receiver)),
+            };
+            match route.try_send(&self.bus, parcel, my_turn) {
+                Sent::Accepted => {
+                    self.agent.count_sent();
+                    return Ok(());
+                }
+                Sent::Full(waiting) => return Err(Stopped::Full(route.clone(), waiting)),
+                Sent::Impossible(reason) => {
+                    return Err(Stopped::Failed(self.impossible(receiver, reason)));
+                }
+                Sent::Stale => *last = None,
+            }
+        }
+    }
+
+    fn check_standing(&self) -> Result<(), SendError> {
+        let mailbox = self.agent.mailbox();
+        if !mailbox.is_barred() {
+            return Ok(());
+        }
+        let name = self.agent.name().clone();
+        Err(if mailbox.closed().is_some() {
+            SendError::Detached(name)
+        } else {
+            SendError::UnreadFailures(name)
+        })
+    }
+
+    fn impossible(&self, receiver: &str, reason: crate::UndeliverableReason) -> SendError {
+        SendError::Impossible {
+            sender: self.agent.name().clone(),
+            receiver: receiver.to_owned(),
+            reason,
+        }
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox")
+            .field("agent", self.agent.name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! The way to one agent: to a mailbox of this process, to another process, or not known yet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sealbus_acl::AclMessage;
+use tokio::sync::Notify;
+
+use crate::agent::LocalAgent;
+use crate::bus::Bus;
+use crate::error::UndeliverableReason;
+use crate::gate::Gate;
+use crate::mailbox::{MESSAGE_OVERHEAD, PushError};
+use crate::message::{Provenance, ReceivedMessage};
+use crate::refusal::RefusalReason;
+use crate::search;
+use crate::transport::{Destination, Outgoing, Rejected};
+
+/// A message that waits for its receiver to be found.
+pub(crate) struct HeldMessage {
+    pub(crate) sender: Arc<LocalAgent>,
+    pub(crate) body: HeldBody,
+}
+
+pub(crate) enum HeldBody {
+    Message(Arc<AclMessage>),
+    /// Came back from a process the receiver has left.
+    Encoded(Bytes),
+}
+
+impl HeldMessage {
+    fn cost(&self) -> usize {
+        MESSAGE_OVERHEAD
+            + match &self.body {
+                HeldBody::Message(message) => message.content_bytes().map_or(0, <[u8]>::len),
+                HeldBody::Encoded(payload) => payload.len(),
+            }
+    }
+}
+
+pub(crate) struct Held {
+    pub(crate) queue: VecDeque<HeldMessage>,
+    bytes: usize,
+    pub(crate) since: Instant,
+    /// The search for the receiver; searches that began earlier for this route are void.
+    pub(crate) search: u64,
+    /// The former destination still gives back what it took: its messages come before these.
+    pub(crate) awaiting_return: bool,
+}
+
+impl Held {
+    pub(crate) fn new(since: Instant, awaiting_return: bool) -> Self {
+        static NEXT_SEARCH: AtomicU64 = AtomicU64::new(1);
+        Self {
+            queue: VecDeque::new(),
+            bytes: 0,
+            since,
+            search: NEXT_SEARCH.fetch_add(1, Ordering::Relaxed),
+            awaiting_return,
+        }
+    }
+
+    fn push_back(&mut self, message: HeldMessage) {
+        self.bytes += message.cost();
+        self.queue.push_back(message);
+    }
+
+    pub(crate) fn push_front_all(&mut self, messages: Vec<HeldMessage>) {
+        for message in messages.into_iter().rev() {
+            self.bytes += message.cost();
+            self.queue.push_front(message);
+        }
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<HeldMessage> {
+        let message = self.queue.pop_front()?;
+        self.bytes -= message.cost();
+        Some(message)
+    }
+
+    pub(crate) fn drain(&mut self) -> Vec<HeldMessage> {
+        self.bytes = 0;
+        self.queue.drain(..).collect()
+    }
+}
+
+pub(crate) enum State {
+    Local(Arc<LocalAgent>),
+    Remote(Arc<dyn Destination>),
+    Held(Held),
+    /// Given up and forgotten: look for the route again.
+    Ended,
+}
+
+/// The way to one agent. All messages to it from this process go through it, in order.
+pub(crate) struct Route {
+    pub(crate) name: Arc<str>,
+    pub(crate) state: Mutex<State>,
+    /// Where senders wait while messages are held.
+    pub(crate) gate: Gate,
+    /// Wakes the task that looks for the receiver.
+    pub(crate) news: Notify,
+    /// How often, and when last, a process said that it does not have the agent.
+    pub(crate) denials: Mutex<Denials>,
+}
+
+#[derive(Default)]
+pub(crate) struct Denials {
+    pub(crate) count: u32,
+    last: Option<Instant>,
+}
+
+/// Denials further apart than this have nothing to do with each other.
+const DENIALS_FORGOTTEN: Duration = Duration::from_secs(10);
+
+impl Denials {
+    pub(crate) fn note(&mut self, now: Instant) {
+        if self
+            .last
+            .is_none_or(|last| now.duration_since(last) > DENIALS_FORGOTTEN)
+        {
+            self.count = 0;
+        }
+        self.count += 1;
+        self.last = Some(now);
+    }
+}
+
+/// What became of an attempt to send.
+pub(crate) enum Sent {
+    Accepted,
+    Full(Waiting),
+    Impossible(UndeliverableReason),
+    /// The route was given up: get a new one.
+    Stale,
+}
+
+/// Whose gate to wait at.
+#[derive(Clone)]
+pub(crate) enum Waiting {
+    Mailbox(Arc<LocalAgent>),
+    Destination(Arc<dyn Destination>),
+    Route(Arc<Route>),
+}
+
+impl Waiting {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self.gate(), other.gate())
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        match self {
+            Self::Mailbox(agent) => agent.mailbox().gate(),
+            Self::Destination(destination) => destination.gate(),
+            Self::Route(route) => &route.gate,
+        }
+    }
+}
+
+/// What is sent, with what is needed to keep it.
+pub(crate) struct Parcel<'a> {
+    pub(crate) sender: &'a Arc<LocalAgent>,
+    pub(crate) message: ParcelMessage<'a>,
+    pub(crate) outgoing: &'a Outgoing<'a>,
+}
+
+pub(crate) enum ParcelMessage<'a> {
+    Message(&'a Arc<AclMessage>),
+    Encoded(&'a Bytes),
+}
+
+impl Parcel<'_> {
+    fn hold(&self) -> HeldMessage {
+        HeldMessage {
+            sender: self.sender.clone(),
+            body: match self.message {
+                ParcelMessage::Message(message) => HeldBody::Message(message.clone()),
+                ParcelMessage::Encoded(payload) => HeldBody::Encoded(payload.clone()),
+            },
+        }
+    }
+
+    pub(crate) fn received(&self) -> Result<ReceivedMessage, UndeliverableReason> {
+        let provenance = Provenance::SameProcess;
+        match self.message {
+            ParcelMessage::Message(message) => {
+                Ok(ReceivedMessage::shared(message.clone(), provenance))
+            }
+            // What came back was checked by nobody on this side.
+            ParcelMessage::Encoded(payload) => {
+                ReceivedMessage::from_bytes(payload.clone(), provenance).map_err(|error| {
+                    UndeliverableReason::Refused {
+                        reason: RefusalReason::Malformed,
+                        explanation: error.to_string(),
+                    }
+                })
+            }
+        }
+    }
+}
+
+impl Route {
+    pub(crate) fn new(name: Arc<str>, state: State) -> Self {
+        Self {
+            name,
+            state: Mutex::new(state),
+            gate: Gate::default(),
+            news: Notify::new(),
+            denials: Mutex::default(),
+        }
+    }
+
+    /// Tries to send. `my_turn`: the caller has waited at the gate and goes before newcomers.
+    pub(crate) fn try_send(
+        self: &Arc<Self>,
+        bus: &Bus,
+        parcel: &Parcel<'_>,
+        my_turn: bool,
+    ) -> Sent {
+        let mut state = self.state.lock();
+        let mut held = match &mut *state {
+            State::Local(agent) => {
+                let full = |agent: &Arc<LocalAgent>| Sent::Full(Waiting::Mailbox(agent.clone()));
+                if !my_turn && agent.mailbox().gate().is_crowded() {
+                    return full(agent);
+                }
+                let received = match parcel.received() {
+                    Ok(received) => received,
+                    Err(reason) => return Sent::Impossible(reason),
+                };
+                match agent.mailbox().try_push(received) {
+                    Ok(()) => return Sent::Accepted,
+                    Err(PushError::Full(_)) => return full(agent),
+                    Err(PushError::Closed(..)) => Held::new(Instant::now(), false),
+                }
+            }
+            State::Remote(destination) => {
+                let full = |destination: &Arc<dyn Destination>| {
+                    Sent::Full(Waiting::Destination(destination.clone()))
+                };
+                if !my_turn && destination.gate().is_crowded() {
+                    return full(destination);
+                }
+                match destination.try_send(parcel.sender, parcel.outgoing) {
+                    Ok(()) => return Sent::Accepted,
+                    Err(Rejected::Full) => return full(destination),
+                    Err(Rejected::Impossible(reason)) => return Sent::Impossible(reason),
+                    Err(Rejected::Moving) => Held::new(Instant::now(), true),
+                    Err(Rejected::Closed) => Held::new(Instant::now(), false),
+                }
+            }
+            State::Held(held) => {
+                if (!my_turn && self.gate.is_crowded()) || held.bytes >= bus.config().hold_bytes {
+                    return Sent::Full(Waiting::Route(self.clone()));
+                }
+                held.push_back(parcel.hold());
+                return Sent::Accepted;
+            }
+            State::Ended => return Sent::Stale,
+        };
+        held.push_back(parcel.hold());
+        search::start(bus, self, &held);
+        *state = State::Held(held);
+        Sent::Accepted
+    }
+}

@@ -1,0 +1,279 @@
+//! Looks for the receiver of held messages, then sends them to it in order.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use sealbus_acl::AclMessage;
+
+use crate::bus::{Bus, WeakBus};
+use crate::error::UndeliverableReason;
+use crate::mailbox::PushError;
+use crate::resolver::{Location, ProcessEndpoint};
+use crate::route::{Held, HeldBody, HeldMessage, Parcel, ParcelMessage, Route, State, Waiting};
+use crate::transport::{Outgoing, Rejected};
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How often a process that the resolver names may say that the agent is not there, before it is believed.
+const DENIALS_BELIEVED: u32 = 6;
+
+/// Starts the search for the receiver at the end of `route`, whose state is [`State::Held`]. There is one search for
+/// each time the state becomes that.
+pub(crate) fn start(bus: &Bus, route: &Arc<Route>, held: &Held) {
+    let search = Search {
+        bus: bus.downgrade(),
+        route: Arc::downgrade(route),
+        number: held.search,
+    };
+    bus.inner.runtime.spawn(search.run());
+}
+
+struct Search {
+    bus: WeakBus,
+    route: Weak<Route>,
+    number: u64,
+}
+
+/// Where the messages may go now.
+enum Found {
+    Way(State),
+    NotYet(String),
+    /// For good.
+    Nowhere(UndeliverableReason),
+}
+
+/// What stopped the held messages from being sent on.
+enum Stopped {
+    Sent,
+    Full(Waiting),
+    /// The way has ended meanwhile.
+    WayEnded,
+    AwaitingReturn,
+}
+
+impl Search {
+    async fn run(self) {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let (Some(bus), Some(route)) = (self.bus.upgrade(), self.route.upgrade()) else {
+                return;
+            };
+            // A process that denies the agent is not asked again at once.
+            let denials = route.denials.lock().count;
+            if denials > 0 {
+                tokio::time::sleep((SHORTEST_PAUSE * (1 << denials.min(6))).min(LONGEST_PAUSE))
+                    .await;
+            }
+            let last = match self.step(&bus, &route).await {
+                Ok(()) => return,
+                Err(last) => last,
+            };
+            let age = match &*route.state.lock() {
+                State::Held(held) if held.search == self.number => held.since.elapsed(),
+                // Another search has taken over, or nothing is to be looked for.
+                _ => return,
+            };
+            let limit = bus.config().hold_time;
+            if age >= limit {
+                let reason = UndeliverableReason::NotFoundInTime {
+                    seconds: limit.as_secs(),
+                    last,
+                };
+                self.give_up(&bus, &route, &reason);
+                return;
+            }
+            drop(bus);
+            let news = tokio::time::timeout(pause.min(limit - age), route.news.notified()).await;
+            pause = if news.is_ok() {
+                SHORTEST_PAUSE
+            } else {
+                (pause * 2).min(LONGEST_PAUSE)
+            };
+        }
+    }
+
+    /// Looks once, and sends if the receiver was found. `Err`: what was learnt; look again later.
+    async fn step(&self, bus: &Bus, route: &Arc<Route>) -> Result<(), String> {
+        if let State::Held(held) = &*route.state.lock()
+            && held.awaiting_return
+        {
+            return Err("messages to its former process are still coming back".to_owned());
+        }
+        if bus.agent(&route.name).is_none() && route.denials.lock().count >= DENIALS_BELIEVED {
+            self.give_up(bus, route, &UndeliverableReason::ReceiverGone);
+            return Ok(());
+        }
+        let way = match find(bus, &route.name).await {
+            Found::Way(way) => way,
+            Found::NotYet(last) => return Err(last),
+            Found::Nowhere(reason) => {
+                self.give_up(bus, route, &reason);
+                return Ok(());
+            }
+        };
+        loop {
+            match self.send_held(bus, route, &way) {
+                Stopped::Sent => return Ok(()),
+                Stopped::AwaitingReturn => {
+                    return Err("it is moving to another process".to_owned());
+                }
+                Stopped::WayEnded => {
+                    route.denials.lock().note(Instant::now());
+                    return Err("the process it was in does not have it".to_owned());
+                }
+                Stopped::Full(waiting) => {
+                    let mut first = true;
+                    // Room may be there again by now; the attempt itself is `send_held`.
+                    waiting
+                        .gate()
+                        .pass(|| (!std::mem::take(&mut first)).then_some(()))
+                        .await;
+                }
+            }
+        }
+    }
+
+    /// Sends the held messages along `way` in order, and makes it the route's once all are sent.
+    fn send_held(&self, bus: &Bus, route: &Arc<Route>, way: &State) -> Stopped {
+        let mut state = route.state.lock();
+        let held = match &mut *state {
+            State::Held(held) if held.search == self.number => held,
+            // Another search has taken over.
+            _ => return Stopped::Sent,
+        };
+        if held.awaiting_return {
+            return Stopped::AwaitingReturn;
+        }
+        while let Some(message) = held.pop_front() {
+            match send_one(&message, way) {
+                Ok(()) => {}
+                Err(Refused::Full(waiting)) => {
+                    held.push_front_all(vec![message]);
+                    return Stopped::Full(waiting);
+                }
+                Err(Refused::Moving) => {
+                    held.push_front_all(vec![message]);
+                    held.awaiting_return = true;
+                    return Stopped::AwaitingReturn;
+                }
+                Err(Refused::Ended) => {
+                    held.push_front_all(vec![message]);
+                    return Stopped::WayEnded;
+                }
+                Err(Refused::Impossible(reason)) => fail(bus, &message, &route.name, &reason),
+            }
+        }
+        *state = match way {
+            State::Local(agent) => State::Local(agent.clone()),
+            State::Remote(destination) => State::Remote(destination.clone()),
+            State::Held(_) | State::Ended => return Stopped::WayEnded,
+        };
+        drop(state);
+        route.gate.open_all();
+        Stopped::Sent
+    }
+
+    /// Tells the senders of all held messages, and forgets the route: the next message looks again.
+    fn give_up(&self, bus: &Bus, route: &Arc<Route>, reason: &UndeliverableReason) {
+        // No message may slip into the route between emptying and removing it.
+        let mut routes = bus.inner.routes.write();
+        let mut state = route.state.lock();
+        let held = match &mut *state {
+            State::Held(held) if held.search == self.number => held,
+            _ => return,
+        };
+        let lost = held.drain();
+        *state = State::Ended;
+        routes.remove(&route.name);
+        drop(state);
+        drop(routes);
+        route.gate.open_all();
+        for message in lost {
+            fail(bus, &message, &route.name, reason);
+        }
+    }
+}
+
+async fn find(bus: &Bus, name: &str) -> Found {
+    if let Some(agent) = bus.agent(name) {
+        return Found::Way(State::Local(agent));
+    }
+    let Some(resolver) = bus.resolver().cloned() else {
+        return Found::Nowhere(UndeliverableReason::UnknownReceiver);
+    };
+    match resolver.resolve(name).await {
+        Ok(Location::Process(process)) => reach(bus, name, &process),
+        Ok(Location::InTransit) => Found::NotYet("it is in transit".to_owned()),
+        // It may have been attached while the resolver was asked.
+        Ok(Location::Unknown) => match bus.agent(name) {
+            Some(agent) => Found::Way(State::Local(agent)),
+            None => Found::Nowhere(UndeliverableReason::UnknownReceiver),
+        },
+        Err(error) => Found::NotYet(error.to_string()),
+    }
+}
+
+fn reach(bus: &Bus, name: &str, process: &ProcessEndpoint) -> Found {
+    let Some(transport) = bus.transport() else {
+        return Found::Nowhere(UndeliverableReason::NoTransport);
+    };
+    match transport.destination(process, name) {
+        Ok(destination) => Found::Way(State::Remote(destination)),
+        Err(error) => Found::NotYet(error.to_string()),
+    }
+}
+
+enum Refused {
+    Full(Waiting),
+    Moving,
+    Ended,
+    Impossible(UndeliverableReason),
+}
+
+fn send_one(message: &HeldMessage, way: &State) -> Result<(), Refused> {
+    let outgoing = match &message.body {
+        HeldBody::Message(message) => Outgoing::new(message),
+        HeldBody::Encoded(payload) => Outgoing::encoded(payload),
+    };
+    match way {
+        State::Local(agent) => {
+            let parcel = Parcel {
+                sender: &message.sender,
+                message: match &message.body {
+                    HeldBody::Message(message) => ParcelMessage::Message(message),
+                    HeldBody::Encoded(payload) => ParcelMessage::Encoded(payload),
+                },
+                outgoing: &outgoing,
+            };
+            let received = parcel.received().map_err(Refused::Impossible)?;
+            agent
+                .mailbox()
+                .try_push(received)
+                .map_err(|error| match error {
+                    PushError::Full(_) => Refused::Full(Waiting::Mailbox(agent.clone())),
+                    PushError::Closed(..) => Refused::Ended,
+                })
+        }
+        State::Remote(destination) => {
+            destination
+                .try_send(&message.sender, &outgoing)
+                .map_err(|rejected| match rejected {
+                    Rejected::Full => Refused::Full(Waiting::Destination(destination.clone())),
+                    Rejected::Moving => Refused::Moving,
+                    Rejected::Closed => Refused::Ended,
+                    Rejected::Impossible(reason) => Refused::Impossible(reason),
+                })
+        }
+        State::Held(_) | State::Ended => Err(Refused::Ended),
+    }
+}
+
+fn fail(bus: &Bus, message: &HeldMessage, receiver: &str, reason: &UndeliverableReason) {
+    let sender = message.sender.name();
+    match &message.body {
+        HeldBody::Message(message) => {
+            bus.notify_sender(sender, &AclMessage::as_ref(message), receiver, reason);
+        }
+        HeldBody::Encoded(payload) => bus.undeliverable(sender, receiver, payload, reason),
+    }
+}

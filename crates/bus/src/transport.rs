@@ -1,0 +1,196 @@
+//! What a messaging system must do to carry messages between processes.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use sealbus_acl::{AclMessage, EncodeError, bitefficient};
+use sealbus_seal::SecurityLevel;
+use thiserror::Error;
+
+use crate::agent::LocalAgent;
+use crate::error::UndeliverableReason;
+use crate::gate::Gate;
+use crate::resolver::ProcessEndpoint;
+
+/// When a transport counts a message as accepted by the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Acknowledgement {
+    /// It lies in the mailbox of the receiver, in its process.
+    ReceiverProcess,
+    /// The agent has taken it.
+    ReceiverAgent,
+    /// It is on disk, synchronised.
+    OnDisk,
+    /// It is on the disks of a majority.
+    OnMajority,
+}
+
+/// What a transport can do.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// The security levels it reaches.
+    pub levels: Vec<SecurityLevel>,
+    /// The largest message in bytes, encoded.
+    pub largest_message: usize,
+    /// The strongest acknowledgement.
+    pub acknowledgement: Acknowledgement,
+    /// Whether messages survive that the connection breaks.
+    pub resumes: bool,
+    /// Whether a full mailbox holds back exactly those who write to it.
+    pub pushes_back: bool,
+}
+
+/// A messaging system between processes. A new one implements this and [`Destination`]; it hands what arrives to
+/// [`Bus::deliver`](crate::Bus::deliver) or a [`Window`](crate::Window) of the receiver's mailbox, and what it
+/// could not deliver to [`Bus::undeliverable`](crate::Bus::undeliverable) or
+/// [`Bus::returned`](crate::Bus::returned).
+pub trait Transport: Send + Sync {
+    /// Its name in logs and manifests, such as `mesh`.
+    fn name(&self) -> &'static str;
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// An agent of this process wants to be reachable, and to send.
+    ///
+    /// # Errors
+    /// If the agent cannot be served, such as one without a certificate at a level that needs it.
+    fn attach(&self, agent: &Arc<LocalAgent>) -> Result<(), TransportError>;
+
+    /// The agent has a new credential: use it from now on, also on open connections.
+    fn credential_changed(&self, agent: &Arc<LocalAgent>);
+
+    /// The agent has left this process.
+    fn detach(&self, agent: &Arc<LocalAgent>);
+
+    /// Writes on the calling thread what was accepted from senders that [defer](Outgoing::is_deferred), or has it
+    /// written by a task of the transport if that thread cannot.
+    fn flush(&self);
+
+    /// The way to `receiver` in `process`; connecting goes on behind it.
+    ///
+    /// # Errors
+    /// If there can be none.
+    fn destination(
+        &self,
+        process: &ProcessEndpoint,
+        receiver: &str,
+    ) -> Result<Arc<dyn Destination>, TransportError>;
+}
+
+/// The way to one agent in another process. Calls do not wait and do not allocate in the usual case.
+pub trait Destination: Send + Sync {
+    /// Accepts the message for delivery in order, or says why not.
+    ///
+    /// # Errors
+    /// [`Rejected`]; nothing was accepted then.
+    fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected>;
+
+    /// Where senders wait that were told [`Rejected::Full`]. It opens wide when the destination closes.
+    fn gate(&self) -> &Gate;
+
+    /// Takes back what was accepted and not delivered: [`Rejected::Moving`] from now on, and
+    /// [`Bus::returned`](crate::Bus::returned) once all of it is back.
+    fn recall(&self);
+}
+
+/// Why a [`Destination`] did not accept a message.
+#[derive(Debug)]
+pub enum Rejected {
+    /// No room now.
+    Full,
+    /// The message can never be sent.
+    Impossible(UndeliverableReason),
+    /// The receiver is moving: what was accepted comes back through [`Bus::returned`](crate::Bus::returned),
+    /// before which nothing may be sent elsewhere.
+    Moving,
+    /// This way has ended; the receiver must be looked up again.
+    Closed,
+}
+
+/// A transport cannot do what is asked.
+#[derive(Clone, Debug, Error)]
+pub enum TransportError {
+    /// An agent without certificate at a level that demands one.
+    #[error(
+        "agent {agent} has no certificate, and level {level} demands one: attach it with its credential"
+    )]
+    NoCredential {
+        /// The agent.
+        agent: String,
+        /// The level of the transport.
+        level: SecurityLevel,
+    },
+    /// The transport was shut down.
+    #[error("the transport {0} was shut down")]
+    ShutDown(&'static str),
+    /// More agents or peers than the configuration allows.
+    #[error("{0}")]
+    OverLimit(String),
+}
+
+enum Source<'a> {
+    Message(&'a AclMessage),
+    Encoded(&'a Bytes),
+}
+
+/// A message on its way out: encoded when first needed, once for all its receivers.
+pub struct Outgoing<'a> {
+    source: Source<'a>,
+    /// Kept only if there is more than one receiver that may need it.
+    encoded: Option<OnceLock<Bytes>>,
+    is_deferred: bool,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A message to its receivers.
+    pub(crate) fn new(message: &'a AclMessage) -> Self {
+        Self {
+            source: Source::Message(message),
+            encoded: (message.receivers.len() > 1).then(OnceLock::new),
+            is_deferred: false,
+        }
+    }
+
+    pub(crate) fn deferred(mut self, is_deferred: bool) -> Self {
+        self.is_deferred = is_deferred;
+        self
+    }
+
+    /// Whether the sender promises to call [`Transport::flush`] soon, so that nobody needs to be woken now.
+    pub fn is_deferred(&self) -> bool {
+        self.is_deferred
+    }
+
+    /// A message that is encoded already.
+    pub(crate) fn encoded(payload: &'a Bytes) -> Self {
+        Self {
+            source: Source::Encoded(payload),
+            encoded: None,
+            is_deferred: false,
+        }
+    }
+
+    /// Appends the bit-efficient encoding to `out`.
+    ///
+    /// # Errors
+    /// If the message cannot be encoded; `out` may then hold a part of it.
+    pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match (&self.source, &self.encoded) {
+            (Source::Encoded(payload), _) => out.extend_from_slice(payload),
+            (Source::Message(message), None) => bitefficient::encode(message, out)?,
+            (Source::Message(message), Some(cell)) => {
+                if cell.get().is_none() {
+                    let mut encoded = Vec::new();
+                    bitefficient::encode(message, &mut encoded)?;
+                    let _ = cell.set(encoded.into());
+                }
+                if let Some(encoded) = cell.get() {
+                    out.extend_from_slice(encoded);
+                }
+            }
+        }
+        Ok(())
+    }
+}
