@@ -1,0 +1,97 @@
+//! How a mesh endpoint behaves.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
+
+/// What an endpoint proves itself with and whom it believes.
+#[derive(Clone, Debug)]
+pub enum MeshSecurity {
+    /// Level `none`: plain TCP, for measuring.
+    None,
+    /// Level `tls`: the dialling side checks the process it dials; senders are not proved.
+    Tls(ProcessSecurity),
+    /// Level `auth` and above: both sides, and every agent, prove who they are.
+    Auth(ProcessSecurity),
+}
+
+/// A process's own certificate and key, and whom it believes.
+#[derive(Clone, Debug)]
+pub struct ProcessSecurity {
+    /// The certificate of this process, with its key.
+    pub credential: Arc<Credential>,
+    /// Roots, deny lists and clock tolerance, shared by all verifiers of the process.
+    pub trust: Arc<Trust>,
+}
+
+impl MeshSecurity {
+    /// The level it stands for.
+    pub fn level(&self) -> SecurityLevel {
+        match self {
+            Self::None => SecurityLevel::None,
+            Self::Tls(_) => SecurityLevel::Tls,
+            Self::Auth(_) => SecurityLevel::Auth,
+        }
+    }
+
+    pub(crate) fn process(&self) -> Option<&ProcessSecurity> {
+        match self {
+            Self::None => None,
+            Self::Tls(security) | Self::Auth(security) => Some(security),
+        }
+    }
+}
+
+/// How a mesh endpoint behaves. [`MeshConfig::new`] has the usual values.
+#[derive(Clone, Debug)]
+pub struct MeshConfig {
+    /// Who this process is: an [`Identity::Process`].
+    pub process: Identity,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Level, certificate and trust.
+    pub security: MeshSecurity,
+    /// The largest message sent or received, in bytes, encoded.
+    pub largest_message: usize,
+    /// Bytes sent on a link and not yet acknowledged by the other process, before senders wait.
+    pub window: usize,
+    /// Connections accepted at the same time, of which the peers are not known yet.
+    pub unproved_connections: usize,
+    /// Links to other processes.
+    pub links: usize,
+    /// Agents bound to one link, and agents addressed over it, in each direction.
+    pub agents_per_link: usize,
+    /// How long a new connection may take until both sides have said who they are.
+    pub handshake_time: Duration,
+    /// After how long without traffic a peer is asked whether it is there.
+    pub keep_alive: Duration,
+    /// How long a peer may be silent before the connection is given up and made anew.
+    pub silence: Duration,
+    /// How long a broken link is tried again before its messages are reported undeliverable.
+    pub give_up: Duration,
+    /// The pause before a connection is tried again: the first, and the longest as it doubles.
+    pub redial: (Duration, Duration),
+}
+
+impl MeshConfig {
+    /// The usual configuration: messages up to 16 MiB, a window of 8 MiB, a peer given up after a minute.
+    pub fn new(process: Identity, listen: SocketAddr, security: MeshSecurity) -> Self {
+        Self {
+            process,
+            listen,
+            security,
+            largest_message: 16 << 20,
+            window: 8 << 20,
+            unproved_connections: 256,
+            links: 4096,
+            agents_per_link: 262_144,
+            handshake_time: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(2),
+            silence: Duration::from_secs(6),
+            give_up: Duration::from_secs(60),
+            redial: (Duration::from_millis(20), Duration::from_secs(1)),
+        }
+    }
+}

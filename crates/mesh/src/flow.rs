@@ -1,0 +1,310 @@
+//! Flow control for the messages of one link: what may be sent to each target now, and in which order. No I/O and no clock.
+//!
+//! Each target has a credit, a number of bytes that the receiving process is ready to keep for it. A message
+//! may be sent while the credit is not used up; a target without credit holds up nobody else. Messages
+//! that cannot go at once, because the target has not answered yet or because they are long,
+//! wait in the target's queue and go in pieces, the targets taking turns.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use sealbus_bus::MESSAGE_OVERHEAD;
+
+use crate::frame::LONGEST_PIECE;
+
+/// Bytes queued for one target before its senders wait; one long message may go beyond it.
+const QUEUE: usize = 256 << 10;
+/// Long messages that may be under way in pieces at the same time, on one link in one direction.
+pub const PARTIAL_MESSAGES: usize = 4;
+
+/// What a message costs its target's credit.
+pub fn cost(payload_length: usize) -> u64 {
+    (payload_length + MESSAGE_OVERHEAD) as u64
+}
+
+/// A message that waits for its turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Its sender's handle.
+    pub sender: u32,
+    /// Its encoding.
+    pub payload: Bytes,
+}
+
+/// Where one target stands, on the sending side.
+#[derive(Debug, Default)]
+pub struct Credit {
+    /// Bytes that may be sent in all; `None` until the target has answered.
+    limit: Option<u64>,
+    sent: u64,
+    queue: VecDeque<Queued>,
+    queued_bytes: usize,
+    /// Bytes of the first queued message that were sent already.
+    begun: usize,
+    /// Whether it stands in the line of those that have something to send.
+    in_line: bool,
+}
+
+/// What may be done with a message now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Send it.
+    Now,
+    /// Put it into the queue.
+    Queue,
+    /// It has to wait outside.
+    Full,
+}
+
+impl Credit {
+    /// Whether a message to the target may be sent. `has_window`: the link has room for it.
+    pub fn admit(&self, has_window: bool) -> Admission {
+        if self.queue.is_empty() && has_window && self.limit.is_some_and(|limit| self.sent < limit)
+        {
+            Admission::Now
+        } else if self.limit.is_none() && self.queued_bytes < QUEUE {
+            Admission::Queue
+        } else if !self.queue.is_empty() && self.queued_bytes < QUEUE && has_window {
+            // Behind a long message under way; without it there would be credit or a full stop.
+            Admission::Queue
+        } else {
+            Admission::Full
+        }
+    }
+
+    /// A message was sent whole.
+    pub fn sent(&mut self, payload_length: usize) {
+        self.sent += cost(payload_length);
+    }
+
+    /// The receiving side allows `limit` bytes in all. Limits only rise.
+    pub fn raise(&mut self, limit: u64) {
+        self.limit = Some(self.limit.map_or(limit, |old| old.max(limit)));
+    }
+
+    fn may_go_on(&self) -> bool {
+        !self.queue.is_empty()
+            && (self.begun > 0 || self.limit.is_some_and(|limit| self.sent < limit))
+    }
+}
+
+/// A piece of a queued message to send now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// A message that fits into one frame.
+    Whole(Queued),
+    /// The first piece of a long one, of `total` bytes.
+    First {
+        /// Its sender.
+        sender: u32,
+        /// The length of all pieces.
+        total: usize,
+        /// The piece.
+        piece: Bytes,
+    },
+    /// Another piece. The last one comes with the whole message.
+    Next {
+        /// The piece.
+        piece: Bytes,
+        /// The message, once nothing of it is left to send.
+        complete: Option<Queued>,
+    },
+}
+
+/// The targets that have queued messages, taking turns.
+#[derive(Debug, Default)]
+pub struct Line {
+    waiting: VecDeque<u32>,
+    partial: usize,
+}
+
+impl Line {
+    /// Puts a message into the queue of `credit`, the target `handle`'s.
+    pub fn enqueue(&mut self, handle: u32, credit: &mut Credit, message: Queued) {
+        credit.queued_bytes += message.payload.len() + MESSAGE_OVERHEAD;
+        credit.queue.push_back(message);
+        self.notice(handle, credit);
+    }
+
+    /// Something changed for the target: it may have its turn again.
+    pub fn notice(&mut self, handle: u32, credit: &mut Credit) {
+        if !credit.in_line && credit.may_go_on() {
+            credit.in_line = true;
+            self.waiting.push_back(handle);
+        }
+    }
+
+    /// The next target to call [`take_piece`](Self::take_piece) for.
+    pub fn next_target(&mut self) -> Option<u32> {
+        self.waiting.pop_front()
+    }
+
+    /// The next piece for the target, whose turn it is.
+    pub fn take_piece(&mut self, handle: u32, credit: &mut Credit) -> Option<Piece> {
+        credit.in_line = false;
+        if !credit.may_go_on() {
+            return None;
+        }
+        let first = credit.queue.front()?;
+        let total = first.payload.len();
+        let piece = if total <= LONGEST_PIECE {
+            let message = credit.queue.pop_front()?;
+            credit.queued_bytes -= total + MESSAGE_OVERHEAD;
+            credit.sent += cost(total);
+            Piece::Whole(message)
+        } else if credit.begun == 0 {
+            if self.partial == PARTIAL_MESSAGES {
+                // Another one has to end first; it keeps its place.
+                credit.in_line = true;
+                self.waiting.push_back(handle);
+                return None;
+            }
+            self.partial += 1;
+            credit.begun = LONGEST_PIECE;
+            credit.sent += cost(total);
+            Piece::First {
+                sender: first.sender,
+                total,
+                piece: first.payload.slice(..LONGEST_PIECE),
+            }
+        } else {
+            let end = total.min(credit.begun + LONGEST_PIECE);
+            let piece = first.payload.slice(credit.begun..end);
+            credit.begun = end;
+            let complete = if end == total {
+                self.partial -= 1;
+                credit.begun = 0;
+                credit.queued_bytes -= total + MESSAGE_OVERHEAD;
+                credit.queue.pop_front()
+            } else {
+                None
+            };
+            Piece::Next { piece, complete }
+        };
+        self.notice(handle, credit);
+        Some(piece)
+    }
+
+    /// Takes out all that was not sent whole to the target; the receiver drops the pieces of a message that ends early.
+    pub fn take_queue(&mut self, credit: &mut Credit) -> Vec<Queued> {
+        if credit.begun > 0 {
+            self.partial -= 1;
+        }
+        credit.queued_bytes = 0;
+        credit.begun = 0;
+        credit.queue.drain(..).collect()
+    }
+
+    /// Whether some target has its turn.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Targets in line.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// Where one target stands, on the receiving side: holds the sender to the credit it was given.
+#[derive(Debug)]
+pub struct Allowance {
+    limit: u64,
+    received: u64,
+}
+
+impl Allowance {
+    /// An allowance of `limit` bytes to begin with.
+    pub fn new(limit: u64) -> Self {
+        Self { limit, received: 0 }
+    }
+
+    /// The sender was told of a higher limit.
+    pub fn raise(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
+    }
+
+    /// A message of that length begins to arrive. `false`: it was not allowed.
+    pub fn take(&mut self, payload_length: usize) -> bool {
+        let is_allowed = self.received < self.limit;
+        self.received += cost(payload_length);
+        is_allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(length: usize) -> Queued {
+        Queued {
+            sender: 7,
+            payload: vec![1; length].into(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_before_the_target_answers() {
+        let (mut line, mut credit) = (Line::default(), Credit::default());
+        assert_eq!(credit.admit(true), Admission::Queue);
+        line.enqueue(1, &mut credit, message(10));
+        assert_eq!(line.next_target(), None);
+        credit.raise(1000);
+        line.notice(1, &mut credit);
+        assert_eq!(line.next_target(), Some(1));
+        assert_eq!(
+            line.take_piece(1, &mut credit),
+            Some(Piece::Whole(message(10)))
+        );
+        assert_eq!(credit.admit(true), Admission::Now);
+    }
+
+    #[test]
+    fn a_used_up_credit_holds_back_until_it_is_raised() {
+        let mut credit = Credit::default();
+        credit.raise(100);
+        credit.sent(200);
+        assert_eq!(credit.admit(true), Admission::Full);
+        credit.raise(400);
+        assert_eq!(credit.admit(true), Admission::Now);
+        assert_eq!(credit.admit(false), Admission::Full);
+    }
+
+    #[test]
+    fn long_messages_take_turns_and_short_ones_stay_behind_their_own() {
+        let mut line = Line::default();
+        let mut credits = [Credit::default(), Credit::default()];
+        for (handle, credit) in (0..).zip(&mut credits) {
+            credit.raise(100 << 20);
+            line.enqueue(handle, credit, message(3 * LONGEST_PIECE));
+            line.enqueue(handle, credit, message(10));
+        }
+        let mut order = Vec::new();
+        while let Some(handle) = line.next_target() {
+            let piece = line.take_piece(handle, &mut credits[handle as usize]);
+            order.push((handle, matches!(piece, Some(Piece::Whole(_)))));
+        }
+        assert_eq!(
+            order,
+            [
+                (0, false),
+                (1, false),
+                (0, false),
+                (1, false),
+                (0, false),
+                (1, false),
+                (0, true),
+                (1, true)
+            ]
+        );
+    }
+
+    #[test]
+    fn an_allowance_is_held() {
+        let mut allowance = Allowance::new(100);
+        assert!(allowance.take(1_000_000));
+        assert!(!allowance.take(1));
+        allowance.raise(2_000_000);
+        assert!(allowance.take(1));
+    }
+}

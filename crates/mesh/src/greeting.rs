@@ -1,0 +1,431 @@
+//! How a connection begins: TLS, then a hello from each side.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::Connection;
+use sealbus_bus::RefusalReason;
+use sealbus_seal::binding::{BindingError, Channel, Role};
+use sealbus_seal::tls::{self, Acceptor, Connector, ExpectedPeer, HandshakeRefusal};
+use sealbus_seal::{Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity, VerifyError};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::frame::{
+    self, Frame, FrameError, GoodbyeReason, Hello, LONGEST_FIRST_BODY, PREFACE, PROTOCOL_VERSION,
+    Token,
+};
+use crate::outward::Proof;
+use crate::wire::{Progress, Wire};
+
+/// Why a connection did not come about.
+#[derive(Debug, Error)]
+pub(crate) enum GreetingError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{explanation}")]
+    Refused {
+        reason: RefusalReason,
+        explanation: String,
+    },
+    #[error("the peer does not take the connection ({reason:?}): {text}")]
+    Goodbye { reason: GoodbyeReason, text: String },
+    #[error("the peer ended the connection before it said who it is")]
+    Ended,
+    #[error("the peer did not say who it is in time")]
+    TooSlow,
+}
+
+impl From<FrameError> for GreetingError {
+    fn from(error: FrameError) -> Self {
+        Self::Refused {
+            reason: RefusalReason::Malformed,
+            explanation: error.to_string(),
+        }
+    }
+}
+
+impl From<VerifyError> for GreetingError {
+    fn from(error: VerifyError) -> Self {
+        Self::Refused {
+            reason: crate::refusal_of(&error),
+            explanation: error.to_string(),
+        }
+    }
+}
+
+impl From<BindingError> for GreetingError {
+    fn from(error: BindingError) -> Self {
+        Self::Refused {
+            reason: RefusalReason::NotProved,
+            explanation: error.to_string(),
+        }
+    }
+}
+
+/// A hello, kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) level: u8,
+    pub(crate) resumed: bool,
+    pub(crate) incarnation: Token,
+    pub(crate) session: Token,
+    pub(crate) given_up: Token,
+    pub(crate) received: u64,
+    pub(crate) connection: u64,
+    pub(crate) largest_message: u32,
+    pub(crate) process: Identity,
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl Greeting {
+    fn new(hello: &Hello<'_>) -> Result<Self, GreetingError> {
+        let refused = |reason, explanation| {
+            Err(GreetingError::Refused {
+                reason,
+                explanation,
+            })
+        };
+        if hello.version != PROTOCOL_VERSION {
+            return refused(
+                RefusalReason::LevelMismatch,
+                format!(
+                    "the peer speaks version {} of the mesh, this process {PROTOCOL_VERSION}",
+                    hello.version
+                ),
+            );
+        }
+        match hello.process.parse::<Identity>() {
+            Ok(process @ (Identity::Process { .. } | Identity::Node { .. })) => Ok(Self {
+                level: hello.level,
+                resumed: hello.resumed,
+                incarnation: hello.incarnation,
+                session: hello.session,
+                given_up: hello.given_up,
+                received: hello.received,
+                connection: hello.connection,
+                largest_message: hello.largest_message,
+                process,
+                address: hello.address.parse().ok(),
+            }),
+            Ok(other) => refused(
+                RefusalReason::WrongIdentity,
+                format!("{other} is no process"),
+            ),
+            Err(error) => refused(RefusalReason::Malformed, error.to_string()),
+        }
+    }
+
+    /// As the session wants it.
+    pub(crate) fn hello(&self) -> Hello<'_> {
+        Hello {
+            version: PROTOCOL_VERSION,
+            level: self.level,
+            resumed: self.resumed,
+            incarnation: self.incarnation,
+            session: self.session,
+            given_up: self.given_up,
+            received: self.received,
+            connection: self.connection,
+            largest_message: self.largest_message,
+            process: "",
+            address: "",
+        }
+    }
+}
+
+/// A connection on which the other side has said who it is.
+pub(crate) struct Greeted {
+    pub(crate) wire: Wire,
+    pub(crate) greeting: Greeting,
+    /// Who the process proved to be.
+    pub(crate) peer: Option<VerifiedIdentity>,
+    pub(crate) proof: Option<Proof>,
+    /// What came after the hello.
+    pub(crate) inbox: Vec<u8>,
+}
+
+/// A connection with TLS, if there is to be TLS, before any hello.
+pub(crate) struct Opened {
+    wire: Wire,
+    peer: Option<VerifiedIdentity>,
+    proof: Option<Proof>,
+}
+
+/// The name of the protocol and level for TLS (RFC 7301): sides at different levels find no common one.
+pub fn protocol_name(level: SecurityLevel) -> &'static [u8] {
+    match level {
+        SecurityLevel::None | SecurityLevel::Tls => b"sealbus-mesh/1/tls",
+        SecurityLevel::Auth | SecurityLevel::Signed | SecurityLevel::Sealed => {
+            b"sealbus-mesh/1/auth"
+        }
+    }
+}
+
+/// Opens a connection to a process.
+pub(crate) async fn open(
+    address: SocketAddr,
+    expected: &Identity,
+    level: SecurityLevel,
+    secure: Option<(&Connector, &Arc<Trust>)>,
+) -> Result<Opened, GreetingError> {
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    let Some((connector, trust)) = secure else {
+        return Ok(Opened {
+            wire: Wire::plain(tcp),
+            peer: None,
+            proof: None,
+        });
+    };
+    let (config, refusal) = connector
+        .connect(ExpectedPeer::Exactly(expected.clone()))
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let stream = TlsConnector::from(config)
+        .connect(tls::server_name(), tcp)
+        .await
+        .map_err(|error| failed_handshake(error, &refusal, level))?;
+    let (tcp, connection) = stream.into_inner();
+    let peer = tls::peer_identity(&connection, trust, now())?;
+    let proof = proof(&connection, level, Role::Client)?;
+    let wire = Wire::tls(tcp, Connection::Client(connection));
+    Ok(Opened {
+        wire,
+        peer: Some(peer),
+        proof,
+    })
+}
+
+/// Takes a connection that somebody opened, up to its TLS.
+pub(crate) async fn admit(
+    tcp: TcpStream,
+    level: SecurityLevel,
+    secure: Option<(&Acceptor, &Arc<Trust>)>,
+) -> Result<Opened, GreetingError> {
+    tcp.set_nodelay(true)?;
+    let mut first = [0; 1];
+    if tcp.peek(&mut first).await? == 0 {
+        return Err(GreetingError::Ended);
+    }
+    let is_tls = first[0] == TLS_HANDSHAKE;
+    let mismatch = |explanation: String| GreetingError::Refused {
+        reason: RefusalReason::LevelMismatch,
+        explanation,
+    };
+    let Some((acceptor, trust)) = secure else {
+        if is_tls {
+            // What TLS calls handshake_failure: the one answer a TLS client understands.
+            let _ = tcp.try_write(&[0x15, 3, 3, 0, 2, 2, 40]);
+            return Err(mismatch(
+                "the peer comes with TLS, this process is at level none".to_owned(),
+            ));
+        }
+        return Ok(Opened {
+            wire: Wire::plain(tcp),
+            peer: None,
+            proof: None,
+        });
+    };
+    if first[0] == PREFACE[0] {
+        let text = format!("this process is at level {level}, you came at level none");
+        // A socket closed with bytes unread resets the connection, and the answer may be lost with it.
+        let _ = tcp.try_read(&mut [0; LONGEST_FIRST_BODY]);
+        let mut wire = Wire::plain(tcp);
+        say_goodbye(&mut wire, GoodbyeReason::LevelMismatch, &text, true);
+        return Err(mismatch(format!(
+            "the peer comes at level none, this process is at level {level}"
+        )));
+    }
+    if !is_tls {
+        return Err(FrameError::NoPreface.into());
+    }
+    let (config, refusal) = acceptor
+        .accept()
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let stream = TlsAcceptor::from(config)
+        .accept(tcp)
+        .await
+        .map_err(|error| failed_handshake(error, &refusal, level))?;
+    let (tcp, connection) = stream.into_inner();
+    let peer = if level.authenticates() {
+        Some(tls::peer_identity(&connection, trust, now())?)
+    } else {
+        None
+    };
+    let proof = proof(&connection, level, Role::Server)?;
+    Ok(Opened {
+        wire: Wire::tls(tcp, Connection::Server(connection)),
+        peer,
+        proof,
+    })
+}
+
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+
+fn proof<Data>(
+    connection: &rustls::ConnectionCommon<Data>,
+    level: SecurityLevel,
+    role: Role,
+) -> Result<Option<Proof>, BindingError> {
+    if !level.authenticates() {
+        return Ok(None);
+    }
+    Ok(Some(Proof {
+        channel: Channel::of(connection, level, PROTOCOL_VERSION)?,
+        role,
+    }))
+}
+
+fn failed_handshake(
+    error: io::Error,
+    refusal: &HandshakeRefusal,
+    level: SecurityLevel,
+) -> GreetingError {
+    use rustls::AlertDescription as Alert;
+    let Some(inner) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    else {
+        return error.into();
+    };
+    let explanation = tls::explain(inner, refusal);
+    if let Some(reason) = refusal.get() {
+        return GreetingError::Refused {
+            reason: crate::refusal_of(reason),
+            explanation,
+        };
+    }
+    let at_levels = |what: &str| {
+        format!("{what}: this process is at level {level} and the other one is not ({explanation})")
+    };
+    let (reason, explanation) = match inner {
+        rustls::Error::NoCertificatesPresented => (RefusalReason::NotProved, explanation),
+        rustls::Error::NoApplicationProtocol
+        | rustls::Error::AlertReceived(Alert::NoApplicationProtocol) => (
+            RefusalReason::LevelMismatch,
+            at_levels("no common security level"),
+        ),
+        rustls::Error::AlertReceived(Alert::HandshakeFailure) => (
+            RefusalReason::LevelMismatch,
+            at_levels("the peer takes no TLS"),
+        ),
+        rustls::Error::InvalidMessage(_) => (RefusalReason::Malformed, explanation),
+        rustls::Error::AlertReceived(_) => (RefusalReason::NotProved, explanation),
+        _ => (RefusalReason::Malformed, explanation),
+    };
+    GreetingError::Refused {
+        reason,
+        explanation,
+    }
+}
+
+impl Opened {
+    /// Says hello and waits for the answer: the dialling side.
+    pub(crate) async fn dial(
+        mut self,
+        expected: &Identity,
+        hello: &Hello<'_>,
+    ) -> Result<Greeted, GreetingError> {
+        let mut out = PREFACE.to_vec();
+        Frame::Hello(hello.clone()).encode(0, &mut out);
+        self.wire.put(&out);
+        send(&mut self.wire).await?;
+        let greeted = self.wait().await?;
+        if greeted.greeting.process != *expected {
+            return Err(GreetingError::Refused {
+                reason: RefusalReason::WrongIdentity,
+                explanation: format!(
+                    "{} answered where {expected} was expected",
+                    greeted.greeting.process
+                ),
+            });
+        }
+        Ok(greeted)
+    }
+
+    /// Waits for the other side's hello: the accepting side.
+    pub(crate) async fn wait(mut self) -> Result<Greeted, GreetingError> {
+        let mut inbox = Vec::new();
+        self.wire.read_early(&mut inbox)?;
+        let greeting = loop {
+            if let Some((greeting, length)) = read_hello(&inbox)? {
+                inbox.drain(..length);
+                break greeting;
+            }
+            self.wire.tcp.readable().await?;
+            if self.wire.read(&mut inbox)? == Progress::Ended && read_hello(&inbox)?.is_none() {
+                return Err(GreetingError::Ended);
+            }
+        };
+        if let Some(peer) = &self.peer
+            && *peer.identity() != greeting.process
+        {
+            return Err(GreetingError::Refused {
+                reason: RefusalReason::WrongIdentity,
+                explanation: format!("{} calls itself {}", peer.identity(), greeting.process),
+            });
+        }
+        Ok(Greeted {
+            wire: self.wire,
+            greeting,
+            peer: self.peer,
+            proof: self.proof,
+            inbox,
+        })
+    }
+}
+
+fn read_hello(inbox: &[u8]) -> Result<Option<(Greeting, usize)>, GreetingError> {
+    let common = inbox.len().min(PREFACE.len());
+    if inbox[..common] != PREFACE[..common] {
+        return Err(FrameError::NoPreface.into());
+    }
+    if common < PREFACE.len() {
+        return Ok(None);
+    }
+    let Some(parsed) = frame::parse(&inbox[PREFACE.len()..], LONGEST_FIRST_BODY)? else {
+        return Ok(None);
+    };
+    match parsed.frame {
+        Frame::Hello(hello) => Ok(Some((
+            Greeting::new(&hello)?,
+            PREFACE.len() + parsed.length,
+        ))),
+        Frame::Goodbye { reason, text } => Err(GreetingError::Goodbye {
+            reason,
+            text: text.to_owned(),
+        }),
+        _ => Err(FrameError::NoPreface.into()),
+    }
+}
+
+/// Writes all that is pending.
+pub(crate) async fn send(wire: &mut Wire) -> io::Result<()> {
+    loop {
+        wire.flush()?;
+        if !wire.wants_write() {
+            return Ok(());
+        }
+        wire.tcp.writable().await?;
+    }
+}
+
+/// Says why the connection ends and ends it, without waiting for anything.
+pub(crate) fn say_goodbye(wire: &mut Wire, reason: GoodbyeReason, text: &str, is_first: bool) {
+    let mut out = if is_first {
+        PREFACE.to_vec()
+    } else {
+        Vec::new()
+    };
+    Frame::Goodbye { reason, text }.encode(0, &mut out);
+    wire.put(&out);
+    wire.close();
+}
+
+/// The time by this computer's clock.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from(std::time::SystemTime::now())
+}

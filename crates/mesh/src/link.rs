@@ -1,0 +1,282 @@
+//! The link to one other process, over however many connections: what senders touch, and the task that reads and writes.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use sealbus_bus::{
+    Destination, Gate, LocalAgent, Outgoing, RefusalReason, Rejected, UndeliverableReason, WeakBus,
+};
+use sealbus_seal::Identity;
+use tokio::sync::mpsc;
+
+use crate::config::MeshConfig;
+use crate::greeting::Greeted;
+use crate::outward::{Action, OpenTarget, Outward};
+use crate::wire::Wire;
+
+/// With so much unwritten, the sending thread writes itself instead of waiting for the task.
+const WRITE_AT_ONCE: usize = 128 << 10;
+
+/// What the link's task is asked to look at, besides sending.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// Whether any of these was made since the task last looked.
+    any: AtomicBool,
+    /// The deny list changed.
+    pub(crate) check: AtomicBool,
+    /// Agents of this process left.
+    pub(crate) agents_left: AtomicBool,
+    /// This process has a new certificate.
+    pub(crate) refresh: AtomicBool,
+    /// The peer is gone for good.
+    pub(crate) forget: AtomicBool,
+    /// This process ends.
+    pub(crate) end: AtomicBool,
+}
+
+impl Requests {
+    /// Makes a request: one of the fields of this.
+    pub(crate) fn make(&self, request: impl FnOnce(&Self) -> &AtomicBool) {
+        request(self).store(true, Ordering::Release);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Whether there are requests to look at; they count as looked at then.
+    pub(crate) fn are_any(&self) -> bool {
+        self.any.load(Ordering::Acquire) && self.any.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The link to one other process.
+pub(crate) struct Link {
+    pub(crate) config: Arc<MeshConfig>,
+    pub(crate) peer: Identity,
+    pub(crate) address: Mutex<SocketAddr>,
+    pub(crate) outward: Mutex<Outward>,
+    /// Locked before `outward` where both are.
+    pub(crate) wire: Mutex<Option<Wire>>,
+    pub(crate) requests: Requests,
+    pub(crate) connections: AtomicU64,
+    pub(crate) received: AtomicU64,
+    bus: WeakBus,
+    task: AtomicWaker,
+    is_awake: AtomicBool,
+    pub(crate) incoming: mpsc::Sender<Greeted>,
+    /// Whether it is in the list of links to flush.
+    is_deferred: AtomicBool,
+    deferred: Arc<Mutex<Vec<Arc<Link>>>>,
+}
+
+impl Link {
+    pub(crate) fn new(
+        config: Arc<MeshConfig>,
+        peer: Identity,
+        address: SocketAddr,
+        bus: WeakBus,
+        deferred: Arc<Mutex<Vec<Arc<Self>>>>,
+    ) -> (Arc<Self>, mpsc::Receiver<Greeted>) {
+        let (incoming, connections) = mpsc::channel(4);
+        let outward = Outward::new(
+            config.security.level(),
+            config.window,
+            config.largest_message,
+            config.agents_per_link,
+        );
+        let link = Arc::new(Self {
+            config,
+            peer,
+            address: Mutex::new(address),
+            outward: Mutex::new(outward),
+            wire: Mutex::new(None),
+            requests: Requests::default(),
+            connections: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            bus,
+            task: AtomicWaker::new(),
+            is_awake: AtomicBool::new(false),
+            incoming,
+            is_deferred: AtomicBool::new(false),
+            deferred,
+        });
+        (link, connections)
+    }
+
+    /// Has the task look whether there is something to do; calls in quick succession count as one.
+    pub(crate) fn wake(&self) {
+        if !self.is_awake.swap(true, Ordering::AcqRel) {
+            self.task.wake();
+        }
+    }
+
+    /// Whether [`wake`](Self::wake) was called since the last time; else the task is woken by it.
+    pub(crate) fn poll_woken(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_awake.swap(false, Ordering::AcqRel) {
+            return Poll::Ready(());
+        }
+        self.task.register(context.waker());
+        // It may have been called before the waker was there.
+        if self.is_awake.swap(false, Ordering::AcqRel) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Waits for [`wake`](Self::wake). Only the link's task does.
+    pub(crate) async fn woken(&self) {
+        poll_fn(|context| self.poll_woken(context)).await;
+    }
+
+    /// Puts the link on the list of those that their senders will flush.
+    fn defer(self: &Arc<Self>) {
+        if !self.is_deferred.swap(true, Ordering::AcqRel) {
+            self.deferred.lock().push(self.clone());
+        }
+    }
+
+    /// Flushes a link from that list.
+    pub(crate) fn flush_deferred(&self) {
+        self.is_deferred.store(false, Ordering::Release);
+        self.flush();
+    }
+
+    /// Writes what there is to write, if nobody else is at it and the socket takes it.
+    pub(crate) fn flush(&self) {
+        if let Some(mut wire) = self.wire.try_lock()
+            && let Some(wire) = wire.as_mut()
+            && wire.pending() == 0
+        {
+            self.outward.lock().fill(wire);
+            if wire.flush().is_ok() && !wire.wants_write() {
+                return;
+            }
+        }
+        // The task waits until the socket is writable, or finds out what is wrong.
+        self.wake();
+    }
+
+    /// Does with the bus what the state machines found out.
+    pub(crate) fn act(&self, actions: impl IntoIterator<Item = Action>) {
+        let mut actions = actions.into_iter().peekable();
+        if actions.peek().is_none() {
+            return;
+        }
+        let Some(bus) = self.bus.upgrade() else {
+            return;
+        };
+        for action in actions {
+            match action {
+                Action::Returned {
+                    receiver,
+                    serial,
+                    messages,
+                    denied,
+                } => {
+                    let settled = || self.outward.lock().settle(serial);
+                    bus.returned(&receiver, messages, denied, settled);
+                }
+                Action::Undeliverable {
+                    sender,
+                    receiver,
+                    payload,
+                    reason,
+                } => {
+                    bus.undeliverable(&sender, &receiver, &payload, &reason);
+                }
+                Action::ReceiverNotProved {
+                    receiver,
+                    reason,
+                    explanation,
+                } => {
+                    bus.refused(
+                        &receiver,
+                        Some(self.peer.to_string()),
+                        None,
+                        reason,
+                        explanation,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Notes that the peer was refused.
+    pub(crate) fn refuse(&self, reason: RefusalReason, explanation: String) {
+        if let Some(bus) = self.bus.upgrade() {
+            bus.refused(&self.peer.to_string(), None, None, reason, explanation);
+        }
+    }
+}
+
+/// The way to one agent at the other end of a link.
+pub(crate) struct MeshDestination {
+    link: Arc<Link>,
+    target: OpenTarget,
+}
+
+impl MeshDestination {
+    /// `None`: the link has ended, or too many agents are addressed over it.
+    pub(crate) fn open(link: &Arc<Link>, receiver: &str) -> Option<Self> {
+        let target = {
+            let mut outward = link.outward.lock();
+            if outward.has_ended {
+                return None;
+            }
+            outward.open(receiver)?
+        };
+        link.wake();
+        Some(Self {
+            link: link.clone(),
+            target,
+        })
+    }
+}
+
+impl Destination for MeshDestination {
+    fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
+        let mut outward = self.link.outward.lock();
+        let result = outward.try_send(self.target.handle, self.target.serial, sender, outgoing);
+        match &result {
+            Ok(()) if outward.session.unwritten() >= WRITE_AT_ONCE => {
+                drop(outward);
+                self.link.flush();
+            }
+            Ok(()) if outgoing.is_deferred() => {
+                drop(outward);
+                self.link.defer();
+            }
+            Ok(()) | Err(Rejected::Full) => {
+                let is_news = outward.announce();
+                drop(outward);
+                if is_news {
+                    self.link.wake();
+                }
+            }
+            Err(Rejected::Impossible(UndeliverableReason::Refused {
+                reason,
+                explanation,
+            })) => {
+                tracing::warn!(agent = %sender.name(), %reason, "cannot send: {explanation}");
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.target.gate
+    }
+
+    fn recall(&self) {
+        self.link
+            .outward
+            .lock()
+            .recall(self.target.handle, self.target.serial);
+        self.link.wake();
+    }
+}

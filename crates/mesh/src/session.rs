@@ -1,0 +1,524 @@
+//! The state of a session between two processes: what was sent and not acknowledged, what was received, and how the two agree
+//! to go on after a connection broke. No I/O and no clock.
+//!
+//! Counted frames are kept, as the bytes they are, until the other side says that it has taken them. On a new
+//! connection each side says how many it has taken, and the other goes on from there. So a counted
+//! frame is taken once and in order, over however many connections.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use crate::frame::{self, Frame, Hello, Token};
+
+/// A full chunk of the stream of counted frames. Chunks are freed as a whole.
+const CHUNK: usize = 64 << 10;
+/// The first chunk of a quiet session is small.
+const FIRST_CHUNK: usize = 2 << 10;
+
+/// The other side broke the rules of the session.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Violation {
+    /// An acknowledgement of frames that were not sent.
+    #[error("the peer acknowledged {acknowledged} frames where {sent} were sent")]
+    AcknowledgedUnsent {
+        /// What it said.
+        acknowledged: u64,
+        /// What was sent.
+        sent: u64,
+    },
+    /// A frame is missing: the connection lost bytes.
+    #[error("frame {found} arrived where frame {expected} was due")]
+    Gap {
+        /// Low 32 bits of the number found.
+        found: u32,
+        /// The number expected.
+        expected: u64,
+    },
+    /// It wants to go on from a frame that was acknowledged before.
+    #[error("the peer wants frame {wanted} again, which it had acknowledged")]
+    Forgotten {
+        /// The first frame it has not received.
+        wanted: u64,
+    },
+}
+
+struct Chunk {
+    bytes: Vec<u8>,
+    first: u64,
+    frames: u64,
+}
+
+/// The counted frames that were appended and not acknowledged, and how far they were written to the connection.
+struct Outgoing {
+    chunks: VecDeque<Chunk>,
+    /// Number of the next frame appended.
+    next: u64,
+    acknowledged: u64,
+    /// Bytes in `chunks`.
+    bytes: usize,
+    /// Where writing goes on: chunk and offset.
+    cursor: (usize, usize),
+    /// Bytes from the cursor to the end.
+    unwritten: usize,
+    /// Frames before this were written to some connection: they may have arrived.
+    ever_written: u64,
+    spare: Option<Vec<u8>>,
+}
+
+impl Outgoing {
+    fn new() -> Self {
+        Self {
+            chunks: VecDeque::new(),
+            next: 0,
+            acknowledged: 0,
+            bytes: 0,
+            cursor: (0, 0),
+            unwritten: 0,
+            ever_written: 0,
+            spare: None,
+        }
+    }
+
+    /// Appends one frame that `write` puts at the end of the buffer; `write` may change its mind.
+    fn append<E>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let sequence = self.next;
+        if self
+            .chunks
+            .back()
+            .is_none_or(|chunk| chunk.bytes.len() >= CHUNK)
+        {
+            let bytes = self.spare.take().unwrap_or_else(|| {
+                Vec::with_capacity(if self.chunks.is_empty() {
+                    FIRST_CHUNK
+                } else {
+                    CHUNK + CHUNK / 8
+                })
+            });
+            self.chunks.push_back(Chunk {
+                bytes,
+                first: sequence,
+                frames: 0,
+            });
+            self.settle_cursor();
+        }
+        let Some(chunk) = self.chunks.back_mut() else {
+            return Ok(());
+        };
+        let start = chunk.bytes.len();
+        if let Err(error) = write(&mut chunk.bytes, sequence) {
+            chunk.bytes.truncate(start);
+            // A large message that did not stay here must not leave its room behind.
+            if chunk.bytes.capacity() > 4 * CHUNK {
+                chunk.bytes.shrink_to(CHUNK);
+            }
+            return Err(error);
+        }
+        let length = chunk.bytes.len() - start;
+        chunk.frames += 1;
+        self.next += 1;
+        self.bytes += length;
+        self.unwritten += length;
+        Ok(())
+    }
+
+    /// Bytes to write next.
+    fn to_write(&self) -> &[u8] {
+        self.chunks
+            .get(self.cursor.0)
+            .map_or(&[], |chunk| &chunk.bytes[self.cursor.1..])
+    }
+
+    /// That many of [`to_write`](Self::to_write) were written.
+    fn written(&mut self, count: usize) {
+        self.cursor.1 += count;
+        self.unwritten -= count;
+        self.settle_cursor();
+        if self.unwritten == 0 {
+            self.ever_written = self.next;
+        }
+    }
+
+    /// Moves on from the end of a chunk; only the last one still grows.
+    fn settle_cursor(&mut self) {
+        let (index, offset) = self.cursor;
+        let at_end = self
+            .chunks
+            .get(index)
+            .is_some_and(|chunk| chunk.bytes.len() == offset);
+        if at_end && index + 1 < self.chunks.len() {
+            self.cursor = (index + 1, 0);
+        }
+    }
+
+    fn acknowledge(&mut self, received: u64) -> Result<(), Violation> {
+        if received > self.next {
+            return Err(Violation::AcknowledgedUnsent {
+                acknowledged: received,
+                sent: self.next,
+            });
+        }
+        self.acknowledged = self.acknowledged.max(received);
+        while self.cursor.0 > 0
+            && self
+                .chunks
+                .front()
+                .is_some_and(|chunk| chunk.first + chunk.frames <= self.acknowledged)
+        {
+            if let Some(chunk) = self.chunks.pop_front() {
+                self.bytes -= chunk.bytes.len();
+                self.recycle(chunk.bytes);
+            }
+            self.cursor.0 -= 1;
+        }
+        if self.acknowledged == self.next && self.unwritten == 0 {
+            for chunk in std::mem::take(&mut self.chunks) {
+                self.recycle(chunk.bytes);
+            }
+            self.bytes = 0;
+            self.cursor = (0, 0);
+        }
+        Ok(())
+    }
+
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if bytes.capacity() <= 4 * CHUNK {
+            bytes.clear();
+            self.spare = Some(bytes);
+        }
+    }
+
+    /// The number of the first frame that was not written whole.
+    fn frame_at_cursor(&self) -> u64 {
+        let Some(chunk) = self.chunks.get(self.cursor.0) else {
+            return self.next;
+        };
+        let (mut offset, mut number) = (0, chunk.first);
+        while offset < self.cursor.1 {
+            let Some(length) = frame::length_of(&chunk.bytes[offset..]) else {
+                break;
+            };
+            if offset + length > self.cursor.1 {
+                break;
+            }
+            offset += length;
+            number += 1;
+        }
+        number
+    }
+
+    /// The connection is gone.
+    fn stop(&mut self) {
+        self.ever_written = self.ever_written.max(self.frame_at_cursor());
+    }
+
+    /// Writing begins anew at frame `received`.
+    fn rewind(&mut self, received: u64) -> Result<(), Violation> {
+        if received < self.acknowledged {
+            return Err(Violation::Forgotten { wanted: received });
+        }
+        // Everything is before the cursor for the moment, so that whole chunks can go.
+        self.cursor = (self.chunks.len(), 0);
+        self.unwritten = 0;
+        self.acknowledge(received)?;
+        self.cursor = (0, 0);
+        if let Some(chunk) = self.chunks.front() {
+            let mut number = chunk.first;
+            while number < received {
+                let Some(length) = frame::length_of(&chunk.bytes[self.cursor.1..]) else {
+                    break;
+                };
+                self.cursor.1 += length;
+                number += 1;
+            }
+        }
+        self.unwritten = self.bytes - self.cursor.1;
+        Ok(())
+    }
+
+    /// Calls `each` with every frame not acknowledged, and whether it may have arrived.
+    fn for_each_kept(&self, mut each: impl FnMut(&Frame<'_>, bool)) {
+        for chunk in &self.chunks {
+            let (mut offset, mut number) = (0, chunk.first);
+            while let Ok(Some(parsed)) = frame::parse(&chunk.bytes[offset..], usize::MAX) {
+                if number >= self.acknowledged {
+                    each(&parsed.frame, number < self.ever_written);
+                }
+                offset += parsed.length;
+                number += 1;
+            }
+        }
+    }
+}
+
+/// What to do with a counted frame that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is the one that is due: take it.
+    Due,
+    /// It was taken before: drop it.
+    Again,
+}
+
+/// Judges a counted frame by the low bits of its number, where frame `due` is the next to take.
+///
+/// # Errors
+/// [`Violation::Gap`] if frames are missing: the connection is of no more use.
+pub fn judge(sequence: u32, due: u64) -> Result<Arrival, Violation> {
+    // How far the number is ahead of the one due, on the circle of 2^32.
+    let ahead = sequence.wrapping_sub((due & u64::from(u32::MAX)) as u32);
+    match ahead {
+        0 => Ok(Arrival::Due),
+        behind if behind > u32::MAX / 2 => Ok(Arrival::Again),
+        _ => Err(Violation::Gap {
+            found: sequence,
+            expected: due,
+        }),
+    }
+}
+
+/// What a new connection means for the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// It goes on.
+    Resumed,
+    /// It is new, and nothing of what was to be sent can have arrived: all of it is sent.
+    Started,
+    /// It is new, and the one before is lost: report what was not acknowledged, then call [`Session::start_over`].
+    Lost,
+}
+
+/// One side of a session.
+pub struct Session {
+    outgoing: Outgoing,
+    received: u64,
+    /// Frames received that the other side was told of.
+    told: u64,
+    /// Bytes received that the other side was not told of.
+    untold_bytes: usize,
+    id: Token,
+    /// Whether the other side is known to have taken up `id`.
+    is_confirmed: bool,
+    peer: Token,
+    given_up: Token,
+}
+
+/// No session.
+const NONE: Token = [0; 16];
+
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            outgoing: Outgoing::new(),
+            received: 0,
+            told: 0,
+            untold_bytes: 0,
+            id: NONE,
+            is_confirmed: false,
+            peer: NONE,
+            given_up: NONE,
+        }
+    }
+}
+
+impl Session {
+    /// Appends a counted frame.
+    pub fn append(&mut self, frame: &Frame<'_>) {
+        debug_assert!(frame.kind().is_counted());
+        let Ok(()) = self.outgoing.append(|out, sequence| {
+            frame.encode(sequence, out);
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+
+    /// Appends a counted frame that `write` encodes itself, with the number it is given.
+    ///
+    /// # Errors
+    /// That of `write`; nothing was appended then.
+    pub fn append_with<E>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.outgoing.append(write)
+    }
+
+    /// The bytes of counted frames to write next, ending at the end of a frame. Empty: nothing is left.
+    pub fn to_write(&self) -> &[u8] {
+        self.outgoing.to_write()
+    }
+
+    /// That many bytes of [`to_write`](Self::to_write) were written.
+    pub fn written(&mut self, count: usize) {
+        self.outgoing.written(count);
+    }
+
+    /// Bytes appended and not yet written to the connection.
+    pub fn unwritten(&self) -> usize {
+        self.outgoing.unwritten
+    }
+
+    /// Bytes kept because they were not acknowledged (counted by whole chunks).
+    pub fn kept(&self) -> usize {
+        self.outgoing.bytes
+    }
+
+    /// Number of the next frame appended: frames before it count as sent.
+    pub fn next(&self) -> u64 {
+        self.outgoing.next
+    }
+
+    /// Frames the other side has taken.
+    pub fn acknowledged(&self) -> u64 {
+        self.outgoing.acknowledged
+    }
+
+    /// Whether all frames were acknowledged.
+    pub fn is_settled(&self) -> bool {
+        self.outgoing.acknowledged == self.outgoing.next
+    }
+
+    /// The other side says how many frames it has taken.
+    ///
+    /// # Errors
+    /// [`Violation`] if it cannot be.
+    pub fn acknowledge(&mut self, received: u64) -> Result<(), Violation> {
+        self.is_confirmed = true;
+        self.outgoing.acknowledge(received)
+    }
+
+    /// The number of the counted frame that is due.
+    pub fn due(&self) -> u64 {
+        self.received
+    }
+
+    /// That many counted frames were taken, of so many bytes.
+    pub fn took(&mut self, frames: u64, bytes: usize) {
+        self.is_confirmed |= frames > 0;
+        self.received += frames;
+        self.untold_bytes += bytes;
+    }
+
+    /// Frames received that the other side does not know of, and their bytes.
+    pub fn untold(&self) -> (u64, usize) {
+        (self.received - self.told, self.untold_bytes)
+    }
+
+    /// The acknowledgement to write now.
+    pub fn tell(&mut self) -> Frame<'static> {
+        self.told = self.received;
+        self.untold_bytes = 0;
+        Frame::Acknowledge {
+            received: self.received,
+        }
+    }
+
+    /// The connection is gone. What was written to it may or may not have arrived.
+    pub fn disconnected(&mut self) {
+        self.outgoing.stop();
+    }
+
+    /// Fills in what a dialler says of the session.
+    pub fn dial(&self, hello: &mut Hello<'_>) {
+        hello.session = self.id;
+        hello.given_up = self.given_up;
+        hello.received = self.received;
+        hello.resumed = false;
+    }
+
+    /// The acceptor's side: decides by the dialler's `hello`. After [`Agreement::Lost`] call
+    /// [`start_over`](Self::start_over); then in any case [`accepted`](Self::accepted).
+    ///
+    /// # Errors
+    /// [`Violation`] if the dialler contradicts what it said before.
+    pub fn accept(&mut self, hello: &Hello<'_>) -> Result<Agreement, Violation> {
+        if self.id != NONE && hello.session == self.id && hello.incarnation == self.peer {
+            self.outgoing.rewind(hello.received)?;
+            self.is_confirmed = true;
+            return Ok(Agreement::Resumed);
+        }
+        self.begin(hello)
+    }
+
+    /// Whether a new session can begin without anything being lost.
+    fn begin(&mut self, hello: &Hello<'_>) -> Result<Agreement, Violation> {
+        // A peer that never took up our session has taken nothing of it.
+        let never_taken_up = self.id == NONE
+            || (!self.is_confirmed && hello.incarnation == self.peer && hello.given_up != self.id);
+        if !never_taken_up {
+            return Ok(Agreement::Lost);
+        }
+        self.outgoing.rewind(0)?;
+        Ok(Agreement::Started)
+    }
+
+    /// The acceptor's answer: fills in `hello`. `fresh` names the session unless it was resumed.
+    pub fn accepted(
+        &mut self,
+        agreement: Agreement,
+        peer: Token,
+        fresh: Token,
+        hello: &mut Hello<'_>,
+    ) {
+        if agreement != Agreement::Resumed {
+            self.id = fresh;
+            self.peer = peer;
+            self.is_confirmed = false;
+        }
+        hello.session = self.id;
+        hello.given_up = self.given_up;
+        hello.received = self.received;
+        hello.resumed = agreement == Agreement::Resumed;
+        self.told = self.received;
+        self.untold_bytes = 0;
+    }
+
+    /// The dialler's side: takes the acceptor's answer. After [`Agreement::Lost`] call
+    /// [`start_over`](Self::start_over) and this once more.
+    ///
+    /// # Errors
+    /// [`Violation`] if the acceptor contradicts what it said before.
+    pub fn answered(&mut self, hello: &Hello<'_>) -> Result<Agreement, Violation> {
+        if hello.resumed {
+            if hello.session != self.id || hello.incarnation != self.peer {
+                return Err(Violation::Forgotten {
+                    wanted: hello.received,
+                });
+            }
+            self.outgoing.rewind(hello.received)?;
+            self.is_confirmed = true;
+            self.told = self.received;
+            self.untold_bytes = 0;
+            return Ok(Agreement::Resumed);
+        }
+        let agreement = self.begin(hello)?;
+        if agreement == Agreement::Started {
+            self.id = hello.session;
+            self.peer = hello.incarnation;
+            // The acceptor has it: it made it.
+            self.is_confirmed = true;
+        }
+        Ok(agreement)
+    }
+
+    /// Calls `each` with every frame that was not acknowledged, in order, and whether it may have arrived.
+    pub fn for_each_kept(&self, each: impl FnMut(&Frame<'_>, bool)) {
+        self.outgoing.for_each_kept(each);
+    }
+
+    /// Forgets everything; the next connection begins a new session.
+    pub fn start_over(&mut self) {
+        // A peer that took up a session this side is not sure of is sure of it itself.
+        let given_up = if self.is_confirmed {
+            self.id
+        } else {
+            self.given_up
+        };
+        *self = Self {
+            given_up,
+            ..Self::default()
+        };
+    }
+}

@@ -1,0 +1,464 @@
+//! The task of a link: gets connections, by dialling or because the peer dials, and moves bytes over them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sealbus_bus::RefusalReason;
+use sealbus_seal::VerifiedIdentity;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::endpoint::Inner;
+use crate::frame::{Frame, GoodbyeReason, Hello, PREFACE, PROTOCOL_VERSION, Token};
+use crate::greeting::{Greeted, GreetingError, Opened, now, say_goodbye};
+use crate::inward::Inward;
+use crate::link::Link;
+use crate::session::Agreement;
+
+/// Why a session with a process ends that the platform has revoked.
+pub(crate) const REVOKED: &str = "the process was revoked: it has ended, or its agents have moved";
+
+pub(crate) struct Task {
+    pub(crate) endpoint: Arc<Inner>,
+    pub(crate) link: Arc<Link>,
+    pub(crate) inward: Inward,
+    pub(crate) connections: mpsc::Receiver<Greeted>,
+    /// The number of the last connection known of.
+    pub(crate) last_number: u64,
+    pub(crate) peer_incarnation: Option<Token>,
+    /// Who the peer proved to be on the last connection.
+    pub(crate) proved: Option<VerifiedIdentity>,
+}
+
+/// How a connection ended.
+pub(crate) enum End {
+    /// It broke.
+    Lost(String),
+    /// The peer made another one.
+    Replaced(Box<Greeted>),
+    /// A connection with this process's new certificate is there.
+    Renewed(Box<Opened>),
+    /// The peer has shut down, or is gone for good.
+    PeerGone(&'static str),
+    /// This process ends.
+    ShutDown,
+}
+
+/// Where to go on.
+enum Next {
+    Connection(Established),
+    ShutDown,
+}
+
+pub(crate) struct Established {
+    pub(crate) peer: Option<VerifiedIdentity>,
+    pub(crate) inbox: Vec<u8>,
+}
+
+impl Task {
+    pub(crate) fn new(
+        endpoint: Arc<Inner>,
+        link: Arc<Link>,
+        inward: Inward,
+        connections: mpsc::Receiver<Greeted>,
+    ) -> Self {
+        Self {
+            endpoint,
+            link,
+            inward,
+            connections,
+            last_number: 0,
+            peer_incarnation: None,
+            proved: None,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let mut next = self.connect().await;
+        while let Next::Connection(established) = next {
+            self.link.connections.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(peer = %self.link.peer, number = self.last_number, "connected");
+            let end = self.serve(established).await;
+            self.disconnect(&end);
+            next = match end {
+                End::Lost(why) => {
+                    tracing::debug!(peer = %self.link.peer, why, "connection lost");
+                    self.connect().await
+                }
+                End::PeerGone(why) => {
+                    self.lose(why, true);
+                    self.connect().await
+                }
+                End::Replaced(greeted) => match self.accept(*greeted) {
+                    Some(established) => Next::Connection(established),
+                    None => self.connect().await,
+                },
+                End::Renewed(opened) => match self.greet(*opened).await {
+                    Ok(greeted) => match self.answered(greeted) {
+                        Some(established) => Next::Connection(established),
+                        None => self.connect().await,
+                    },
+                    Err(error) => {
+                        tracing::debug!(peer = %self.link.peer, %error, "the renewed connection failed");
+                        self.connect().await
+                    }
+                },
+                End::ShutDown => Next::ShutDown,
+            };
+        }
+    }
+
+    // ---- getting a connection ----
+
+    /// Waits until there is a connection: the peer's, or one's own if something is to be sent.
+    async fn connect(&mut self) -> Next {
+        let (first_pause, longest_pause) = self.link.config.redial;
+        let mut pause = first_pause;
+        let mut needed_since: Option<Instant> = None;
+        let mut last = "it was not tried".to_owned();
+        loop {
+            if self.link.requests.end.load(Ordering::Acquire) {
+                return Next::ShutDown;
+            }
+            if self.link.requests.forget.swap(false, Ordering::AcqRel) {
+                self.lose("the platform says that it is gone", true);
+            }
+            if self.link.requests.check.swap(false, Ordering::AcqRel) && self.is_peer_revoked() {
+                self.lose(REVOKED, true);
+            }
+            self.look_after_agents();
+            self.link.outward.lock().heard();
+            if !self.link.outward.lock().needs_connection() {
+                needed_since = None;
+                pause = first_pause;
+                tokio::select! {
+                    greeted = self.connections.recv() => match greeted {
+                        Some(greeted) => if let Some(established) = self.accept(greeted) {
+                            return Next::Connection(established);
+                        },
+                        None => return Next::ShutDown,
+                    },
+                    () = self.link.woken() => {}
+                }
+                continue;
+            }
+            let since = *needed_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= self.link.config.give_up {
+                tracing::warn!(peer = %self.link.peer, last, "given up: the process cannot be reached");
+                self.lose(&last, false);
+                continue;
+            }
+            match self.dial_or_accept(since).await {
+                Ok(next) => return next,
+                Err(Some(error)) => {
+                    tracing::debug!(peer = %self.link.peer, %error, "no connection yet");
+                    if let GreetingError::Refused {
+                        reason,
+                        explanation,
+                    } = &error
+                    {
+                        self.link.refuse(*reason, explanation.clone());
+                        if *reason == RefusalReason::Revoked {
+                            self.lose(REVOKED, true);
+                        }
+                    }
+                    last = error.to_string();
+                }
+                Err(None) => continue,
+            }
+            // Both sides may be dialling: a pause that differs lets one go first.
+            let jitter = pause.mul_f64(f64::from(self.endpoint.incarnation[0]) / 512.0);
+            let end_of_pause = Instant::now() + pause + jitter;
+            pause = (pause * 2).min(longest_pause);
+            let arrived = tokio::select! {
+                greeted = self.connections.recv() => greeted,
+                () = sleep_until(end_of_pause) => None,
+                () = wait_for_request(&self.link) => None,
+            };
+            if let Some(greeted) = arrived
+                && let Some(established) = self.accept(greeted)
+            {
+                return Next::Connection(established);
+            }
+        }
+    }
+
+    /// Dials, unless the peer comes first. `Err(None)`: look again at what is asked for.
+    async fn dial_or_accept(&mut self, since: Instant) -> Result<Next, Option<GreetingError>> {
+        let config = self.link.config.clone();
+        let patience = config
+            .handshake_time
+            .min((since + config.give_up).saturating_duration_since(Instant::now()));
+        self.last_number += 1;
+        let hello = self.hello();
+        let address = *self.link.address.lock();
+        let endpoint = self.endpoint.clone();
+        let peer = self.link.peer.clone();
+        let mut dial = pin!(async move {
+            let dialled = async {
+                let opened = endpoint.open(address, &peer).await?;
+                opened.dial(&peer, &hello.as_hello(&endpoint)).await
+            };
+            timeout(patience, dialled)
+                .await
+                .unwrap_or(Err(GreetingError::TooSlow))
+        });
+        let link = self.link.clone();
+        loop {
+            tokio::select! {
+                dialled = &mut dial => {
+                    let greeted = dialled.map_err(Some)?;
+                    return match self.answered(greeted) {
+                        Some(established) => Ok(Next::Connection(established)),
+                        None => Err(None),
+                    };
+                }
+                greeted = self.connections.recv() => {
+                    let Some(mut greeted) = greeted else { return Ok(Next::ShutDown) };
+                    // Both dial at once: the connection of the smaller name is used.
+                    let is_same_process = self.peer_incarnation.is_none_or(|known| known == greeted.greeting.incarnation);
+                    if is_same_process && self.endpoint.config.process < self.link.peer
+                        && greeted.greeting.connection <= self.last_number
+                    {
+                        say_goodbye(&mut greeted.wire, GoodbyeReason::Replaced, "this process is dialling itself", true);
+                    } else if let Some(established) = self.accept(greeted) {
+                        return Ok(Next::Connection(established));
+                    }
+                }
+                () = wait_for_request(&link) => return Err(None),
+            }
+        }
+    }
+
+    fn hello(&self) -> OwnHello {
+        let mut fields = empty_hello();
+        self.link.outward.lock().session.dial(&mut fields);
+        OwnHello::new(&fields, self.last_number)
+    }
+
+    async fn greet(&mut self, opened: Opened) -> Result<Greeted, GreetingError> {
+        self.last_number += 1;
+        let hello = self.hello();
+        let hello = hello.as_hello(&self.endpoint);
+        let dialled = opened.dial(&self.link.peer, &hello);
+        timeout(self.link.config.handshake_time, dialled)
+            .await
+            .unwrap_or(Err(GreetingError::TooSlow))
+    }
+
+    /// The peer has answered the hello of this process.
+    fn answered(&mut self, greeted: Greeted) -> Option<Established> {
+        let Greeted {
+            mut wire,
+            greeting,
+            peer,
+            proof,
+            inbox,
+        } = greeted;
+        if greeting.level != self.link.config.security.level().code() {
+            let text = "the two processes are at different security levels";
+            say_goodbye(&mut wire, GoodbyeReason::LevelMismatch, text, false);
+            self.link
+                .refuse(RefusalReason::LevelMismatch, text.to_owned());
+            return None;
+        }
+        let agreement = {
+            let mut outward = self.link.outward.lock();
+            outward.session.answered(&greeting.hello())
+        };
+        match agreement {
+            Ok(Agreement::Resumed | Agreement::Started) => {}
+            Ok(Agreement::Lost) | Err(_) => {
+                self.lose("the process has started anew", true);
+                let begun = self.link.outward.lock().session.answered(&greeting.hello());
+                // After starting over it can only begin anew; a peer that says otherwise is dialled again.
+                if !matches!(begun, Ok(Agreement::Started)) {
+                    say_goodbye(
+                        &mut wire,
+                        GoodbyeReason::Violation,
+                        "the session is unknown",
+                        false,
+                    );
+                    return None;
+                }
+            }
+        }
+        self.last_number = self.last_number.max(greeting.connection);
+        self.peer_incarnation = Some(greeting.incarnation);
+        wire.number = self.endpoint.next_connection();
+        self.begin(wire, peer, proof, inbox)
+    }
+
+    /// The peer has dialled. `None`: its connection was not wanted.
+    fn accept(&mut self, greeted: Greeted) -> Option<Established> {
+        let Greeted {
+            mut wire,
+            greeting,
+            peer,
+            proof,
+            inbox,
+        } = greeted;
+        let own_level = self.link.config.security.level();
+        if greeting.level != own_level.code() {
+            let text = format!("this process is at level {own_level}, the other one is not");
+            say_goodbye(&mut wire, GoodbyeReason::LevelMismatch, &text, true);
+            self.link.refuse(RefusalReason::LevelMismatch, text);
+            return None;
+        }
+        let is_same = self.peer_incarnation == Some(greeting.incarnation);
+        self.last_number = if is_same {
+            self.last_number.max(greeting.connection)
+        } else {
+            greeting.connection
+        };
+        self.peer_incarnation = Some(greeting.incarnation);
+        let fresh = crate::token()?;
+        let hello = greeting.hello();
+        let agreement = self.link.outward.lock().session.accept(&hello);
+        let agreement = match agreement {
+            Ok(agreement @ (Agreement::Resumed | Agreement::Started)) => agreement,
+            Ok(Agreement::Lost) | Err(_) => {
+                self.lose("the process has started anew", true);
+                Agreement::Started
+            }
+        };
+        let mut fields = empty_hello();
+        self.link.outward.lock().session.accepted(
+            agreement,
+            greeting.incarnation,
+            fresh,
+            &mut fields,
+        );
+        let answer = OwnHello::new(&fields, greeting.connection);
+        let mut out = PREFACE.to_vec();
+        Frame::Hello(answer.as_hello(&self.endpoint)).encode(0, &mut out);
+        wire.put(&out);
+        wire.number = self.endpoint.next_connection();
+        self.begin(wire, peer, proof, inbox)
+    }
+
+    fn begin(
+        &mut self,
+        wire: crate::wire::Wire,
+        peer: Option<VerifiedIdentity>,
+        proof: Option<crate::outward::Proof>,
+        inbox: Vec<u8>,
+    ) -> Option<Established> {
+        let mut slot = self.link.wire.lock();
+        let mut outward = self.link.outward.lock();
+        self.inward.connected(outward.session.due());
+        outward.connected(wire.number, proof);
+        *slot = Some(wire);
+        drop(outward);
+        drop(slot);
+        self.link.flush();
+        Some(Established { peer, inbox })
+    }
+
+    fn disconnect(&mut self, end: &End) {
+        let wire = self.link.wire.lock().take();
+        self.link.outward.lock().disconnected();
+        if let Some(mut wire) = wire {
+            let (reason, text) = match end {
+                End::ShutDown => (GoodbyeReason::ShutDown, "this process ends".to_owned()),
+                End::Replaced(_) | End::Renewed(_) => (
+                    GoodbyeReason::Replaced,
+                    "there is a newer connection".to_owned(),
+                ),
+                End::Lost(why) => (GoodbyeReason::Violation, why.clone()),
+                End::PeerGone(_) => return,
+            };
+            say_goodbye(&mut wire, reason, &text, false);
+        }
+    }
+
+    /// Gives the session up and tells the senders.
+    fn lose(&mut self, why: &str, is_reachable: bool) {
+        let actions = self.link.outward.lock().lose(why, is_reachable);
+        self.inward.reset();
+        self.link.act(actions);
+    }
+
+    /// Whether the peer may not come back: a process is certified anew each time it starts, under another name.
+    fn is_peer_revoked(&self) -> bool {
+        match (&self.proved, self.endpoint.trust()) {
+            (Some(peer), Some(trust)) => matches!(
+                trust
+                    .check(peer, now())
+                    .map_err(|error| crate::refusal_of(&error)),
+                Err(RefusalReason::Revoked)
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// Resolves when the task is asked for something that a connection in the making is no answer to.
+async fn wait_for_request(link: &Link) {
+    loop {
+        let requests = &link.requests;
+        if requests.end.load(Ordering::Acquire)
+            || requests.forget.load(Ordering::Acquire)
+            || requests.check.load(Ordering::Acquire)
+        {
+            return;
+        }
+        link.woken().await;
+    }
+}
+
+/// What this process says of itself and the session.
+#[derive(Clone)]
+struct OwnHello {
+    resumed: bool,
+    session: Token,
+    given_up: Token,
+    received: u64,
+    connection: u64,
+}
+
+impl OwnHello {
+    fn new(fields: &Hello<'_>, connection: u64) -> Self {
+        Self {
+            resumed: fields.resumed,
+            session: fields.session,
+            given_up: fields.given_up,
+            received: fields.received,
+            connection,
+        }
+    }
+
+    fn as_hello<'a>(&self, endpoint: &'a Inner) -> Hello<'a> {
+        Hello {
+            version: PROTOCOL_VERSION,
+            level: endpoint.config.security.level().code(),
+            resumed: self.resumed,
+            incarnation: endpoint.incarnation,
+            session: self.session,
+            given_up: self.given_up,
+            received: self.received,
+            connection: self.connection,
+            // Limited to the length of a message frame's field.
+            largest_message: u32::try_from(endpoint.config.largest_message).unwrap_or(u32::MAX),
+            process: &endpoint.process_uri,
+            address: &endpoint.address_text,
+        }
+    }
+}
+
+fn empty_hello() -> Hello<'static> {
+    Hello {
+        version: PROTOCOL_VERSION,
+        level: 0,
+        resumed: false,
+        incarnation: [0; 16],
+        session: [0; 16],
+        given_up: [0; 16],
+        received: 0,
+        connection: 0,
+        largest_message: 0,
+        process: "",
+        address: "",
+    }
+}

@@ -1,0 +1,361 @@
+//! What a link's task does while there is a connection: reads and takes, writes, acknowledges, asks whether the peer is
+//! still there, and looks after what others ask for.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sealbus_bus::RefusalReason;
+use sealbus_seal::Timestamp;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use crate::frame::{Frame, GoodbyeReason};
+use crate::greeting::{Greeted, GreetingError, Opened, now, say_goodbye};
+use crate::inward::Broken;
+use crate::task::{End, Established, REVOKED, Task};
+use crate::wire::{Progress, Wire};
+
+/// How long an acknowledgement may wait for something to travel with.
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(20);
+/// How much may be received before it is acknowledged in any case.
+const ACKNOWLEDGE_BYTES: usize = 64 << 10;
+/// How often the task looks at the clock.
+const TICK: Duration = Duration::from_millis(250);
+/// Reads in a row before others get their turn.
+const READS: usize = 4;
+/// Bytes the peer may make us keep for it beyond the messages' own flow control.
+const OWED: usize = 64 << 20;
+
+type Renewal = Pin<Box<dyn Future<Output = Result<Box<Opened>, GreetingError>> + Send>>;
+
+/// What the task waits for while there is a connection.
+struct Waits {
+    tick: Pin<Box<Sleep>>,
+    acknowledge: Pin<Box<Sleep>>,
+    is_acknowledgement_due: bool,
+    /// Whether the last event was a read.
+    has_read: bool,
+    /// A connection with this process's new certificate, in the making.
+    renewal: Option<Renewal>,
+}
+
+enum Event {
+    Readable,
+    Writable,
+    /// Somebody has something to send or to ask.
+    Woken,
+    Acknowledge,
+    Tick,
+    Greeted(Box<Greeted>),
+    Renewed(Result<Box<Opened>, GreetingError>),
+    ShutDown,
+    Broken(String),
+}
+
+impl Waits {
+    fn new() -> Self {
+        Self {
+            tick: Box::pin(sleep(TICK)),
+            acknowledge: Box::pin(sleep(ACKNOWLEDGE_WITHIN)),
+            is_acknowledgement_due: false,
+            has_read: false,
+            renewal: None,
+        }
+    }
+
+    /// Sets the timer for an acknowledgement, unless it is running.
+    fn owe_acknowledgement(&mut self) {
+        if !self.is_acknowledgement_due {
+            self.is_acknowledgement_due = true;
+            self.acknowledge
+                .as_mut()
+                .reset(Instant::now() + ACKNOWLEDGE_WITHIN);
+        }
+    }
+}
+
+impl Task {
+    /// Serves a connection until it ends.
+    pub(crate) async fn serve(&mut self, established: Established) -> End {
+        let Established { peer, mut inbox } = established;
+        self.proved = peer;
+        let Some(tcp) = self.link.wire.lock().as_ref().map(|wire| wire.tcp.clone()) else {
+            return End::Lost("there is no connection".to_owned());
+        };
+        let mut last_heard = Instant::now();
+        let mut has_asked = false;
+        let mut waits = Waits::new();
+        if !inbox.is_empty()
+            && let Err(end) = self.take(&mut inbox)
+        {
+            return end;
+        }
+        loop {
+            let wants_write = self
+                .link
+                .wire
+                .lock()
+                .as_ref()
+                .is_some_and(Wire::wants_write);
+            // Not `select!`: on a message's way it would be the dearest part.
+            let event = poll_fn(|context| self.poll(context, &tcp, wants_write, &mut waits)).await;
+            let outcome = match event {
+                Event::Readable => {
+                    last_heard = Instant::now();
+                    has_asked = false;
+                    let outcome = self.read(&mut inbox, &mut waits);
+                    // Under steady load the agents get their turn too.
+                    tokio::task::consume_budget().await;
+                    outcome
+                }
+                Event::Writable | Event::Acknowledge => self.write(),
+                Event::Woken => self.answer(&mut waits).and_then(|()| self.write()),
+                Event::Tick => {
+                    waits
+                        .tick
+                        .as_mut()
+                        .reset(Instant::now() + TICK.min(self.link.config.keep_alive));
+                    let silent = last_heard.elapsed();
+                    if silent >= self.link.config.silence {
+                        return End::Lost(format!("silent for {} ms", silent.as_millis()));
+                    }
+                    if silent >= self.link.config.keep_alive && !has_asked {
+                        has_asked = true;
+                        self.link.outward.lock().control(&Frame::Ping);
+                    }
+                    self.check(now()).and_then(|()| self.write())
+                }
+                Event::Greeted(mut greeted) => {
+                    let is_newer = self.peer_incarnation != Some(greeted.greeting.incarnation)
+                        || greeted.greeting.connection > self.last_number;
+                    if is_newer {
+                        return End::Replaced(greeted);
+                    }
+                    let text = "there is a newer connection";
+                    say_goodbye(&mut greeted.wire, GoodbyeReason::Replaced, text, true);
+                    Ok(())
+                }
+                Event::Renewed(Ok(opened)) => return End::Renewed(opened),
+                Event::Renewed(Err(error)) => {
+                    tracing::warn!(peer = %self.link.peer, %error, "no connection with the new certificate; the open one stays");
+                    Ok(())
+                }
+                Event::ShutDown => return End::ShutDown,
+                Event::Broken(why) => return End::Lost(why),
+            };
+            if let Err(end) = outcome {
+                return end;
+            }
+        }
+    }
+
+    /// What there is to do, the most frequent first.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        tcp: &TcpStream,
+        wants_write: bool,
+        waits: &mut Waits,
+    ) -> Poll<Event> {
+        // After a read it is the senders' turn, so that neither keeps the other waiting.
+        if waits.has_read && self.link.poll_woken(context).is_ready() {
+            waits.has_read = false;
+            return Poll::Ready(Event::Woken);
+        }
+        match tcp.poll_read_ready(context) {
+            Poll::Ready(Ok(())) => {
+                waits.has_read = true;
+                return Poll::Ready(Event::Readable);
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error.to_string())),
+            Poll::Pending => {}
+        }
+        if !waits.has_read && self.link.poll_woken(context).is_ready() {
+            return Poll::Ready(Event::Woken);
+        }
+        if wants_write {
+            match tcp.poll_write_ready(context) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Event::Writable),
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error.to_string())),
+                Poll::Pending => {}
+            }
+        }
+        if waits.is_acknowledgement_due && waits.acknowledge.as_mut().poll(context).is_ready() {
+            waits.is_acknowledgement_due = false;
+            return Poll::Ready(Event::Acknowledge);
+        }
+        if waits.tick.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Event::Tick);
+        }
+        match self.connections.poll_recv(context) {
+            Poll::Ready(Some(greeted)) => return Poll::Ready(Event::Greeted(Box::new(greeted))),
+            Poll::Ready(None) => return Poll::Ready(Event::ShutDown),
+            Poll::Pending => {}
+        }
+        if let Some(renewal) = &mut waits.renewal
+            && let Poll::Ready(opened) = renewal.as_mut().poll(context)
+        {
+            waits.renewal = None;
+            return Poll::Ready(Event::Renewed(opened));
+        }
+        Poll::Pending
+    }
+
+    /// What others asked for.
+    fn answer(&mut self, waits: &mut Waits) -> Result<(), End> {
+        let requests = &self.link.requests;
+        if !requests.are_any() {
+            return Ok(());
+        }
+        if requests.end.load(Ordering::Acquire) {
+            return Err(End::ShutDown);
+        }
+        if requests.forget.swap(false, Ordering::AcqRel) {
+            return Err(End::PeerGone("the platform says that it is gone"));
+        }
+        if requests.refresh.swap(false, Ordering::AcqRel) {
+            waits.renewal = Some(self.renew());
+        }
+        self.look_after_agents();
+        self.check(now())
+    }
+
+    /// Opens a connection with this process's new certificate, while the old one goes on.
+    fn renew(&self) -> Renewal {
+        let (endpoint, link) = (self.endpoint.clone(), self.link.clone());
+        Box::pin(async move {
+            let mut pause = link.config.redial.0;
+            let deadline = Instant::now() + link.config.give_up;
+            loop {
+                let address = *link.address.lock();
+                let opening = endpoint.open(address, &link.peer);
+                let opened = timeout(link.config.handshake_time, opening)
+                    .await
+                    .unwrap_or(Err(GreetingError::TooSlow));
+                if opened.is_ok() || Instant::now() >= deadline {
+                    return opened.map(Box::new);
+                }
+                sleep(pause).await;
+                pause = (pause * 2).min(link.config.redial.1);
+            }
+        })
+    }
+
+    /// Reads what has come and takes it, but not for ever: what is left keeps the socket readable.
+    fn read(&mut self, inbox: &mut Vec<u8>, waits: &mut Waits) -> Result<(), End> {
+        for _ in 0..READS {
+            let progress = {
+                let mut wire = self.link.wire.lock();
+                let Some(wire) = wire.as_mut() else {
+                    return Err(End::Lost("there is no connection".to_owned()));
+                };
+                wire.read(inbox)
+            };
+            let progress = progress.map_err(|error| End::Lost(error.to_string()))?;
+            self.take(inbox)?;
+            match progress {
+                Progress::More => {}
+                Progress::Drained => break,
+                Progress::Ended => {
+                    return Err(End::Lost("the peer ended the connection".to_owned()));
+                }
+            }
+        }
+        let (untold_frames, untold_bytes, kept) = {
+            let outward = self.link.outward.lock();
+            let (frames, bytes) = outward.session.untold();
+            (
+                frames,
+                bytes,
+                outward.control_bytes() + outward.session.kept(),
+            )
+        };
+        if kept > OWED + self.link.config.window {
+            let text = "the peer makes this process keep too much for it";
+            self.link.refuse(RefusalReason::OverLimit, text.to_owned());
+            return Err(End::Lost(text.to_owned()));
+        }
+        if untold_bytes >= ACKNOWLEDGE_BYTES {
+            return self.write();
+        }
+        if untold_frames > 0 {
+            waits.owe_acknowledgement();
+        }
+        Ok(())
+    }
+
+    /// Takes the frames that are whole.
+    fn take(&mut self, inbox: &mut Vec<u8>) -> Result<(), End> {
+        let now = now();
+        if self.link.requests.check.load(Ordering::Acquire) {
+            self.check(now)?;
+        }
+        let permissions = self.endpoint.permissions.load();
+        let before = self.inward.received;
+        let taken = self
+            .inward
+            .receive(&self.link, inbox, now, permissions.as_deref());
+        let count = self.inward.received - before;
+        self.link.received.fetch_add(count, Ordering::Relaxed);
+        match taken {
+            Ok(length) if length == inbox.len() => inbox.clear(),
+            Ok(length) => drop(inbox.drain(..length)),
+            Err(Broken::Goodbye {
+                reason: GoodbyeReason::ShutDown,
+                ..
+            }) => {
+                return Err(End::PeerGone("the process has shut down"));
+            }
+            Err(broken @ Broken::Goodbye { .. }) => return Err(End::Lost(broken.to_string())),
+            Err(broken) => {
+                self.link
+                    .refuse(RefusalReason::Malformed, broken.to_string());
+                return Err(End::Lost(broken.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what there is to write, as far as the socket takes it.
+    fn write(&mut self) -> Result<(), End> {
+        let mut slot = self.link.wire.lock();
+        let Some(wire) = slot.as_mut() else {
+            return Err(End::Lost("there is no connection".to_owned()));
+        };
+        loop {
+            wire.flush().map_err(|error| End::Lost(error.to_string()))?;
+            if wire.wants_write() || !self.link.outward.lock().fill(wire) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the certificates still hold: the peer's, and those of the agents bound.
+    fn check(&mut self, now: Timestamp) -> Result<(), End> {
+        let is_asked = self.link.requests.check.swap(false, Ordering::AcqRel);
+        if let (Some(peer), Some(trust)) = (&self.proved, self.endpoint.trust())
+            && let Err(error) = trust.check(peer, now)
+        {
+            let reason = crate::refusal_of(&error);
+            self.link.refuse(reason, error.to_string());
+            return Err(match reason {
+                RefusalReason::Revoked => End::PeerGone(REVOKED),
+                _ => End::Lost(error.to_string()),
+            });
+        }
+        if is_asked {
+            self.inward.check(&self.link, now);
+        }
+        Ok(())
+    }
+
+    /// Agents of this process have left: those who send to them hear of it.
+    pub(crate) fn look_after_agents(&mut self) {
+        if self.link.requests.agents_left.swap(false, Ordering::AcqRel) {
+            self.inward.agents_left(&self.link);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! One connection as bytes: plain TCP or TLS over it. Nothing here waits: reading and writing do what the socket allows now, so that
+//! any thread may push out what is pending.
+
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+
+use rustls::Connection;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// Bytes read from the socket at a time: the least, and the most when much comes.
+const READ: (usize, usize) = (8 << 10, 128 << 10);
+
+/// A connection.
+pub(crate) struct Wire {
+    pub(crate) tcp: Arc<TcpStream>,
+    tls: Option<Connection>,
+    /// Its number between the two processes.
+    pub(crate) number: u64,
+    /// Plain bytes not yet written; unused with TLS, which keeps its own.
+    plain: Vec<u8>,
+    plain_written: usize,
+    /// Bytes handed over for sending and not yet written, roughly.
+    pending: usize,
+    /// What was read from the socket and is to be decrypted.
+    raw: Vec<u8>,
+}
+
+/// What a read came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Something, and there may be more.
+    More,
+    /// What there was for now.
+    Drained,
+    /// The other side ended the connection.
+    Ended,
+}
+
+impl Wire {
+    pub(crate) fn plain(tcp: TcpStream) -> Self {
+        Self::new(tcp, None)
+    }
+
+    /// A connection whose handshake is complete.
+    pub(crate) fn tls(tcp: TcpStream, mut tls: Connection) -> Self {
+        // What may be pending is limited by those who write.
+        tls.set_buffer_limit(None);
+        Self::new(tcp, Some(tls))
+    }
+
+    fn new(tcp: TcpStream, tls: Option<Connection>) -> Self {
+        Self {
+            tcp: Arc::new(tcp),
+            tls,
+            number: 0,
+            plain: Vec::new(),
+            plain_written: 0,
+            pending: 0,
+            raw: vec![0; READ.0],
+        }
+    }
+
+    /// Bytes handed over and not yet written.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Whether the socket has to become writable before the rest can go.
+    pub(crate) fn wants_write(&self) -> bool {
+        match &self.tls {
+            Some(tls) => tls.wants_write(),
+            None => !self.plain.is_empty(),
+        }
+    }
+
+    /// The last read took all there was: the socket is readable again only after something new has come. Saves asking
+    /// the system just to hear that.
+    fn note_drained(&self) {
+        let nothing: io::Result<()> = self
+            .tcp
+            .try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+        drop(nothing);
+    }
+
+    /// Hands over bytes for sending.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.pending += bytes.len();
+        match &mut self.tls {
+            // Without a buffer limit it takes everything and does not fail.
+            Some(tls) => {
+                if let Err(error) = tls.writer().write_all(bytes) {
+                    tracing::error!(%error, "TLS did not take bytes to send");
+                }
+            }
+            None => self.plain.extend_from_slice(bytes),
+        }
+    }
+
+    /// Writes as much as the socket takes now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let result = match &mut self.tls {
+            Some(tls) => {
+                let mut socket = Socket(&self.tcp);
+                loop {
+                    if !tls.wants_write() {
+                        break Ok(());
+                    }
+                    match tls.write_tls(&mut socket) {
+                        Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                        Ok(_) => {}
+                        Err(error) => break Err(error),
+                    }
+                }
+            }
+            None => loop {
+                if self.plain_written == self.plain.len() {
+                    self.plain.clear();
+                    self.plain_written = 0;
+                    break Ok(());
+                }
+                match self.tcp.try_write(&self.plain[self.plain_written..]) {
+                    Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                    Ok(count) => self.plain_written += count,
+                    Err(error) => break Err(error),
+                }
+            },
+        };
+        match result {
+            Ok(()) => {
+                self.pending = 0;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads what the socket has now, once, and appends what it means to `into`.
+    pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<Progress> {
+        let Some(tls) = &mut self.tls else {
+            into.reserve(self.raw.len());
+            let room = into.capacity() - into.len();
+            return match self.tcp.try_read_buf(into) {
+                Ok(0) => Ok(Progress::Ended),
+                Ok(count) if count < room => {
+                    self.note_drained();
+                    Ok(Progress::Drained)
+                }
+                Ok(_) => {
+                    if self.raw.len() < READ.1 {
+                        self.raw = vec![0; self.raw.len() * 2];
+                    }
+                    Ok(Progress::More)
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Progress::Drained),
+                Err(error) => Err(error),
+            };
+        };
+        let count = match self.tcp.try_read(&mut self.raw) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Progress::Drained);
+            }
+            Err(error) => return Err(error),
+        };
+        let ended = decrypt(tls, &self.raw[..count], into)? || count == 0;
+        let was_full = count == self.raw.len();
+        if was_full && count < READ.1 {
+            self.raw = vec![0; count * 2];
+        }
+        Ok(if ended {
+            Progress::Ended
+        } else if was_full {
+            Progress::More
+        } else {
+            self.note_drained();
+            Progress::Drained
+        })
+    }
+
+    /// Appends to `into` what was read from the socket before this had the connection, along with the end of the handshake.
+    pub(crate) fn read_early(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            decrypt(tls, &[], into)?;
+        }
+        Ok(())
+    }
+
+    /// Says to TLS that nothing more comes, and writes what can be written.
+    pub(crate) fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+        }
+        // The connection ends in any case.
+        let _ = self.flush();
+    }
+}
+
+/// Appends what `raw` means to `into`; returns whether the other side has ended the connection.
+fn decrypt(tls: &mut Connection, mut raw: &[u8], into: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        if !raw.is_empty() {
+            tls.read_tls(&mut raw)?;
+        }
+        let state = tls
+            .process_new_packets()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let mut left = state.plaintext_bytes_to_read();
+        into.reserve(left);
+        let mut reader = tls.reader();
+        while left > 0 {
+            let bytes = reader.fill_buf()?;
+            if bytes.is_empty() {
+                break;
+            }
+            let length = bytes.len();
+            into.extend_from_slice(bytes);
+            reader.consume(length);
+            left = left.saturating_sub(length);
+        }
+        if raw.is_empty() {
+            return Ok(state.peer_has_closed());
+        }
+    }
+}
+
+/// The socket as rustls writes to it.
+struct Socket<'a>(&'a TcpStream);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

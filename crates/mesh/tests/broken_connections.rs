@@ -1,0 +1,296 @@
+//! Connections break under traffic, processes vanish and come back; no message is lost, doubled or out of order without its sender
+//! being told.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use sealbus_acl::Performative;
+use sealbus_bus::{Location, Mailbox, Outbox, Provenance};
+use sealbus_seal::SecurityLevel;
+use support::proxy::Proxy;
+use support::{Platform, inform, soon};
+
+const MESSAGES: usize = 4_000;
+
+async fn send_all(outbox: &Outbox, receiver: &str) {
+    for number in 0..MESSAGES {
+        // Every now and then one that goes in pieces.
+        let filler = if number % 500 == 250 {
+            200_000
+        } else {
+            number % 300
+        };
+        outbox
+            .send(inform(receiver, format!("{number} {}", "x".repeat(filler))))
+            .await
+            .unwrap();
+    }
+}
+
+async fn receive_all(mailbox: &mut Mailbox) {
+    for number in 0..MESSAGES {
+        let received = soon(mailbox.recv()).await.unwrap();
+        let message = received.message().unwrap();
+        let content = message.content_text().unwrap();
+        assert_eq!(content.split(' ').next(), Some(number.to_string().as_str()));
+    }
+}
+
+async fn talk_over_a_breaking_connection(level: SecurityLevel) {
+    let platform = Platform::new(level);
+    let here = platform
+        .process_with("node-1", |config| {
+            config.redial.0 = Duration::from_millis(1)
+        })
+        .await;
+    let there = platform
+        .process_with("node-2", |config| {
+            config.redial.0 = Duration::from_millis(1)
+        })
+        .await;
+    let proxy_here = Proxy::to(here.endpoint.local_address()).await;
+    let proxy_there = Proxy::to(there.endpoint.local_address()).await;
+    let (alice, alice_mailbox) = platform.agent_behind(&here, "alice@factory", proxy_here.address);
+    let (bob, bob_mailbox) = platform.agent_behind(&there, "bob@factory", proxy_there.address);
+    let (carol, carol_mailbox) =
+        platform.agent_behind(&there, "carol@factory", proxy_there.address);
+    let (dave, dave_mailbox) = platform.agent_behind(&here, "dave@factory", proxy_here.address);
+
+    let breaking = tokio::spawn(async move {
+        // Pauses without a pattern, so that connections break in every state.
+        let mut state = 12_345_u64;
+        loop {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            tokio::time::sleep(Duration::from_micros((state >> 33) & 0x3fff)).await;
+            proxy_here.cut();
+            proxy_there.cut();
+        }
+    });
+    let mut tasks = Vec::new();
+    for (outbox, receiver) in [
+        (alice, "bob@factory"),
+        (bob, "alice@factory"),
+        (carol, "dave@factory"),
+        (dave, "carol@factory"),
+    ] {
+        tasks.push(tokio::spawn(async move {
+            send_all(&outbox, receiver).await;
+            None
+        }));
+    }
+    for mut mailbox in [alice_mailbox, bob_mailbox, carol_mailbox, dave_mailbox] {
+        tasks.push(tokio::spawn(async move {
+            receive_all(&mut mailbox).await;
+            // An agent whose mailbox is gone may not send, so it is kept.
+            Some(mailbox)
+        }));
+    }
+    let mut mailboxes = Vec::new();
+    for task in tasks {
+        mailboxes.extend(soon(task).await.unwrap());
+    }
+    breaking.abort();
+    for mailbox in &mut mailboxes {
+        assert!(mailbox.try_recv().is_none(), "something came twice");
+    }
+    assert!(
+        here.endpoint.links()[0].connections > 1,
+        "the connection was never broken"
+    );
+    assert_eq!(
+        here.bus.counters().undeliverable + there.bus.counters().undeliverable,
+        0
+    );
+}
+
+#[tokio::test]
+async fn nothing_is_lost_without_security() {
+    talk_over_a_breaking_connection(SecurityLevel::None).await;
+}
+
+#[tokio::test]
+async fn nothing_is_lost_with_every_agent_proved() {
+    talk_over_a_breaking_connection(SecurityLevel::Auth).await;
+}
+
+/// Senders, readers and links on different threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_lost_on_many_threads() {
+    talk_over_a_breaking_connection(SecurityLevel::Auth).await;
+}
+
+#[tokio::test]
+async fn both_sides_may_dial_at_the_same_time() {
+    for _ in 0..20 {
+        let platform = Platform::new(SecurityLevel::Auth);
+        let here = platform.process("node-1").await;
+        let there = platform.process("node-2").await;
+        let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
+        let (bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
+        tokio::join!(
+            async {
+                alice
+                    .send(inform("bob@factory", "from alice"))
+                    .await
+                    .unwrap()
+            },
+            async { bob.send(inform("alice@factory", "from bob")).await.unwrap() },
+        );
+        assert!(soon(alice_mailbox.recv()).await.is_some());
+        assert!(soon(bob_mailbox.recv()).await.is_some());
+        assert!(alice_mailbox.try_recv().is_none() && bob_mailbox.try_recv().is_none());
+        assert_eq!(here.endpoint.links().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_stays_away_is_given_up_and_the_senders_told() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform
+        .process_with("node-1", |config| {
+            config.give_up = Duration::from_millis(300)
+        })
+        .await;
+    let there = platform.process("node-2").await;
+    let proxy = Proxy::to(there.endpoint.local_address()).await;
+    let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
+    let (_bob, mut bob_mailbox) = platform.agent_behind(&there, "bob@factory", proxy.address);
+    alice.send(inform("bob@factory", "hello")).await.unwrap();
+    soon(bob_mailbox.recv()).await.unwrap();
+    // Until then nobody can say whether it arrived.
+    while here.endpoint.links()[0].unacknowledged > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    proxy.close();
+    let lost = inform("bob@factory", "anybody there?")
+        .with_conversation_id("talk-1")
+        .with_reply_with("q-1");
+    alice.send(lost).await.unwrap();
+    let notice = soon(alice_mailbox.recv()).await.unwrap();
+    assert!(matches!(notice.provenance(), Provenance::Platform));
+    let notice = notice.into_message().unwrap();
+    assert_eq!(notice.performative, Performative::Failure);
+    assert_eq!(notice.sender.as_ref().unwrap().name, "ams@factory");
+    assert_eq!(notice.conversation_id, Some("talk-1".into()));
+    assert_eq!(notice.in_reply_to, Some("q-1".into()));
+    assert!(
+        notice
+            .content_text()
+            .unwrap()
+            .contains("(agent-identifier :name bob@factory)")
+    );
+
+    // It comes back, and so does the conversation.
+    proxy.open();
+    alice.send(inform("bob@factory", "again")).await.unwrap();
+    let received = soon(bob_mailbox.recv()).await.unwrap();
+    assert_eq!(received.message().unwrap().content_text().unwrap(), "again");
+}
+
+#[tokio::test]
+async fn a_process_that_stops_reading_is_noticed() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform
+        .process_with("node-1", |config| {
+            config.keep_alive = Duration::from_millis(50);
+            config.silence = Duration::from_millis(200);
+            config.give_up = Duration::from_millis(300);
+        })
+        .await;
+    // A process of its own runtime that can be stopped as by SIGSTOP: its thread blocks.
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let platform = std::sync::Arc::new(platform);
+    let other = platform.clone();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let there = other.process("node-2").await;
+            let (_bob, mut mailbox) = other.agent(&there, "bob@factory");
+            tell.send(()).unwrap();
+            mailbox.recv().await.unwrap();
+            stopped.recv().unwrap();
+        });
+    });
+    told.await.unwrap();
+    let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
+    alice.send(inform("bob@factory", "hello")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    alice
+        .send(inform("bob@factory", "are you there?"))
+        .await
+        .unwrap();
+    let notice = soon(alice_mailbox.recv()).await.unwrap();
+    assert_eq!(
+        notice.message().unwrap().performative(),
+        Performative::Failure
+    );
+    stop.send(()).unwrap();
+    thread.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_process_that_starts_anew_is_another_one() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
+    let mut sent = 0;
+    let mut received = Vec::new();
+    for _life in 0..3 {
+        let there = platform.process("node-2").await;
+        let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
+        here.bus.location_changed("bob@factory");
+        for _ in 0..50 {
+            alice.send(inform("bob@factory", sent)).await.unwrap();
+            sent += 1;
+        }
+        for _ in 0..20 {
+            let message = soon(bob_mailbox.recv()).await.unwrap();
+            received.push(
+                message
+                    .message()
+                    .unwrap()
+                    .content_text()
+                    .unwrap()
+                    .parse::<usize>()
+                    .unwrap(),
+            );
+        }
+        platform.directory.put("bob@factory", Location::InTransit);
+        // As when it is killed: nobody says goodbye, what it had in its mailbox is gone with it.
+        there.endpoint.shut_down(Duration::ZERO).await;
+        while let Some(message) = bob_mailbox.try_recv() {
+            received.push(
+                message
+                    .message()
+                    .unwrap()
+                    .content_text()
+                    .unwrap()
+                    .parse()
+                    .unwrap(),
+            );
+        }
+    }
+    // All of them either arrived, in order and once, or their sender was told.
+    assert!(received.is_sorted_by(|a, b| a < b), "{received:?}");
+    platform.directory.put("bob@factory", Location::Unknown);
+    here.bus.location_changed("bob@factory");
+    let mut told = 0;
+    while received.len() + told < sent {
+        let notice = soon(alice_mailbox.recv()).await.unwrap();
+        assert_eq!(
+            notice.message().unwrap().performative(),
+            Performative::Failure
+        );
+        told += 1;
+    }
+}

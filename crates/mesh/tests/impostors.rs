@@ -1,0 +1,495 @@
+//! Agents that are not who they say, at level `auth`: nothing of theirs is delivered, nothing is sent to them, they are
+//! told why, and it is counted and logged with the name that tried.
+#![allow(clippy::unwrap_used)]
+
+mod intruder;
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use intruder::scene::{Scene, deny, expired, from, is_refused, is_returned};
+use intruder::{ALPN_AUTH, Intruder, Seen, handshake};
+use sealbus_acl::Performative;
+use sealbus_bus::{Location, ProcessEndpoint, Provenance, RefusalReason};
+use sealbus_mesh::frame::{Frame, PREFACE, PROTOCOL_VERSION};
+use sealbus_seal::binding::{Binding, Channel, Role};
+use sealbus_seal::permission::{Messages, Permissions, Policy, Rule};
+use sealbus_seal::tls::{Acceptor, CertificateSource, ExpectedPeer};
+use sealbus_seal::{Identity, SecurityLevel, Trust};
+use support::{Authority, inform, soon};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+#[tokio::test]
+async fn the_intruders_program_works_when_it_is_honest() {
+    let mut scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    intruder
+        .message(0, 0, &from("mallory@factory"))
+        .await
+        .unwrap();
+    let received = soon(scene.mailbox.recv()).await.unwrap();
+    assert_eq!(
+        received.message().unwrap().sender().unwrap().name(),
+        "mallory@factory"
+    );
+    assert!(matches!(
+        received.provenance(),
+        Provenance::Proved(proved) if proved.identity().is_agent_named("mallory@factory")
+    ));
+    assert_eq!(scene.process.bus.refusals().total(), 0);
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_forged_sender_is_refused() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    for name in [
+        "ams@factory",
+        "victim@factory",
+        "mallory@elsewhere",
+        "mallory",
+    ] {
+        intruder.message(0, 0, &from(name)).await.unwrap();
+        intruder
+            .until(is_returned(RefusalReason::ForgedSender))
+            .await;
+    }
+    let mut nameless = from("mallory@factory");
+    nameless.sender = None;
+    intruder.message(0, 0, &nameless).await.unwrap();
+    intruder
+        .until(is_returned(RefusalReason::ForgedSender))
+        .await;
+    assert_eq!(scene.count(RefusalReason::ForgedSender), 5);
+    let last = scene.process.bus.refusals().last();
+    assert_eq!(last[0].tried_by, "ams@factory");
+    assert!(
+        last[0].proved.as_deref().unwrap().contains("mallory"),
+        "{:?}",
+        last[0]
+    );
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_message_of_nobody_is_refused() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.dial().await;
+    intruder.target(0, "victim@factory").await;
+    intruder
+        .message(5, 0, &from("mallory@factory"))
+        .await
+        .unwrap();
+    intruder.until(is_returned(RefusalReason::NotProved)).await;
+    scene
+        .refused(RefusalReason::NotProved, "mallory@factory")
+        .await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_was_unbound_is_nobody() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    intruder.send(&Frame::Unbind { handle: 0 }).await.unwrap();
+    intruder
+        .message(0, 0, &from("mallory@factory"))
+        .await
+        .unwrap();
+    intruder.until(is_returned(RefusalReason::NotProved)).await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_proof_is_not_good_on_another_connection() {
+    let scene = Scene::new().await;
+    // Mallory gets hold of a proof that was good on a connection, of an agent whose key she does not have.
+    let proof = {
+        let mut first = scene.dial().await;
+        first
+            .bind(0, &scene.platform.authority.agent("alice@factory"))
+            .await
+            .unwrap()
+    };
+    let mut intruder = scene.dial().await;
+    intruder
+        .send(&Frame::Bind {
+            handle: 0,
+            proof: &proof,
+        })
+        .await
+        .unwrap();
+    let seen = intruder.until(is_refused(RefusalReason::NotProved)).await;
+    assert!(
+        matches!(&seen, Seen::Refused { handle: 0, text, .. } if text.contains("alice")),
+        "{seen:?}"
+    );
+    intruder.target(0, "victim@factory").await;
+    intruder
+        .message(0, 0, &from("alice@factory"))
+        .await
+        .unwrap();
+    intruder.until(is_returned(RefusalReason::NotProved)).await;
+    scene.refused(RefusalReason::NotProved, "alice").await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn the_receivers_own_proof_is_not_good_when_sent_back() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.dial().await;
+    intruder
+        .send(&Frame::Target {
+            handle: 0,
+            name: "victim@factory",
+        })
+        .await
+        .unwrap();
+    let Seen::Prove { proof } = intruder
+        .until(|seen| matches!(seen, Seen::Prove { .. }))
+        .await
+    else {
+        unreachable!()
+    };
+    intruder
+        .send(&Frame::Bind {
+            handle: 0,
+            proof: &proof,
+        })
+        .await
+        .unwrap();
+    intruder.until(is_refused(RefusalReason::NotProved)).await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_certificate_without_its_key_proves_nothing() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.dial().await;
+    let alice = scene.platform.authority.agent("alice@factory");
+    let mut proof = Vec::new();
+    alice.chain().encode(&mut proof);
+    let mut own = Vec::new();
+    Binding::prove(&scene.mallory(), &intruder.channel, Role::Client)
+        .unwrap()
+        .encode(&mut own);
+    proof.extend_from_slice(&own[own.len() - 64..]);
+    intruder
+        .send(&Frame::Bind {
+            handle: 0,
+            proof: &proof,
+        })
+        .await
+        .unwrap();
+    intruder.until(is_refused(RefusalReason::NotProved)).await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn agents_of_another_authority_are_refused() {
+    let scene = Scene::new().await;
+    let impostor = Authority::new("factory");
+    let mut intruder = scene.dial().await;
+    intruder
+        .bind(0, &impostor.agent("alice@factory"))
+        .await
+        .unwrap();
+    intruder
+        .until(is_refused(RefusalReason::UnknownIssuer))
+        .await;
+    scene
+        .refused(RefusalReason::UnknownIssuer, "alice@factory")
+        .await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn expired_agents_are_refused() {
+    let scene = Scene::new().await;
+    let identity = Identity::from_agent_name("mallory@factory").unwrap();
+    let expired = expired(&scene.platform.authority, identity);
+    let mut intruder = scene.dial().await;
+    intruder.bind(0, &expired).await.unwrap();
+    let seen = intruder.until(is_refused(RefusalReason::Expired)).await;
+    assert!(
+        matches!(&seen, Seen::Refused { text, .. } if text.contains("clock")),
+        "{seen:?}"
+    );
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_process_is_no_agent() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.dial().await;
+    intruder.bind(0, &scene.credential.clone()).await.unwrap();
+    intruder
+        .until(is_refused(RefusalReason::WrongIdentity))
+        .await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_handle_stays_with_its_agent() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    intruder
+        .bind(0, &scene.platform.authority.agent("other@factory"))
+        .await
+        .unwrap();
+    intruder.until_end().await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_revoked_agent_is_cut_off_in_the_middle_of_its_sending() {
+    let mut scene = Scene::new().await;
+    let mallory = scene.mallory();
+    let mut intruder = scene.ready(&mallory).await;
+    intruder
+        .message(0, 0, &from("mallory@factory"))
+        .await
+        .unwrap();
+    soon(scene.mailbox.recv()).await.unwrap();
+
+    deny(&scene, mallory.certificate().unwrap().serial());
+    let seen = intruder.until(is_refused(RefusalReason::Revoked)).await;
+    assert!(
+        matches!(&seen, Seen::Refused { handle: 0, text, .. } if text.starts_with("revoked")),
+        "{seen:?}"
+    );
+    intruder
+        .message(0, 0, &from("mallory@factory"))
+        .await
+        .unwrap();
+    intruder.until(is_returned(RefusalReason::Revoked)).await;
+    scene
+        .refused(RefusalReason::Revoked, "mallory@factory")
+        .await;
+
+    // Nor is it let in again.
+    intruder.bind(0, &mallory).await.unwrap();
+    intruder.until(is_refused(RefusalReason::Revoked)).await;
+    let mut again = scene.dial().await;
+    again.bind(0, &mallory).await.unwrap();
+    again.until(is_refused(RefusalReason::Revoked)).await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_revoked_process_loses_its_connection() {
+    let scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    deny(&scene, scene.credential.certificate().unwrap().serial());
+    // Whatever it sends from now on: the connection ends and nothing is delivered.
+    let _ = intruder.message(0, 0, &from("mallory@factory")).await;
+    intruder.until_end().await;
+    let mut scene = scene;
+    while scene.mailbox.try_recv().is_some() {} // what was under way before the list came
+    let address = scene.process.endpoint.local_address();
+    let trust = scene.platform.authority.trust();
+    let mut refused = soon(handshake(
+        address,
+        SecurityLevel::Auth,
+        &scene.credential,
+        trust,
+    ))
+    .await;
+    if let Ok(stream) = &mut refused {
+        let read = soon(stream.read(&mut [0; 64])).await;
+        assert!(
+            matches!(read, Ok(0) | Err(_)),
+            "a revoked process was let in"
+        );
+    }
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn what_the_policy_denies_is_refused() {
+    let scene = Scene::new().await;
+    let rule = Rule::Deny(Messages {
+        from: vec!["mallory".into()],
+        to: vec!["*".into()],
+    });
+    let policy = Policy {
+        rules: vec![rule],
+        ..Policy::default()
+    };
+    let permissions: Permissions = policy.compile(&scene.platform.authority.platform).unwrap();
+    scene
+        .process
+        .endpoint
+        .set_permissions(Arc::new(permissions));
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    intruder
+        .message(0, 0, &from("mallory@factory"))
+        .await
+        .unwrap();
+    intruder
+        .until(is_returned(RefusalReason::NotPermitted))
+        .await;
+    scene
+        .refused(RefusalReason::NotPermitted, "mallory@factory")
+        .await;
+    scene.unharmed().await;
+}
+
+/// An intruder that answers calls, with the certificate of a process.
+async fn answer(scene: &Scene, listener: &TcpListener) -> Intruder {
+    let (tcp, _) = soon(listener.accept()).await.unwrap();
+    let source = CertificateSource::new(&scene.credential).unwrap();
+    let trust: Arc<Trust> = scene.platform.authority.trust();
+    let acceptor = Acceptor::new(
+        SecurityLevel::Auth,
+        source,
+        trust,
+        ExpectedPeer::ENDPOINT,
+        &[ALPN_AUTH],
+    )
+    .unwrap();
+    let (config, _) = acceptor.accept().unwrap();
+    let mut stream = soon(tokio_rustls::TlsAcceptor::from(config).accept(tcp))
+        .await
+        .unwrap();
+    stream.write_all(&PREFACE).await.unwrap();
+    let channel = Channel::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
+    let mut intruder = Intruder::over(Box::new(stream), channel, Role::Server);
+    let identity = scene.credential.certificate().unwrap().identity().clone();
+    intruder
+        .hello(&identity, SecurityLevel::Auth.code())
+        .await
+        .unwrap();
+    intruder
+}
+
+/// What an intruder says to get a message for `bob` that it has no business with.
+#[derive(Clone, Copy, PartialEq)]
+enum Lie {
+    AcceptWithoutProof,
+    CreditWithoutProof,
+    ProofOfAnother,
+    Nonsense,
+    /// The truth, as a counter-check: it holds bob's key.
+    None,
+}
+
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Caught,
+    SenderTold,
+    Nothing,
+}
+
+/// What becomes of a message for `bob@factory`, whom the directory places, wrongly, in the intruder's process.
+async fn fish(lie: Lie) -> Outcome {
+    let scene = Scene::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (trusting, mut mailbox) = scene.platform.agent(&scene.process, "trusting@factory");
+    let endpoint = ProcessEndpoint {
+        identity: scene.credential.certificate().unwrap().identity().clone(),
+        address: listener.local_addr().unwrap(),
+    };
+    let place = Location::Process(endpoint);
+    scene.platform.directory.put("bob@factory", place);
+    let bob = scene.platform.authority.agent("bob@factory");
+    let mallory = scene.mallory();
+    let told = async {
+        let _ = trusting.send(inform("bob@factory", "the secret")).await;
+        let told = mailbox.recv().await.unwrap();
+        assert_eq!(
+            told.message().unwrap().performative(),
+            Performative::Failure
+        );
+    };
+    let fishing = async {
+        let mut intruder = answer(&scene, &listener).await;
+        loop {
+            match intruder.next().await {
+                Some(Seen::Target { handle, .. }) => {
+                    let agent = match lie {
+                        Lie::ProofOfAnother => Some(&mallory),
+                        Lie::None => Some(&bob),
+                        _ => None,
+                    };
+                    let mut proof = Vec::new();
+                    if let Some(agent) = agent {
+                        let binding = Binding::prove(agent, &intruder.channel, Role::Server);
+                        binding.unwrap().encode(&mut proof);
+                    }
+                    if lie == Lie::Nonsense {
+                        proof.extend_from_slice(b"nonsense");
+                    }
+                    if !proof.is_empty() {
+                        let proof = Frame::Prove {
+                            target: handle,
+                            proof: &proof,
+                        };
+                        intruder.send(&proof).await.unwrap();
+                    }
+                    let limit = 1 << 20;
+                    let answer = match lie {
+                        Lie::CreditWithoutProof => Frame::Credit {
+                            target: handle,
+                            limit,
+                        },
+                        _ => Frame::Accept {
+                            target: handle,
+                            limit,
+                        },
+                    };
+                    intruder.send(&answer).await.unwrap();
+                }
+                Some(Seen::CloseTarget { target }) => {
+                    intruder
+                        .send(&Frame::TargetClosed { target })
+                        .await
+                        .unwrap();
+                }
+                Some(Seen::Message) => return,
+                Some(_) => {}
+                None => panic!("the connection ended"),
+            }
+        }
+    };
+    let patience = match lie {
+        // Whether nothing comes no event tells, so a while is given to it.
+        Lie::CreditWithoutProof => Duration::from_secs(1),
+        _ => Duration::from_secs(60),
+    };
+    let outcome = tokio::select! {
+        () = fishing => Outcome::Caught,
+        () = told => Outcome::SenderTold,
+        () = tokio::time::sleep(patience) => Outcome::Nothing,
+    };
+    scene.unharmed().await;
+    outcome
+}
+
+#[tokio::test]
+async fn a_message_goes_to_its_receiver() {
+    assert_eq!(fish(Lie::None).await, Outcome::Caught);
+}
+
+#[tokio::test]
+async fn a_message_does_not_go_to_who_gives_no_proof() {
+    assert_eq!(fish(Lie::AcceptWithoutProof).await, Outcome::SenderTold);
+}
+
+#[tokio::test]
+async fn a_message_does_not_go_to_who_gives_credit_in_place_of_a_proof() {
+    assert_eq!(fish(Lie::CreditWithoutProof).await, Outcome::Nothing);
+}
+
+#[tokio::test]
+async fn a_message_does_not_go_to_who_proves_to_be_another() {
+    assert_eq!(fish(Lie::ProofOfAnother).await, Outcome::SenderTold);
+}
+
+#[tokio::test]
+async fn a_message_does_not_go_to_who_proves_nothing() {
+    assert_eq!(fish(Lie::Nonsense).await, Outcome::SenderTold);
+}

@@ -1,0 +1,278 @@
+//! A peer that speaks the mesh's frames but keeps none of its rules.
+
+#![allow(dead_code)] // each test binary uses its part of it
+
+pub(crate) mod scene;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sealbus_acl::{AclMessage, bitefficient};
+use sealbus_bus::RefusalReason;
+use sealbus_mesh::frame::{self, Frame, Hello, LONGEST_BODY, PREFACE, PROTOCOL_VERSION};
+use sealbus_seal::binding::{Binding, Channel, Role};
+use sealbus_seal::tls::{self, CertificateSource, Connector};
+use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+pub(crate) const ALPN_AUTH: &[u8] = b"sealbus-mesh/1/auth";
+
+/// Numbers of connections, which must grow.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+pub(crate) struct Intruder {
+    stream: Box<dyn Stream>,
+    pub(crate) channel: Channel,
+    pub(crate) role: Role,
+    inbox: Vec<u8>,
+    sequence: u64,
+    greeted: bool,
+}
+
+/// What a peer sent, as far as tests look at it.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Accept {
+        target: u32,
+    },
+    CloseTarget {
+        target: u32,
+    },
+    Goodbye {
+        reason: frame::GoodbyeReason,
+    },
+    Message,
+    Prove {
+        proof: Vec<u8>,
+    },
+    Refused {
+        handle: u32,
+        reason: RefusalReason,
+        text: String,
+    },
+    Returned {
+        why: frame::Why,
+    },
+    Target {
+        handle: u32,
+    },
+    Other(frame::Kind),
+}
+
+impl Seen {
+    fn of(frame: &Frame<'_>) -> Self {
+        match *frame {
+            Frame::Accept { target, .. } => Self::Accept { target },
+            Frame::CloseTarget { target } => Self::CloseTarget { target },
+            Frame::Goodbye { reason, .. } => Self::Goodbye { reason },
+            Frame::Message { .. } => Self::Message,
+            Frame::Prove { proof, .. } => Self::Prove {
+                proof: proof.to_vec(),
+            },
+            Frame::Refused {
+                handle,
+                reason,
+                text,
+            } => Self::Refused {
+                handle,
+                reason,
+                text: text.to_owned(),
+            },
+            Frame::Returned { why, .. } => Self::Returned { why },
+            Frame::Target { handle, .. } => Self::Target { handle },
+            ref frame => Self::Other(frame.kind()),
+        }
+    }
+}
+
+/// A TLS connection of the client `credential`, as far as the handshake.
+pub(crate) async fn handshake(
+    address: SocketAddr,
+    level: SecurityLevel,
+    credential: &Credential,
+    trust: Arc<Trust>,
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let source = CertificateSource::new(credential).unwrap();
+    let connector = Connector::new(level, source, trust, &[ALPN_AUTH]).unwrap();
+    let (config, _) = connector.connect_to_any().unwrap();
+    let tcp = TcpStream::connect(address).await?;
+    let mut stream = tokio_rustls::TlsConnector::from(config)
+        .connect(tls::server_name(), tcp)
+        .await?;
+    // A TLS 1.3 client learns that it was refused when it first reads.
+    stream.write_all(&PREFACE).await?;
+    Ok(stream)
+}
+
+impl Intruder {
+    /// Connects with the certificate of a process and says hello as that process.
+    pub(crate) async fn dial(
+        address: SocketAddr,
+        credential: &Credential,
+        trust: Arc<Trust>,
+    ) -> io::Result<Self> {
+        let identity = credential.certificate().unwrap().identity().clone();
+        Self::dial_as(
+            address,
+            credential,
+            trust,
+            &identity,
+            SecurityLevel::Auth.code(),
+        )
+        .await
+    }
+
+    /// The same, under a name and level of its choice.
+    pub(crate) async fn dial_as(
+        address: SocketAddr,
+        credential: &Credential,
+        trust: Arc<Trust>,
+        name: &Identity,
+        level: u8,
+    ) -> io::Result<Self> {
+        let stream = handshake(address, SecurityLevel::Auth, credential, trust).await?;
+        let channel =
+            Channel::of(stream.get_ref().1, SecurityLevel::Auth, PROTOCOL_VERSION).unwrap();
+        let mut intruder = Self::over(Box::new(stream), channel, Role::Client);
+        intruder.hello(name, level).await?;
+        Ok(intruder)
+    }
+
+    pub(crate) fn over(stream: Box<dyn Stream>, channel: Channel, role: Role) -> Self {
+        Self {
+            stream,
+            channel,
+            role,
+            inbox: Vec::new(),
+            sequence: 0,
+            greeted: false,
+        }
+    }
+
+    pub(crate) async fn hello(&mut self, name: &Identity, level: u8) -> io::Result<()> {
+        self.send(&Frame::Hello(Hello {
+            version: PROTOCOL_VERSION,
+            level,
+            resumed: false,
+            incarnation: [7; 16],
+            session: if self.role == Role::Client {
+                [0; 16]
+            } else {
+                [9; 16]
+            },
+            given_up: [0; 16],
+            received: 0,
+            connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
+            largest_message: 1 << 20,
+            process: &name.to_string(),
+            address: "127.0.0.1:9",
+        }))
+        .await
+    }
+
+    pub(crate) async fn send(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+        let mut out = Vec::new();
+        frame.encode(self.sequence, &mut out);
+        if frame.kind().is_counted() {
+            self.sequence += 1;
+        }
+        self.send_bytes(&out).await
+    }
+
+    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
+    }
+
+    /// Binds an agent by its own, honest proof.
+    pub(crate) async fn bind(&mut self, handle: u32, agent: &Credential) -> io::Result<Vec<u8>> {
+        let mut proof = Vec::new();
+        Binding::prove(agent, &self.channel, self.role)
+            .unwrap()
+            .encode(&mut proof);
+        self.send(&Frame::Bind {
+            handle,
+            proof: &proof,
+        })
+        .await?;
+        Ok(proof)
+    }
+
+    /// Opens a target and waits until it is accepted.
+    pub(crate) async fn target(&mut self, handle: u32, name: &str) {
+        self.send(&Frame::Target { handle, name }).await.unwrap();
+        self.until(|seen| matches!(seen, Seen::Accept { target } if *target == handle))
+            .await;
+    }
+
+    pub(crate) async fn message(
+        &mut self,
+        sender: u32,
+        target: u32,
+        message: &AclMessage,
+    ) -> io::Result<()> {
+        let mut payload = Vec::new();
+        bitefficient::encode(message, &mut payload).unwrap();
+        self.send(&Frame::Message {
+            sender,
+            target,
+            payload: &payload,
+        })
+        .await
+    }
+
+    /// The next frame; `None` when the peer has ended the connection.
+    pub(crate) async fn next(&mut self) -> Option<Seen> {
+        loop {
+            if !self.greeted && self.inbox.len() >= PREFACE.len() {
+                assert_eq!(self.inbox[..PREFACE.len()], PREFACE);
+                self.inbox.drain(..PREFACE.len());
+                self.greeted = true;
+            }
+            if self.greeted
+                && let Some(parsed) = frame::parse(&self.inbox, LONGEST_BODY).unwrap()
+            {
+                let seen = Seen::of(&parsed.frame);
+                let length = parsed.length;
+                self.inbox.drain(..length);
+                return Some(seen);
+            }
+            match self.stream.read_buf(&mut self.inbox).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Reads up to the first frame that `is_it`.
+    pub(crate) async fn until(&mut self, is_it: impl Fn(&Seen) -> bool) -> Seen {
+        super::support::soon(async {
+            loop {
+                match self.next().await {
+                    Some(seen) if is_it(&seen) => return seen,
+                    Some(_) => {}
+                    None => panic!("the peer ended the connection"),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Reads until the peer ends the connection; returns all that came before.
+    pub(crate) async fn until_end(&mut self) -> Vec<Seen> {
+        super::support::soon(async {
+            let mut all = Vec::new();
+            while let Some(seen) = self.next().await {
+                all.push(seen);
+            }
+            all
+        })
+        .await
+    }
+}

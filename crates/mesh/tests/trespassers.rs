@@ -1,0 +1,288 @@
+//! Processes that have no business at a mesh endpoint of level `auth`, or do not keep to its protocol: they lose their
+//! connection, and nobody else does.
+#![allow(clippy::unwrap_used)]
+
+mod intruder;
+mod support;
+
+use std::time::Duration;
+
+use intruder::scene::{Scene, expired, from, some_process};
+use intruder::{Intruder, Seen, handshake};
+use sealbus_bus::RefusalReason;
+use sealbus_mesh::frame::{Frame, GoodbyeReason, Kind, PREFACE};
+use sealbus_seal::{Credential, SecurityLevel};
+use support::{Authority, soon};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+async fn may_not_connect(
+    scene: &Scene,
+    level: SecurityLevel,
+    credential: &Credential,
+) -> std::io::Error {
+    let address = scene.process.endpoint.local_address();
+    // The intruder believes the server; whether the server believes it is the question.
+    let trust = scene.platform.authority.trust();
+    match soon(handshake(address, level, credential, trust)).await {
+        Err(error) => error,
+        Ok(mut stream) => soon(stream.read(&mut [0; 64]))
+            .await
+            .expect_err("the server let the intruder in"),
+    }
+}
+
+#[tokio::test]
+async fn a_process_without_a_certificate_is_refused() {
+    let scene = Scene::new().await;
+    let error = may_not_connect(&scene, SecurityLevel::Tls, &scene.credential).await;
+    assert!(error.to_string().contains("CertificateRequired"), "{error}");
+    scene.refused(RefusalReason::NotProved, "127.0.0.1").await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_process_of_another_authority_is_refused() {
+    let scene = Scene::new().await;
+    let impostor = Authority::new("factory");
+    let credential = impostor.certify(some_process(&impostor));
+    let error = may_not_connect(&scene, SecurityLevel::Auth, &credential).await;
+    assert!(error.to_string().contains("UnknownCA"), "{error}");
+    scene
+        .refused(RefusalReason::UnknownIssuer, "127.0.0.1")
+        .await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn an_agents_certificate_opens_no_connection() {
+    let scene = Scene::new().await;
+    may_not_connect(&scene, SecurityLevel::Auth, &scene.mallory()).await;
+    scene
+        .refused(RefusalReason::WrongIdentity, "127.0.0.1")
+        .await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn an_expired_process_is_refused() {
+    let scene = Scene::new().await;
+    let identity = some_process(&scene.platform.authority);
+    let expired = expired(&scene.platform.authority, identity);
+    let error = may_not_connect(&scene, SecurityLevel::Auth, &expired).await;
+    assert!(error.to_string().contains("CertificateExpired"), "{error}");
+    scene.refused(RefusalReason::Expired, "127.0.0.1").await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_process_that_calls_itself_another_is_refused() {
+    let scene = Scene::new().await;
+    let other = some_process(&scene.platform.authority);
+    let address = scene.process.endpoint.local_address();
+    let trust = scene.platform.authority.trust();
+    let code = SecurityLevel::Auth.code();
+    let mut intruder = soon(Intruder::dial_as(
+        address,
+        &scene.credential,
+        trust,
+        &other,
+        code,
+    ))
+    .await
+    .unwrap();
+    intruder.until_end().await;
+    scene.refused(RefusalReason::WrongIdentity, "").await;
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn nobody_is_talked_down() {
+    let scene = Scene::new().await;
+    let identity = scene.credential.certificate().unwrap().identity().clone();
+    let address = scene.process.endpoint.local_address();
+    for level in [
+        SecurityLevel::None,
+        SecurityLevel::Tls,
+        SecurityLevel::Signed,
+    ] {
+        let trust = scene.platform.authority.trust();
+        let dialled = Intruder::dial_as(address, &scene.credential, trust, &identity, level.code());
+        let mut intruder = soon(dialled).await.unwrap();
+        let seen = intruder.until_end().await;
+        assert!(
+            seen.iter().any(|seen| matches!(
+                seen,
+                Seen::Goodbye {
+                    reason: GoodbyeReason::LevelMismatch
+                }
+            )),
+            "{level}: {seen:?}"
+        );
+    }
+    // In the clear, as at level none.
+    let mut plain = TcpStream::connect(address).await.unwrap();
+    plain.write_all(&PREFACE).await.unwrap();
+    let mut answer = Vec::new();
+    soon(plain.read_to_end(&mut answer)).await.unwrap();
+    assert!(
+        String::from_utf8_lossy(&answer).contains("level auth"),
+        "{answer:?}"
+    );
+    scene.refused(RefusalReason::LevelMismatch, "").await;
+    scene.unharmed().await;
+}
+
+// ---- bytes that are not the protocol ----
+
+#[tokio::test]
+async fn other_protocols_lose_their_connection_and_nothing_else() {
+    let scene = Scene::new().await;
+    let mut bystander = scene.ready(&scene.mallory()).await;
+    let address = scene.process.endpoint.local_address();
+    let noise: Vec<u8> = (0..4096u32)
+        .map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    for bytes in [
+        &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
+        &[0; 64],
+        &[0x16, 3, 1, 0xff, 0xff],
+        &noise,
+    ] {
+        let mut tcp = TcpStream::connect(address).await.unwrap();
+        tcp.write_all(bytes).await.unwrap();
+        let _ = tcp.shutdown().await;
+        let mut answer = Vec::new();
+        // Closed, or reset because it was not read to its end.
+        let _ = soon(tcp.read_to_end(&mut answer)).await;
+    }
+    // Who was connected meanwhile still is.
+    bystander.send(&Frame::Ping).await.unwrap();
+    bystander
+        .until(|seen| matches!(seen, Seen::Other(Kind::Pong)))
+        .await;
+    scene.refused(RefusalReason::Malformed, "127.0.0.1").await;
+    scene.unharmed().await;
+}
+
+/// Each is sent by a certified process, on a connection of its own, in the place of an honest frame.
+#[tokio::test]
+async fn whoever_breaks_the_protocol_loses_the_connection() {
+    let scene = Scene::new().await;
+    let header = |length: u32, kind: u8, sequence: u32| {
+        let mut header = length.to_le_bytes().to_vec();
+        header.extend_from_slice(&[kind, 0, 0, 0]);
+        header.extend_from_slice(&sequence.to_le_bytes());
+        header
+    };
+    let after_target = |frame: &Frame<'_>, sequence: u64| {
+        let mut out = Vec::new();
+        frame.encode(sequence, &mut out);
+        out
+    };
+    let crimes: Vec<(&str, Vec<u8>)> = vec![
+        ("a frame of 4 GiB", header(u32::MAX, Kind::Message as u8, 1)),
+        ("an unknown kind", header(0, 99, 1)),
+        (
+            "a body cut short",
+            [header(2, Kind::Acknowledge as u8, 0), vec![0; 2]].concat(),
+        ),
+        (
+            "a second hello",
+            [header(0, Kind::Hello as u8, 0), vec![]].concat(),
+        ),
+        (
+            "a gap in the count",
+            after_target(&Frame::CloseTarget { target: 0 }, 77),
+        ),
+        (
+            "a target that was not opened",
+            after_target(
+                &Frame::Message {
+                    sender: 0,
+                    target: 9,
+                    payload: b"x",
+                },
+                1,
+            ),
+        ),
+        (
+            "a target opened twice",
+            after_target(
+                &Frame::Target {
+                    handle: 0,
+                    name: "a@factory",
+                },
+                1,
+            ),
+        ),
+        (
+            "a handle beyond all limits",
+            after_target(
+                &Frame::Target {
+                    handle: u32::MAX,
+                    name: "a@factory",
+                },
+                1,
+            ),
+        ),
+        (
+            "a piece of no message",
+            after_target(
+                &Frame::Continue {
+                    target: 0,
+                    piece: b"x",
+                },
+                1,
+            ),
+        ),
+        (
+            "a message of 4 GiB in pieces",
+            after_target(
+                &Frame::Begin {
+                    sender: 0,
+                    target: 0,
+                    total: u32::MAX,
+                    piece: b"x",
+                },
+                1,
+            ),
+        ),
+        (
+            "acknowledging what was never sent",
+            after_target(&Frame::Acknowledge { received: 1 << 40 }, 0),
+        ),
+    ];
+    for (crime, bytes) in crimes {
+        let mut intruder = scene.ready(&scene.mallory()).await;
+        intruder.send_bytes(&bytes).await.unwrap();
+        let end = tokio::time::timeout(Duration::from_secs(20), intruder.until_end()).await;
+        assert!(end.is_ok(), "{crime}: the connection goes on");
+    }
+    scene.unharmed().await;
+}
+
+#[tokio::test]
+async fn more_than_the_receiver_allowed_ends_the_connection() {
+    let mut scene = Scene::new().await;
+    let mut intruder = scene.ready(&scene.mallory()).await;
+    let mut message = from("mallory@factory");
+    message = message.with_content("x".repeat(60_000));
+    // The victim reads nothing, and Mallory does not wait for credit.
+    let flood = async {
+        for _ in 0..20_000 {
+            if intruder.message(0, 0, &message).await.is_err() {
+                return;
+            }
+        }
+        panic!("1.2 GB were taken for an agent that does not read");
+    };
+    // Reading keeps the connection from blocking on what comes back.
+    soon(flood).await;
+    let mut taken = 0;
+    while scene.mailbox.try_recv().is_some() {
+        taken += 1;
+    }
+    assert!(taken < 1_000, "{taken} messages of 60 kB were kept");
+    scene.unharmed().await;
+}
