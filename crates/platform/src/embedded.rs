@@ -1,0 +1,149 @@
+//! A whole platform inside one process: Master, CA service, AMS and DF beside the program's own
+//! agents, on one bus. No socket, no file, and yet every agent is certified.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use sealbus_bus::{Bus, BusConfig};
+use sealbus_seal::PlatformName;
+use tokio::runtime::Handle;
+
+use crate::control::Fault;
+use crate::host::Host;
+use crate::master::{
+    Authorities, AuthoritiesError, FoundationError, OwnHost, Place, PlatformSettings, SystemAgents,
+    SystemError, lay, timestamp_now,
+};
+use crate::process::{OpenError, Process};
+use crate::store::MemoryStore;
+
+/// Name of the group of the program's own agents.
+const PROGRAM: &str = "program";
+
+/// An embedded platform. It ends when this is dropped.
+pub struct EmbeddedPlatform {
+    host: Arc<dyn Host>,
+    bus: Bus,
+    _system: SystemAgents,
+}
+
+/// An embedded platform could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    /// Its authorities could not be made.
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
+    /// Its state could not be begun.
+    #[error(transparent)]
+    Foundation(#[from] FoundationError),
+    /// A process could not be adopted.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The system agents' process could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A system agent could not be started.
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl EmbeddedPlatform {
+    /// Starts a platform of this name. Its tasks run on the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn start(name: PlatformName) -> Result<Self, EmbeddedError> {
+        let settings = PlatformSettings::new(name.clone());
+        let authorities = Authorities::fresh(&name, timestamp_now())?;
+        let store = Arc::new(MemoryStore::default());
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let foundation = lay(&settings, authorities, store.clone(), nowhere).await?;
+        let bus = Bus::new(BusConfig::new(name), Handle::current());
+        let (system, _) = OwnHost::adopt(
+            foundation.desk.clone(),
+            Place::system(None),
+            foundation.news.clone(),
+        )
+        .await?;
+        let process = Process::open(system, Some(bus.clone())).await?;
+        let (desk, news) = (foundation.desk.clone(), foundation.news.clone());
+        let system = SystemAgents::start(process, foundation, store).await?;
+        let place = Place {
+            group: PROGRAM.to_owned(),
+            agents: Vec::new(),
+            open: true,
+            listen: None,
+        };
+        let (host, _) = OwnHost::adopt(desk, place, news).await?;
+        Ok(Self {
+            host,
+            bus,
+            _system: system,
+        })
+    }
+
+    /// The platform as the program's process sees it.
+    pub fn host(&self) -> Arc<dyn Host> {
+        self.host.clone()
+    }
+
+    /// The bus with the system agents on it; the program's agents are to be on the same.
+    pub fn bus(&self) -> Bus {
+        self.bus.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_acl::{AclMessage, Performative};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn agents_of_one_program_are_certified_and_talk() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        let alice = process.agent("alice").await.unwrap();
+        let mut bob = process.agent("bob").await.unwrap();
+        let hello = AclMessage::new(Performative::Inform)
+            .with_receiver(bob.aid().clone())
+            .with_content("hello");
+        alice.send(hello).await.unwrap();
+        let received = bob.receive().await.unwrap();
+        assert_eq!(
+            received.message().unwrap().content_text().as_deref(),
+            Some("hello")
+        );
+        let credential = process
+            .bus()
+            .agent("alice@home")
+            .unwrap()
+            .credential()
+            .unwrap();
+        let certificate = credential.certificate().unwrap();
+        assert_eq!(
+            certificate.identity().to_string(),
+            "spiffe://home/agent/alice"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_system_agents_name_is_taken() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        assert!(process.agent("master").await.is_err());
+        process
+            .agent("alice")
+            .await
+            .unwrap()
+            .leave(crate::process::Parting::Ended);
+        // Once it has left, its name is free again.
+        process.agent("alice").await.unwrap();
+    }
+}

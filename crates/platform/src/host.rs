@@ -1,0 +1,106 @@
+//! What an agent process needs of its platform.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::control::attachment::AgentReport;
+use crate::control::{
+    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FrozenAgent, PlatformDescription,
+    RefusalRecord, Subject,
+};
+
+/// What a process learned when it joined its platform.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// The platform.
+    pub platform: PlatformDescription,
+    /// The node that vouches for this process.
+    pub node: String,
+    /// This process's name, as it is certified.
+    pub process: String,
+    /// Local names of the agents it may run, in the manifest's order.
+    pub agents: Vec<String>,
+    /// The address in its certificates; also where it is to listen.
+    pub address: IpAddr,
+    /// The port it is to listen on; 0 lets the system choose.
+    pub port: u16,
+    /// The signed deny list, as it was then; newer ones come as [`Command::DenyList`].
+    pub deny_list: Blob,
+    /// Whether agents moved here: [`Host::inherit`] has their state and mailboxes.
+    pub inherits: bool,
+    /// Whether other processes can reach this one and be reached: false on an embedded platform,
+    /// which needs no mesh endpoint.
+    pub reachable: bool,
+}
+
+/// What the platform tells a process unasked.
+#[derive(Debug)]
+pub enum Command {
+    /// End all agents and leave.
+    Stop {
+        /// Time until the process is ended by force.
+        grace: Duration,
+        /// Why.
+        reason: String,
+    },
+    /// Stop delivering, let every agent save its state, and answer with state and unread messages,
+    /// one entry an agent. From then on messages that come in are refused as `in transit`, so that
+    /// their senders hold them. Dropping `answer` says that the process cannot be moved.
+    Freeze {
+        /// Where to answer.
+        answer: oneshot::Sender<Result<Vec<FrozenAgent>, String>>,
+    },
+    /// The move failed: go on as if there had been no [`Command::Freeze`].
+    Thaw,
+    /// A newer signed deny list, to be verified and obeyed at once.
+    DenyList(Blob),
+    /// Agents this process asked for are elsewhere now.
+    DirectoryChanged(Vec<DirectoryChange>),
+    /// Processes that are no more: links to them are to be given up.
+    ProcessesEnded(Vec<EndedProcess>),
+}
+
+/// The platform, as an agent process sees it: by an attachment to a node, or embedded.
+///
+/// All calls may be made from several tasks at once. Those that need the Master fail with
+/// [`FaultCode::Unavailable`](crate::control::FaultCode::Unavailable) while it is away; asking again
+/// later is right then.
+pub trait Host: Send + Sync + 'static {
+    /// What was learned on joining.
+    fn membership(&self) -> &Membership;
+
+    /// A certificate chain (DER, leaf first) for the key that `request` (PKCS#10, DER) proves
+    /// possession of.
+    fn certify(
+        &self,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>>;
+
+    /// Says where this process listens for links.
+    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>>;
+
+    /// Where an agent is, by local name. Later changes come as [`Command::DirectoryChanged`].
+    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>>;
+
+    /// Says what happened to an agent of this process.
+    fn report<'a>(
+        &'a self,
+        agent: &'a str,
+        report: AgentReport,
+    ) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// Says what this process refused since the last call.
+    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>>;
+
+    /// State and mailboxes of agents that moved here; empty unless [`Membership::inherits`]. To be
+    /// restored before the process announces its address.
+    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>>;
+
+    /// The platform's commands; `None` after the first call. When the channel ends the platform is
+    /// gone for good, and the process is to leave.
+    fn commands(&self) -> Option<mpsc::Receiver<Command>>;
+}

@@ -1,0 +1,249 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use sealbus_acl::management::{
+    DfAgentDescription, DfFunction, Exception, SearchConstraints, subscription,
+};
+use sealbus_acl::sl::{ActionExpression, Content, ContentExpression, IdentifyingExpression};
+use sealbus_acl::{AclMessage, Aid, Expression, Limits, Performative, bitefficient};
+
+use super::super::catalogue::{Sequence, Words};
+use super::super::dialogue::read;
+use super::super::limits::exceeded;
+use super::super::{DirectoryLimits, LoadError};
+use super::SUBSCRIPTION_PREFIX;
+
+/// An agent's wish to be told of entries that match a template.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    /// The request, to which every notification is an answer.
+    request: AclMessage,
+    /// The search whose result is told.
+    action: ActionExpression<'static>,
+    /// The search as the subscriber refers to its result.
+    expression: IdentifyingExpression<'static>,
+    template: DfAgentDescription,
+    constraints: SearchConstraints,
+}
+
+impl Subscription {
+    /// Reads the request of a subscription, whose content has been read already.
+    pub(super) fn read(message: &AclMessage, content: &Content<'_>) -> Result<Self, Exception> {
+        let [ContentExpression::Identifying(expression)] = content.expressions.as_slice() else {
+            return Err(Exception::UnrecognisedValue("content".into()));
+        };
+        let action = subscription::action(expression)?;
+        let ActionExpression::Action { act, .. } = action else {
+            return Err(Exception::UnrecognisedValue("content".into()));
+        };
+        let (template, constraints) = match DfFunction::from_term(act)? {
+            DfFunction::Search(template, constraints) => (template, constraints),
+            _ => return Err(Exception::UnrecognisedValue("content".into())),
+        };
+        if message.conversation_id.is_none() {
+            return Err(Exception::MissingParameter {
+                object: "fipa-acl-message".into(),
+                slot: "conversation-id".into(),
+            });
+        }
+        let request = message.clone();
+        let action = action.clone().into_owned();
+        let expression = expression.clone().into_owned();
+        Ok(Self {
+            request,
+            action,
+            expression,
+            template,
+            constraints,
+        })
+    }
+
+    /// The request as it is kept in the store.
+    pub(super) fn row(&self) -> Result<Vec<u8>, Exception> {
+        let mut row = Vec::new();
+        bitefficient::encode(&self.request, &mut row)
+            .map_err(|error| Exception::InternalError(error.to_string()))?;
+        Ok(row)
+    }
+
+    pub(super) fn template(&self) -> &DfAgentDescription {
+        &self.template
+    }
+
+    pub(super) fn constraints(&self) -> &SearchConstraints {
+        &self.constraints
+    }
+
+    /// The search whose result is told.
+    pub(super) fn action(&self) -> &ActionExpression<'static> {
+        &self.action
+    }
+
+    /// The message that tells of entries.
+    pub(super) fn notification<'a>(
+        &self,
+        own: &Aid,
+        entries: impl IntoIterator<Item = &'a DfAgentDescription>,
+    ) -> AclMessage {
+        let content = subscription::content(self.expression.clone(), entries);
+        super::answer(own, &self.request, Performative::Inform, content)
+    }
+
+    fn agent(&self) -> &str {
+        self.request
+            .sender
+            .as_ref()
+            .map_or("", |sender| &sender.name)
+    }
+}
+
+pub(super) fn key(sequence: Sequence) -> String {
+    format!("{SUBSCRIPTION_PREFIX}{sequence:016x}")
+}
+
+/// All subscriptions, filed so that a changed entry is held against few of them.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    all: BTreeMap<Sequence, Subscription>,
+    /// By agent and conversation.
+    conversations: HashMap<String, HashMap<Expression, Sequence>>,
+    /// By one word of the template, which every entry that matches has too.
+    by_word: HashMap<u64, BTreeSet<Sequence>>,
+    /// Those whose templates have no words.
+    wordless: BTreeSet<Sequence>,
+    filed_under: HashMap<Sequence, u64>,
+    next: Sequence,
+}
+
+impl Subscriptions {
+    pub(super) fn next(&self) -> Sequence {
+        self.next
+    }
+
+    pub(super) fn get(&self, sequence: Sequence) -> Option<&Subscription> {
+        self.all.get(&sequence)
+    }
+
+    /// Whether another subscription of this size is within the limits.
+    pub(super) fn admit(
+        &self,
+        agent: &str,
+        length: usize,
+        limits: &DirectoryLimits,
+    ) -> Result<(), Exception> {
+        if length > limits.subscription_length {
+            let what = format!("the subscription has {length} bytes");
+            return Err(exceeded(
+                "subscription_length",
+                limits.subscription_length,
+                &what,
+            ));
+        }
+        let own = self.conversations.get(agent).map_or(0, HashMap::len);
+        if own >= limits.subscriptions_per_agent {
+            let what = format!("{agent} has {own} subscriptions already; cancel one");
+            let most = limits.subscriptions_per_agent;
+            return Err(exceeded("subscriptions_per_agent", most, &what));
+        }
+        if self.all.len() >= limits.subscriptions {
+            let what = format!("the DF has {} subscriptions already", self.all.len());
+            return Err(exceeded("subscriptions", limits.subscriptions, &what));
+        }
+        Ok(())
+    }
+
+    /// The subscription of an agent's conversation.
+    pub(super) fn find(&self, agent: &str, conversation: Option<&Expression>) -> Option<Sequence> {
+        self.conversations.get(agent)?.get(conversation?).copied()
+    }
+
+    /// All subscriptions of an agent, in their order.
+    pub(super) fn of_agent(&self, agent: &str) -> BTreeSet<Sequence> {
+        let conversations = self.conversations.get(agent);
+        conversations
+            .into_iter()
+            .flat_map(HashMap::values)
+            .copied()
+            .collect()
+    }
+
+    pub(super) fn file(&mut self, sequence: Sequence, subscription: Subscription, words: &Words) {
+        let word = words.of(&subscription.template).first().copied();
+        match word {
+            Some(word) => {
+                self.by_word.entry(word).or_default().insert(sequence);
+                self.filed_under.insert(sequence, word);
+            }
+            None => {
+                self.wordless.insert(sequence);
+            }
+        }
+        if let Some(conversation) = subscription.request.conversation_id.clone() {
+            let agent = subscription.agent().to_owned();
+            self.conversations
+                .entry(agent)
+                .or_default()
+                .insert(conversation, sequence);
+        }
+        self.all.insert(sequence, subscription);
+        self.next = self.next.max(sequence + 1);
+    }
+
+    pub(super) fn take(&mut self, sequence: Sequence) -> Option<Subscription> {
+        let subscription = self.all.remove(&sequence)?;
+        match self.filed_under.remove(&sequence) {
+            Some(word) => {
+                if let Some(filed) = self.by_word.get_mut(&word) {
+                    filed.remove(&sequence);
+                    if filed.is_empty() {
+                        self.by_word.remove(&word);
+                    }
+                }
+            }
+            None => {
+                self.wordless.remove(&sequence);
+            }
+        }
+        let agent = subscription.agent();
+        if let Some(conversations) = self.conversations.get_mut(agent) {
+            conversations.retain(|_, filed| *filed != sequence);
+            if conversations.is_empty() {
+                self.conversations.remove(agent);
+            }
+        }
+        Some(subscription)
+    }
+
+    /// Files a row of the store.
+    pub(super) fn load(&mut self, key: &str, row: &[u8], words: &Words) -> Result<(), LoadError> {
+        let unreadable = |detail: String| LoadError::Row {
+            key: key.to_owned(),
+            detail,
+        };
+        let number = key.strip_prefix(SUBSCRIPTION_PREFIX).unwrap_or(key);
+        let sequence =
+            Sequence::from_str_radix(number, 16).map_err(|error| unreadable(error.to_string()))?;
+        let request = bitefficient::decode(row, &Limits::DEFAULT)
+            .map_err(|error| unreadable(error.to_string()))?;
+        let subscription = read(&request)
+            .and_then(|content| Subscription::read(&request, &content))
+            .map_err(|exception| unreadable(exception.to_string()))?;
+        self.file(sequence, subscription, words);
+        Ok(())
+    }
+
+    /// Subscriptions whose templates the entry may match.
+    pub(super) fn concerned(
+        &self,
+        entry: Option<&DfAgentDescription>,
+        words: &Words,
+    ) -> BTreeSet<Sequence> {
+        let Some(entry) = entry else {
+            return BTreeSet::new();
+        };
+        let mut concerned = self.wordless.clone();
+        for word in words.of(entry) {
+            concerned.extend(self.by_word.get(&word).into_iter().flatten());
+        }
+        concerned
+    }
+}

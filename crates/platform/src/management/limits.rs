@@ -1,0 +1,114 @@
+use std::time::Duration;
+
+use sealbus_acl::management::{DfAgentDescription, Exception};
+use sealbus_acl::sl::{Arguments, Term};
+
+use super::catalogue::Description;
+
+/// How much AMS and DF keep and give at most. Each refusal names the limit that was met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryLimits {
+    /// Entries in one directory. Default one million.
+    pub entries: usize,
+    /// Bytes of one entry or template, written as SL. Default 64 KiB.
+    pub entry_length: usize,
+    /// Services in one entry or template. Default 64.
+    pub services: usize,
+    /// Words in one entry or template: all protocols, ontologies, languages and properties with all
+    /// their values, its own and its services'. Default 512.
+    pub words: usize,
+    /// Entries that one search gives. Default 1000.
+    pub results: usize,
+    /// Bytes of entries that one search gives; after the first entry, what is beyond is left out.
+    /// Default 4 MiB.
+    pub results_length: usize,
+    /// Subscriptions of one agent. Default 64.
+    pub subscriptions_per_agent: usize,
+    /// Subscriptions of all agents. Default 100 000.
+    pub subscriptions: usize,
+    /// Bytes of a subscription's request. Default 64 KiB.
+    pub subscription_length: usize,
+    /// The longest time an entry of the DF stands without being renewed; `None`: for ever. Longer
+    /// leases are granted for this long. Default `None`.
+    pub longest_lease: Option<Duration>,
+}
+
+impl Default for DirectoryLimits {
+    fn default() -> Self {
+        Self {
+            entries: 1_000_000,
+            entry_length: 64 << 10,
+            services: 64,
+            words: 512,
+            results: 1000,
+            results_length: 4 << 20,
+            subscriptions_per_agent: 64,
+            subscriptions: 100_000,
+            subscription_length: 64 << 10,
+            longest_lease: None,
+        }
+    }
+}
+
+/// The answer when a limit is met.
+pub(super) fn exceeded(limit: &str, most: usize, what: &str) -> Exception {
+    Exception::InternalError(format!(
+        "{what}, but the platform's limit '{limit}' allows {most}"
+    ))
+}
+
+impl DirectoryLimits {
+    pub(super) fn check_entries(&self, entries: usize) -> Result<(), Exception> {
+        if entries >= self.entries {
+            let what = format!("the directory holds {entries} entries already");
+            return Err(exceeded("entries", self.entries, &what));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_entry_length(&self, length: usize) -> Result<(), Exception> {
+        if length > self.entry_length {
+            let what = format!("the entry has {length} bytes");
+            return Err(exceeded("entry_length", self.entry_length, &what));
+        }
+        Ok(())
+    }
+
+    /// Checks a description of the DF, entry or template: what two of them cost to compare is bounded
+    /// by the product of their words.
+    pub(super) fn check_description(&self, it: &DfAgentDescription) -> Result<(), Exception> {
+        let services = it.services.len();
+        if services > self.services {
+            let what = format!("the description has {services} services");
+            return Err(exceeded("services", self.services, &what));
+        }
+        let mut words = 0;
+        it.words(&mut |_, _| words += 1);
+        let properties = it.services.iter().flat_map(|service| &service.properties);
+        words += properties
+            .filter_map(|it| it.value.as_ref())
+            .map(values_in)
+            .sum::<usize>();
+        if words > self.words {
+            let what = format!("the description has {words} words");
+            return Err(exceeded("words", self.words, &what));
+        }
+        self.check_entry_length(it.to_term().to_bytes().len())
+    }
+}
+
+/// The constants in a term. Formulas inside one count as one: they are only compared as a whole.
+fn values_in(term: &Term<'_>) -> usize {
+    match term {
+        Term::Set(terms) | Term::Sequence(terms) => 1 + terms.iter().map(values_in).sum::<usize>(),
+        Term::Function(function) => {
+            1 + match &function.arguments {
+                Arguments::Positional(terms) => terms.iter().map(values_in).sum::<usize>(),
+                Arguments::Named(parameters) => {
+                    parameters.iter().map(|it| values_in(&it.value)).sum()
+                }
+            }
+        }
+        _ => 1,
+    }
+}

@@ -1,0 +1,754 @@
+//! From the text of `platform.toml` to a validated [`Manifest`]: every mistake at once, each with
+//! its place and a suggestion.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
+use std::path::Path;
+use std::str::FromStr;
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+use sealbus_seal::{Name, PlatformName, SecurityLevel};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::program::{ProgramProblem, locate};
+use super::{AgentEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
+
+/// Most processes one `[[agent]]` may ask for, and most agents one process may be given.
+const MAX_COUNT: i64 = 1_000_000;
+
+const PLATFORM_KEYS: &[&str] = &[
+    "name",
+    "level",
+    "lifetime",
+    "address",
+    "port",
+    "enrolment-port",
+    "nodes",
+    "max-message",
+];
+const AGENT_KEYS: &[&str] = &[
+    "name",
+    "command",
+    "replicas",
+    "agents",
+    "node",
+    "forbid",
+    "environment",
+    "restart",
+];
+
+/// Everything that is wrong with a manifest. Nothing was started.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{file} has {} and nothing was started", plural(.problems.len()))]
+#[diagnostic(code(sealbus::manifest))]
+pub struct ManifestError {
+    /// The file's name.
+    pub file: String,
+    #[source_code]
+    source_code: NamedSource<String>,
+    /// What is wrong, in the order of the file.
+    #[related]
+    pub problems: Vec<ManifestProblem>,
+}
+
+/// One mistake in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Diagnostic)]
+#[error("line {line}: {message}")]
+pub struct ManifestProblem {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    #[help]
+    pub help: Option<String>,
+    #[label("here")]
+    span: SourceSpan,
+}
+
+fn plural(count: usize) -> String {
+    if count == 1 {
+        "a mistake".to_owned()
+    } else {
+        format!("{count} mistakes")
+    }
+}
+
+impl Manifest {
+    /// Reads and checks a manifest file, including that its programs exist.
+    ///
+    /// # Errors
+    /// [`ReadError`]: the file cannot be read, or has mistakes.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ReadError::Unreadable {
+            file: path.display().to_string(),
+            error,
+        })?;
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        Ok(Self::parse(&path.display().to_string(), &text, directory)?)
+    }
+
+    /// Reads and checks the text of a manifest that lies in `directory`; `file` names it in errors.
+    ///
+    /// # Errors
+    /// All the mistakes found.
+    pub fn parse(file: &str, text: &str, directory: &Path) -> Result<Self, ManifestError> {
+        let mut reader = Reader {
+            text,
+            directory,
+            problems: Vec::new(),
+        };
+        let manifest = reader.manifest();
+        let mut problems = reader.problems;
+        match manifest {
+            Some(manifest) if problems.is_empty() => Ok(manifest),
+            _ => {
+                problems.sort_by_key(|problem| problem.span.offset());
+                let source_code = NamedSource::new(file, text.to_owned()).with_language("toml");
+                Err(ManifestError {
+                    file: file.to_owned(),
+                    source_code,
+                    problems,
+                })
+            }
+        }
+    }
+}
+
+/// Why a manifest file could not be used.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub enum ReadError {
+    /// It cannot be read.
+    #[error("cannot read the manifest {file}: {error}")]
+    #[diagnostic(
+        code(sealbus::manifest::unreadable),
+        help("name the file: sealbus up platform.toml")
+    )]
+    Unreadable {
+        /// The file's name.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It has mistakes.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Mistakes(#[from] ManifestError),
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    directory: &'t Path,
+    problems: Vec<ManifestProblem>,
+}
+
+type Value<'t> = Spanned<DeValue<'t>>;
+
+impl<'t> Reader<'t> {
+    fn problem(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
+        let line = 1 + self.text[..span.start.min(self.text.len())]
+            .matches('\n')
+            .count();
+        self.problems.push(ManifestProblem {
+            line,
+            message: message.into(),
+            help,
+            span: span.into(),
+        });
+    }
+
+    fn manifest(&mut self) -> Option<Manifest> {
+        let root = match DeTable::parse(self.text) {
+            Ok(root) => root,
+            Err(error) => {
+                let end = self.text.len();
+                self.problem(error.span().unwrap_or(end..end), error.message(), None);
+                return None;
+            }
+        };
+        let root = root.get_ref();
+        self.unknown_keys(root, &["platform", "agent"], "at the top of the file");
+        let platform = match root.get("platform") {
+            Some(value) => self
+                .table(value, "platform")
+                .and_then(|table| self.platform(table, value.span())),
+            None => {
+                let help = "begin with\n[platform]\nname = \"factory\"".to_owned();
+                self.problem(0..0, "the manifest has no [platform]", Some(help));
+                None
+            }
+        };
+        let agents = self.agents(root);
+        Some(Manifest {
+            platform: platform?,
+            agents,
+        })
+    }
+
+    fn platform(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<PlatformEntry> {
+        self.unknown_keys(table, PLATFORM_KEYS, "in [platform]");
+        let name = match self.text_of(table, "name") {
+            Some((name, at)) => match PlatformName::new(&name) {
+                Ok(_) => Some(name),
+                Err(error) => {
+                    self.problem(at, error.to_string(), None);
+                    None
+                }
+            },
+            None => {
+                self.missing(
+                    table,
+                    "name",
+                    span,
+                    "[platform] has no name",
+                    "name = \"factory\"",
+                );
+                None
+            }
+        };
+        let level = self.parsed::<SecurityLevel>(table, "level", "none, tls or auth");
+        if let Some(level @ (SecurityLevel::Signed | SecurityLevel::Sealed)) = level {
+            let at = table.get("level").map_or(0..0, Spanned::span);
+            let help = "the highest level of this version is \"auth\"".to_owned();
+            self.problem(
+                at,
+                format!("level \"{level}\" is not carried by the mesh"),
+                Some(help),
+            );
+        }
+        let address = self.parsed::<IpAddr>(table, "address", "an IP address such as 10.0.0.7");
+        let certificate_lifetime = self.duration(table, "lifetime").unwrap_or(3600);
+        let enrolment_port = self
+            .integer(table, "enrolment-port", 0..=65535)
+            .unwrap_or(0) as u16;
+        let port = self.integer(table, "port", 0..=65535).unwrap_or(0) as u16;
+        let nodes = self.integer(table, "nodes", 0..=1000).unwrap_or(1) as u32;
+        let max_message = self.size(table, "max-message").unwrap_or(16 * 1024 * 1024);
+        Some(PlatformEntry {
+            name: name?,
+            level: level.unwrap_or_default().to_string(),
+            certificate_lifetime,
+            address: address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            enrolment_port,
+            port,
+            nodes,
+            max_message,
+        })
+    }
+
+    fn agents(&mut self, root: &DeTable<'t>) -> Vec<AgentEntry> {
+        let Some(value) = root.get("agent") else {
+            return Vec::new();
+        };
+        let DeValue::Array(entries) = value.get_ref() else {
+            let help = "write [[agent]], with two brackets, for each".to_owned();
+            self.problem(
+                value.span(),
+                "the agents are not a list of tables",
+                Some(help),
+            );
+            return Vec::new();
+        };
+        let mut taken = BTreeSet::new();
+        let mut agents = Vec::new();
+        for entry in entries.iter() {
+            let Some(table) = self.table(entry, "agent") else {
+                continue;
+            };
+            let Some(agent) = self.agent(table, entry.span()) else {
+                continue;
+            };
+            let clash = agent
+                .local_names()
+                .into_iter()
+                .find(|name| !taken.insert(name.clone()));
+            if let Some(name) = clash {
+                let at = table.get("name").map_or(entry.span(), Spanned::span);
+                let help = "give each agent a name of its own".to_owned();
+                self.problem(at, format!("two agents are named {name}"), Some(help));
+            }
+            agents.push(agent);
+        }
+        agents
+    }
+
+    fn agent(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<AgentEntry> {
+        self.unknown_keys(table, AGENT_KEYS, "in [[agent]]");
+        let name = match self.text_of(table, "name") {
+            Some((name, at)) => self.legal("agent", name, at),
+            None => {
+                let example = "name = \"seller\"";
+                self.missing(
+                    table,
+                    "name",
+                    span.clone(),
+                    "this agent has no name",
+                    example,
+                );
+                None
+            }
+        };
+        let command = self.command(table, span);
+        let node = self
+            .text_of(table, "node")
+            .and_then(|(node, at)| self.legal("node", node, at));
+        let forbid = self.texts(table, "forbid");
+        if let (Some(node), Some(value)) = (&node, table.get("forbid"))
+            && forbid.contains(node)
+        {
+            let message = format!("the agent must run on {node} and must not");
+            self.problem(
+                value.span(),
+                message,
+                Some(format!("take {node} out of one of both")),
+            );
+        }
+        let restart = self.choice(
+            table,
+            "restart",
+            &[
+                ("on-failure", RestartPolicy::OnFailure),
+                ("always", RestartPolicy::Always),
+                ("never", RestartPolicy::Never),
+            ],
+        );
+        let agents = self.process_agents(table);
+        let replicas = self.integer(table, "replicas", 0..=MAX_COUNT).unwrap_or(1) as u32;
+        let environment = self.environment(table);
+        Some(AgentEntry {
+            name: name?,
+            command: command?,
+            directory: Some(absolute(self.directory)),
+            replicas,
+            agents,
+            node,
+            forbid,
+            environment,
+            restart: restart.unwrap_or_default(),
+        })
+    }
+
+    fn legal(&mut self, what: &'static str, name: String, at: Range<usize>) -> Option<String> {
+        match Name::new(what, &name) {
+            Ok(_) => Some(name),
+            Err(error) => {
+                self.problem(at, error.to_string(), None);
+                None
+            }
+        }
+    }
+
+    fn process_agents(&mut self, table: &DeTable<'t>) -> ProcessAgents {
+        match table.get("agents").map(Spanned::get_ref) {
+            Some(DeValue::Array(_)) => {
+                let named = self.texts(table, "agents");
+                if let Some(value) = table.get("agents") {
+                    for name in &named {
+                        self.legal("agent", name.clone(), value.span());
+                    }
+                    if named.is_empty() {
+                        let help = "leave `agents` out for one agent of this name".to_owned();
+                        self.problem(value.span(), "the process has no agent", Some(help));
+                    }
+                }
+                ProcessAgents::Named(named)
+            }
+            _ => ProcessAgents::Count(
+                self.integer(table, "agents", 1..=MAX_COUNT).unwrap_or(1) as u32
+            ),
+        }
+    }
+
+    fn command(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<Vec<String>> {
+        let Some(value) = table.get("command") else {
+            let example = "command = [\"python3\", \"seller.py\"]";
+            self.missing(table, "command", span, "this agent has no command", example);
+            return None;
+        };
+        let words = match value.get_ref() {
+            DeValue::String(line) if line.contains(['\'', '"', '\\']) => {
+                let help = "write the words as a list: [\"program\", \"an argument\"]".to_owned();
+                self.problem(value.span(), "a command line with quotes in it", Some(help));
+                return None;
+            }
+            DeValue::String(line) => line.split_whitespace().map(str::to_owned).collect(),
+            _ => self.texts(table, "command"),
+        };
+        let Some(program) = words.first() else {
+            self.problem(value.span(), "the command is empty", None);
+            return None;
+        };
+        match locate(program, self.directory) {
+            Ok(_) => Some(words),
+            Err(problem) => {
+                let help = match &problem {
+                    ProgramProblem::Missing {
+                        near: Some(near), ..
+                    } => Some(format!("did you mean {near}?")),
+                    ProgramProblem::Missing { .. } => None,
+                    ProgramProblem::NotExecutable { path } => Some(format!("chmod +x {path}")),
+                };
+                self.problem(value.span(), problem.to_string(), help);
+                None
+            }
+        }
+    }
+
+    fn environment(&mut self, table: &DeTable<'t>) -> BTreeMap<String, String> {
+        let mut environment = BTreeMap::new();
+        let Some(value) = table.get("environment") else {
+            return environment;
+        };
+        let Some(variables) = self.table(value, "environment") else {
+            return environment;
+        };
+        for (name, value) in variables {
+            let text = match value.get_ref() {
+                DeValue::String(text) => text.to_string(),
+                DeValue::Integer(number) => number.to_string(),
+                DeValue::Float(number) => number.to_string(),
+                DeValue::Boolean(truth) => truth.to_string(),
+                other => {
+                    let message = format!("`{}` is {}", name.get_ref(), kind(other));
+                    self.problem(value.span(), message, Some("write a text".to_owned()));
+                    continue;
+                }
+            };
+            if name.get_ref().is_empty()
+                || name.get_ref().contains(['=', '\0'])
+                || text.contains('\0')
+            {
+                self.problem(name.span(), "not a legal environment variable", None);
+            }
+            environment.insert(name.get_ref().to_string(), text);
+        }
+        environment
+    }
+
+    fn table<'v>(&mut self, value: &'v Value<'t>, key: &str) -> Option<&'v DeTable<'t>> {
+        match value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            other => {
+                self.wrong_type(value.span(), key, other, "a table");
+                None
+            }
+        }
+    }
+
+    fn wrong_type(&mut self, span: Range<usize>, key: &str, found: &DeValue<'_>, wanted: &str) {
+        let message = format!("`{key}` is {}, not {wanted}", kind(found));
+        self.problem(span, message, Some(format!("write {wanted}")));
+    }
+
+    fn text_of(&mut self, table: &DeTable<'t>, key: &str) -> Option<(String, Range<usize>)> {
+        let value = table.get(key)?;
+        match value.get_ref() {
+            DeValue::String(text) => Some((text.to_string(), value.span())),
+            other => {
+                self.wrong_type(value.span(), key, other, "a text in quotes");
+                None
+            }
+        }
+    }
+
+    fn texts(&mut self, table: &DeTable<'t>, key: &str) -> Vec<String> {
+        let Some(value) = table.get(key) else {
+            return Vec::new();
+        };
+        let DeValue::Array(items) = value.get_ref() else {
+            self.wrong_type(value.span(), key, value.get_ref(), "a list of texts");
+            return Vec::new();
+        };
+        let mut texts = Vec::new();
+        for item in items.iter() {
+            match item.get_ref() {
+                DeValue::String(text) => texts.push(text.to_string()),
+                other => self.wrong_type(item.span(), key, other, "a list of texts"),
+            }
+        }
+        texts
+    }
+
+    fn parsed<T: FromStr>(&mut self, table: &DeTable<'t>, key: &str, wanted: &str) -> Option<T> {
+        let (text, at) = self.text_of(table, key)?;
+        let value = text.parse().ok();
+        if value.is_none() {
+            let help = Some(format!("write {wanted}"));
+            self.problem(at, format!("`{key}` cannot be \"{text}\""), help);
+        }
+        value
+    }
+
+    fn choice<T: Copy>(&mut self, table: &DeTable<'t>, key: &str, of: &[(&str, T)]) -> Option<T> {
+        let (text, at) = self.text_of(table, key)?;
+        if let Some((_, value)) = of.iter().find(|(name, _)| *name == text) {
+            return Some(*value);
+        }
+        let names: Vec<&str> = of.iter().map(|(name, _)| *name).collect();
+        let help = suggestion(&text, &names)
+            .unwrap_or_else(|| format!("write one of {}", names.join(", ")));
+        self.problem(at, format!("`{key}` cannot be \"{text}\""), Some(help));
+        None
+    }
+
+    fn integer(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+        range: std::ops::RangeInclusive<i64>,
+    ) -> Option<i64> {
+        let value = table.get(key)?;
+        let DeValue::Integer(digits) = value.get_ref() else {
+            self.wrong_type(value.span(), key, value.get_ref(), "a whole number");
+            return None;
+        };
+        match i64::from_str_radix(digits.as_str(), digits.radix()) {
+            Ok(number) if range.contains(&number) => Some(number),
+            _ => {
+                let help = format!("write a number from {} to {}", range.start(), range.end());
+                self.problem(
+                    value.span(),
+                    format!("`{key}` cannot be {digits}"),
+                    Some(help),
+                );
+                None
+            }
+        }
+    }
+
+    /// Seconds, as a number or a text such as `30s`, `10m`, `1h`, `7d`.
+    fn duration(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
+        const WANTED: &str = "a time such as \"30s\", \"10m\", \"1h\" or \"7d\", of 2 s to 1 year";
+        let units = &[("s", 1), ("m", 60), ("h", 3600), ("d", 86400)];
+        self.quantity(table, key, units, 2..=31_536_000, WANTED)
+    }
+
+    /// Bytes, as a number or a text such as `64 KiB`, `16 MiB`.
+    fn size(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
+        const WANTED: &str = "a size such as 65536, \"64 KiB\" or \"16 MiB\", of 1 KiB to 1 GiB";
+        let units = &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+        self.quantity(table, key, units, 1024..=1 << 30, WANTED)
+    }
+
+    fn quantity(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+        units: &[(&str, u64)],
+        range: std::ops::RangeInclusive<u64>,
+        wanted: &str,
+    ) -> Option<u64> {
+        let value = table.get(key)?;
+        let number = match value.get_ref() {
+            DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
+            DeValue::String(text) => units.iter().find_map(|(unit, factor)| {
+                let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+                number.checked_mul(*factor)
+            }),
+            other => {
+                self.wrong_type(value.span(), key, other, wanted);
+                return None;
+            }
+        };
+        let number = number.filter(|number| range.contains(number));
+        if number.is_none() {
+            let message = format!("`{key}` cannot be {}", &self.text[value.span()]);
+            self.problem(value.span(), message, Some(format!("write {wanted}")));
+        }
+        number
+    }
+
+    fn missing(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+        span: Range<usize>,
+        message: &str,
+        example: &str,
+    ) {
+        // A value of the wrong type has been told already.
+        if table.get(key).is_none() {
+            self.problem(span, message, Some(format!("add {example}")));
+        }
+    }
+
+    fn unknown_keys(&mut self, table: &DeTable<'t>, known: &[&str], place: &str) {
+        for key in table
+            .keys()
+            .filter(|key| !known.contains(&key.get_ref().as_ref()))
+        {
+            let name = key.get_ref();
+            let help = suggestion(name, known)
+                .unwrap_or_else(|| format!("known are {}", known.join(", ")));
+            self.problem(
+                key.span(),
+                format!("unknown key `{name}` {place}"),
+                Some(help),
+            );
+        }
+    }
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn absolute(directory: &Path) -> String {
+    std::path::absolute(directory)
+        .unwrap_or_else(|_| directory.to_owned())
+        .display()
+        .to_string()
+}
+
+/// The nearest of `known`, if near enough to be meant.
+pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|(one, _), (two, _)| one.total_cmp(two))
+        .map(|(_, candidate)| candidate)
+}
+
+fn suggestion(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Manifest, ManifestError> {
+        Manifest::parse("platform.toml", text, Path::new("/"))
+    }
+
+    fn problems(text: &str) -> Vec<ManifestProblem> {
+        parse(text).unwrap_err().problems
+    }
+
+    #[test]
+    fn a_small_manifest_has_the_defaults() {
+        let manifest = parse(
+            "[platform]\nname = \"factory\"\n[[agent]]\nname = \"seller\"\ncommand = \"sh -c true\"\n",
+        )
+        .unwrap();
+        assert_eq!(manifest.platform.level, "auth");
+        assert_eq!(manifest.platform.certificate_lifetime, 3600);
+        assert_eq!(manifest.platform.address, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert_eq!(manifest.agents[0].command, ["sh", "-c", "true"]);
+        assert_eq!(manifest.agents[0].replicas, 1);
+        assert_eq!(manifest.agents[0].restart, RestartPolicy::OnFailure);
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let manifest = parse(
+            r#"
+            [platform]
+            name = "factory"
+            level = "tls"
+            lifetime = "10m"
+            address = "::1"
+            port = 7001
+            enrolment-port = 7000
+            nodes = 3
+            max-message = "64 KiB"
+            [[agent]]
+            name = "seller"
+            command = ["sh"]
+            replicas = 2
+            agents = ["buyer", "broker"]
+            node = "node-1"
+            forbid = ["node-2"]
+            environment = { COLOUR = "red", SIZE = 3 }
+            restart = "always"
+            "#,
+        )
+        .unwrap();
+        assert_eq!(manifest.platform.certificate_lifetime, 600);
+        assert_eq!(manifest.platform.max_message, 65536);
+        assert_eq!(manifest.platform.nodes, 3);
+        let agent = &manifest.agents[0];
+        assert_eq!(agent.environment["SIZE"], "3");
+        assert_eq!(
+            agent.local_names(),
+            ["buyer-1", "broker-1", "buyer-2", "broker-2"]
+        );
+        assert_eq!(agent.restart, RestartPolicy::Always);
+    }
+
+    #[test]
+    fn an_unknown_key_is_shown_with_line_and_the_likely_one() {
+        let text = "[platform]\nname = \"factory\"\n[[agent]]\nname = \"a\"\ncomand = \"sh\"\n";
+        let found = problems(text);
+        let unknown = found
+            .iter()
+            .find(|problem| problem.message.contains("comand"))
+            .unwrap();
+        assert_eq!(unknown.line, 5);
+        assert_eq!(unknown.help.as_deref(), Some("did you mean `command`?"));
+    }
+
+    #[test]
+    fn a_wrong_type_says_what_is_wanted() {
+        let found = problems("[platform]\nname = 3\nnodes = \"two\"\n");
+        assert_eq!(
+            found[0].message,
+            "`name` is a whole number, not a text in quotes"
+        );
+        assert_eq!(found[1].message, "`nodes` is a text, not a whole number");
+        assert_eq!(found[1].line, 3);
+    }
+
+    #[test]
+    fn a_missing_program_is_found_before_anything_starts() {
+        let text = "[platform]\nname = \"f\"\n[[agent]]\nname = \"a\"\ncommand = \"no-such-program-here\"\n";
+        let found = problems(text);
+        assert_eq!(found[0].line, 5);
+        assert!(
+            found[0].message.contains("no-such-program-here"),
+            "{}",
+            found[0].message
+        );
+    }
+
+    #[test]
+    fn names_that_clash_or_are_illegal_are_refused() {
+        let agent = |name: &str| format!("[[agent]]\nname = \"{name}\"\ncommand = \"sh\"\n");
+        let head = "[platform]\nname = \"f\"\n";
+        let found = problems(&format!("{head}{}{}", agent("a"), agent("a")));
+        assert_eq!(found[0].message, "two agents are named a");
+        let found = problems(&format!("{head}{}", agent("a b")));
+        assert!(
+            found[0].message.contains("agent name"),
+            "{}",
+            found[0].message
+        );
+    }
+
+    #[test]
+    fn a_syntax_error_has_its_line() {
+        assert_eq!(problems("[platform]\nname = \n")[0].line, 2);
+    }
+
+    #[test]
+    fn the_report_shows_the_file_and_the_place() {
+        let error = parse("[platform]\nname = \"f\"\nlevl = \"auth\"\n").unwrap_err();
+        let report = format!("{:?}", miette::Report::new(error));
+        assert!(report.contains("platform.toml"), "{report}");
+        assert!(report.contains("did you mean `level`?"), "{report}");
+    }
+}

@@ -1,0 +1,32 @@
+//! The Master: places agents on nodes, keeps the directory, hosts the system agents.
+//!
+//! [`state`] decides, without I/O; the rest carries events to it and its effects out.
+
+mod admin;
+mod asking;
+mod authorities;
+mod desk;
+mod directories;
+mod foundation;
+mod listing;
+mod operator;
+mod own_host;
+mod running;
+pub mod state;
+mod system;
+mod telling;
+
+pub(crate) use authorities::write_private;
+pub use authorities::{Authorities, AuthoritiesError};
+pub(crate) use desk::{Desk, DeskHandle, now, timestamp};
+pub(crate) use foundation::lay;
+pub use foundation::{FoundationError, PlatformSettings};
+pub(crate) use own_host::{OwnHost, Place};
+pub use running::{Master, MasterConfig, MasterError, admin_socket_in};
+pub use system::SystemError;
+pub(crate) use system::{MASTER, SYSTEM_AGENTS, SystemAgents, certify};
+
+/// Now, as certificates know it.
+pub(crate) fn timestamp_now() -> sealbus_seal::Timestamp {
+    timestamp(now())
+}

@@ -1,0 +1,276 @@
+//! The platform as the Master's own process sees it: the desk is in the same process, so nothing is
+//! asked over a socket. An embedded platform's agents see it the same way.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use sealbus_seal::{Identity, Name};
+use tokio::sync::{mpsc, watch};
+
+use super::desk::{Desk, DeskHandle, News, timestamp};
+use super::state::MASTER_NODE;
+use crate::control::attachment::AgentReport;
+use crate::control::node::DirectoryStep;
+use crate::control::{
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject,
+};
+use crate::host::{Command, Host, Membership};
+
+/// Commands that wait for the process.
+const COMMANDS: usize = 64;
+
+/// [`Host`] of a process that shares its memory with the Master.
+pub(crate) struct OwnHost {
+    desk: DeskHandle,
+    membership: Membership,
+    /// Takes in agents that were not named beforehand, as on an embedded platform.
+    open: bool,
+    asked: Arc<Mutex<HashSet<String>>>,
+    commands: Mutex<Option<mpsc::Receiver<Command>>>,
+}
+
+/// A process to be hosted.
+pub(crate) struct Place {
+    /// Name of its group.
+    pub(crate) group: String,
+    /// Its agents, to begin with.
+    pub(crate) agents: Vec<String>,
+    /// Whether it takes in others.
+    pub(crate) open: bool,
+    /// Where its mesh endpoint is to listen; none without one.
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+impl OwnHost {
+    /// Adopts a process and hosts it.
+    ///
+    /// # Errors
+    /// If the desk does not take it.
+    pub(crate) async fn adopt(
+        desk: DeskHandle,
+        place: Place,
+        news: watch::Receiver<News>,
+    ) -> Result<(Arc<Self>, mpsc::Sender<Command>), Fault> {
+        let Place {
+            group,
+            agents,
+            open,
+            listen,
+        } = place;
+        let names = agents.clone();
+        let (process, platform, deny_list, revision) = desk
+            .run(move |desk, now| {
+                let pid = Some(std::process::id());
+                let process = desk.state.adopt(&group, agents, pid, now)?;
+                let deny_list = desk.ca.deny_list().1;
+                let revision = desk.state.directory().revision();
+                Ok((process, desk.platform.clone(), deny_list, revision))
+            })
+            .await?;
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        let asked = Arc::new(Mutex::new(HashSet::new()));
+        let watching = watch_news(desk.clone(), news, revision, asked.clone(), sender.clone());
+        tokio::spawn(watching);
+        let host = Self {
+            desk,
+            membership: Membership {
+                address: listen.map_or(platform.master.address.ip(), |listen| listen.ip()),
+                port: listen.map_or(0, |listen| listen.port()),
+                platform,
+                node: MASTER_NODE.to_owned(),
+                process,
+                agents: names,
+                deny_list: Blob(deny_list.to_vec()),
+                inherits: false,
+                reachable: listen.is_some(),
+            },
+            open,
+            asked,
+            commands: Mutex::new(Some(commands)),
+        };
+        Ok((Arc::new(host), sender))
+    }
+}
+
+/// Passes deny lists and changes of the directory on, until the process or the Master is gone.
+async fn watch_news(
+    desk: DeskHandle,
+    mut news: watch::Receiver<News>,
+    mut revision: u64,
+    asked: Arc<Mutex<HashSet<String>>>,
+    commands: mpsc::Sender<Command>,
+) {
+    let mut deny_list = news.borrow_and_update().deny_list;
+    loop {
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return },
+            () = commands.closed() => return,
+        }
+        let known = news.borrow_and_update().deny_list;
+        let newer = known != deny_list;
+        deny_list = known;
+        let told = desk
+            .run(move |desk, _| {
+                let list = newer.then(|| desk.ca.deny_list().1);
+                Ok((list, desk.update(revision)))
+            })
+            .await;
+        let Ok((list, update)) = told else { return };
+        if let Some(list) = list
+            && commands
+                .send(Command::DenyList(Blob(list.to_vec())))
+                .await
+                .is_err()
+        {
+            return;
+        }
+        revision = update.to;
+        let mut agents = Vec::new();
+        let mut ended = Vec::new();
+        for step in update.changes {
+            match step {
+                DirectoryStep::Agent(change) if asked.lock().contains(&change.agent) => {
+                    agents.push(change);
+                }
+                DirectoryStep::Agent(_) => {}
+                DirectoryStep::Together { agents: names, at } => {
+                    let asked = asked.lock();
+                    let wanted = names.into_iter().filter(|name| asked.contains(name));
+                    agents.extend(wanted.map(|agent| DirectoryChange {
+                        agent,
+                        location: at.clone(),
+                    }));
+                }
+                DirectoryStep::Ended { ended: process } => ended.push(process),
+            }
+        }
+        let mut news = Vec::new();
+        if !agents.is_empty() {
+            news.push(Command::DirectoryChanged(agents));
+        }
+        if !ended.is_empty() {
+            news.push(Command::ProcessesEnded(ended));
+        }
+        for command in news {
+            if commands.send(command).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Host for OwnHost {
+    fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    fn certify(
+        &self,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
+        let process = self.membership.process.clone();
+        let address = self.membership.address;
+        let open = self.open;
+        let work = move |desk: &mut Desk, now| {
+            let identity = match &subject {
+                Subject::Agent { name } => {
+                    if open {
+                        desk.state.take_in(&process, name)?;
+                    }
+                    desk.agent(name)?
+                }
+                Subject::Process => own_process(desk, &process)?,
+            };
+            if let Subject::Agent { name } = &subject {
+                check_own_agent(desk, &process, name)?;
+            }
+            let lifetime = std::time::Duration::from_secs(desk.platform.certificate_lifetime);
+            let now = timestamp(now);
+            let chain =
+                desk.ca
+                    .certify_own(identity, address, Some(&process), &request, lifetime, now)?;
+            Ok(chain
+                .to_certificates()
+                .into_iter()
+                .map(|der| der.to_vec())
+                .collect())
+        };
+        self.desk.run(work).boxed()
+    }
+
+    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
+        let process = self.membership.process.clone();
+        let work = move |desk: &mut Desk, now| {
+            desk.state.announced(&process, address, now);
+            Ok(())
+        };
+        self.desk.run(work).boxed()
+    }
+
+    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
+        self.asked.lock().insert(agent.to_owned());
+        let agent = agent.to_owned();
+        self.desk
+            .run(move |desk, _| Ok(desk.state.directory().locate(&agent)))
+            .boxed()
+    }
+
+    fn report<'a>(
+        &'a self,
+        agent: &'a str,
+        report: AgentReport,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        let process = self.membership.process.clone();
+        let agent = agent.to_owned();
+        let work = move |desk: &mut Desk, now| {
+            desk.state.reported(&process, &agent, report, now);
+            Ok(())
+        };
+        self.desk.run(work).boxed()
+    }
+
+    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        let work = move |desk: &mut Desk, _| {
+            desk.refusals.note(records);
+            Ok(())
+        };
+        self.desk.run(work).boxed()
+    }
+
+    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn commands(&self) -> Option<mpsc::Receiver<Command>> {
+        self.commands.lock().take()
+    }
+}
+
+fn own_process(desk: &Desk, process: &str) -> Result<Identity, Fault> {
+    let fault =
+        |error: sealbus_seal::IdentityError| Fault::new(FaultCode::Internal, error.to_string());
+    Ok(Identity::Process {
+        platform: desk.name.clone(),
+        node: Name::new("node", MASTER_NODE).map_err(fault)?,
+        process: process.parse().map_err(fault)?,
+    })
+}
+
+fn check_own_agent(desk: &Desk, process: &str, agent: &str) -> Result<(), Fault> {
+    let placed = desk
+        .state
+        .process(process)
+        .is_some_and(|(_, p)| p.agents.contains_key(agent));
+    if placed {
+        return Ok(());
+    }
+    Err(Fault::new(
+        FaultCode::NotPlaced,
+        format!("{agent} is not placed in this process"),
+    ))
+}

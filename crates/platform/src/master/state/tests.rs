@@ -1,0 +1,484 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::control::attachment::AgentReport;
+use crate::control::node::{Exit, NodeAnswer, RunningProcess};
+use crate::control::{NodeDescription, ProcessContact};
+use crate::manifest::{AgentEntry, ProcessAgents, RestartPolicy};
+
+fn master() -> MasterState {
+    load(&BTreeMap::new(), 0)
+}
+
+fn load(rows: &BTreeMap<String, Vec<u8>>, drawn: u32) -> MasterState {
+    let mut count = drawn;
+    let draw_name = Box::new(move || {
+        count += 1;
+        Ok(format!("{count:032x}"))
+    });
+    let rows = rows
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_slice()));
+    MasterState::load(rows, 1, Patience::default(), draw_name, 0).unwrap()
+}
+
+fn description() -> NodeDescription {
+    NodeDescription {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        host: "here".to_owned(),
+        processors: 2,
+        version: "0".to_owned(),
+    }
+}
+
+fn contact(master: &MasterState, node: &str) -> ProcessContact {
+    let process = master.nodes()[node].process.clone();
+    ProcessContact {
+        node: node.to_owned(),
+        process,
+        address: ([127, 0, 0, 1], 9).into(),
+    }
+}
+
+fn with_nodes(count: usize) -> MasterState {
+    let mut master = master();
+    for _ in 0..count {
+        let (name, _) = master.join(None, description(), 0).unwrap();
+        master
+            .register(&name, description(), contact(&master, &name), None, &[], 0)
+            .unwrap();
+    }
+    master.take_effects();
+    master
+}
+
+fn entry(name: &str) -> AgentEntry {
+    AgentEntry {
+        name: name.to_owned(),
+        command: vec!["true".to_owned()],
+        directory: None,
+        replicas: 1,
+        agents: ProcessAgents::Count(1),
+        node: None,
+        forbid: Vec::new(),
+        environment: BTreeMap::new(),
+        restart: RestartPolicy::OnFailure,
+    }
+}
+
+fn process_of(master: &MasterState, agent: &str) -> Process {
+    master
+        .group_of(agent)
+        .unwrap()
+        .1
+        .process
+        .clone()
+        .expect("it has a process")
+}
+
+/// Brings the present process of an agent to life.
+fn live(master: &mut MasterState, agent: &str, now: UnixMillis) -> Process {
+    let process = process_of(master, agent);
+    master.started(&process.id, Some(4711));
+    master.announced(&process.id, ([127, 0, 0, 1], 1000).into(), now);
+    let report = AgentReport::State {
+        state: AgentState::Active,
+    };
+    master.reported(&process.id, agent, report, now);
+    process_of(master, agent)
+}
+
+fn revoked(master: &mut MasterState) -> Vec<String> {
+    let effects = master.take_effects();
+    effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Revoke { process, .. } => Some(process),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn an_agent_is_placed_started_and_found() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    assert_eq!(master.directory().locate("a"), AgentLocation::InTransit);
+    let process = live(&mut master, "a", 1);
+    assert_eq!(
+        master.directory().locate("a"),
+        AgentLocation::Process(process.contact().unwrap())
+    );
+    assert_eq!(master.life("a"), Some(AgentState::Active));
+}
+
+#[test]
+fn a_crash_is_followed_by_a_restart_after_a_pause_that_doubles() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("a")], 0).unwrap();
+    let mut now = 10;
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        let process = live(&mut master, "a", now);
+        master.exited(&process.id, &Exit::Signal { signal: 9 }, now);
+        assert!(revoked(&mut master).contains(&process.id));
+        assert_eq!(master.directory().locate("a"), AgentLocation::InTransit);
+        let next = master.group_of("a").unwrap().1.start_at.unwrap();
+        pauses.push(next - now);
+        master.tick(next - 1);
+        assert!(master.group_of("a").unwrap().1.process.is_none());
+        now = next;
+        master.heartbeat("node-1", 0, now);
+        master.tick(now);
+        assert_ne!(process_of(&master, "a").id, process.id);
+    }
+    assert_eq!(pauses, [500, 1000, 2000, 4000]);
+}
+
+#[test]
+fn success_ends_an_agent_and_never_means_never() {
+    let mut master = with_nodes(1);
+    let never = AgentEntry {
+        restart: RestartPolicy::Never,
+        ..entry("n")
+    };
+    master.start(&[entry("a"), never], 0).unwrap();
+    for (agent, exit) in [("a", Exit::Code { code: 0 }), ("n", Exit::Code { code: 3 })] {
+        let process = live(&mut master, agent, 1);
+        master.exited(&process.id, &exit, 2);
+        assert_eq!(master.directory().locate(agent), AgentLocation::Unknown);
+        master.heartbeat("node-1", 0, 1000);
+        master.tick(1000);
+        assert!(master.group_of(agent).unwrap().1.process.is_none());
+    }
+}
+
+#[test]
+fn a_dead_nodes_agents_are_revoked_and_placed_on_the_others() {
+    let mut master = with_nodes(2);
+    master
+        .start(
+            &[AgentEntry {
+                replicas: 4,
+                ..entry("a")
+            }],
+            0,
+        )
+        .unwrap();
+    let before: Vec<Process> = (1..=4)
+        .map(|n| live(&mut master, &format!("a-{n}"), 1))
+        .collect();
+    assert_eq!(
+        before
+            .iter()
+            .filter(|process| process.node == "node-1")
+            .count(),
+        2
+    );
+    master.heartbeat("node-2", 0, 8000);
+    master.tick(8000);
+    let revoked = revoked(&mut master);
+    for process in before {
+        let lost = process.node == "node-1";
+        assert_eq!(revoked.contains(&process.id), lost);
+    }
+    for number in 1..=4 {
+        assert_eq!(process_of(&master, &format!("a-{number}")).node, "node-2");
+    }
+}
+
+#[test]
+fn a_node_that_returns_is_told_to_end_what_was_placed_elsewhere() {
+    let mut master = with_nodes(2);
+    master
+        .start(
+            &[AgentEntry {
+                node: None,
+                ..entry("a")
+            }],
+            0,
+        )
+        .unwrap();
+    let lost = live(&mut master, "a", 1);
+    let other = if lost.node == "node-1" {
+        "node-2"
+    } else {
+        "node-1"
+    };
+    master.heartbeat(other, 0, 8000);
+    master.tick(8000);
+    let running = RunningProcess {
+        process: lost.id.clone(),
+        pid: Some(1),
+        address: None,
+        agents: Vec::new(),
+    };
+    let node = lost.node.clone();
+    let answer = master
+        .register(
+            &node,
+            description(),
+            contact(&master, &node),
+            None,
+            &[running],
+            6000,
+        )
+        .unwrap();
+    let crate::control::node::MasterAnswer::Current { stop, .. } = answer else {
+        panic!()
+    };
+    assert_eq!(stop, [lost.id]);
+}
+
+#[test]
+fn without_a_node_agents_wait_for_one() {
+    let mut master = master();
+    master.start(&[entry("a")], 0).unwrap();
+    assert!(
+        master
+            .group_of("a")
+            .unwrap()
+            .1
+            .note
+            .as_ref()
+            .unwrap()
+            .contains("no node")
+    );
+    let (name, _) = master.join(None, description(), 1).unwrap();
+    master
+        .register(&name, description(), contact(&master, &name), None, &[], 1)
+        .unwrap();
+    assert_eq!(process_of(&master, "a").node, name);
+}
+
+#[test]
+fn a_move_ends_on_the_other_node_and_revokes_the_old_certificates() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    let destination = if source.node == "node-1" {
+        "node-2"
+    } else {
+        "node-1"
+    };
+    let group = master.move_agent("a", destination, 2).unwrap();
+    assert_eq!(master.directory().locate("a"), AgentLocation::InTransit);
+    let about = About::Freeze {
+        group: group.clone(),
+        process: source.id.clone(),
+    };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    assert_eq!(master.directory().locate("a"), AgentLocation::InTransit);
+    assert!(!revoked(&mut master).contains(&source.id));
+    let target = live(&mut master, "a", 4);
+    assert_eq!(target.node, destination);
+    let moved = Effect::Settled {
+        group,
+        result: Ok(destination.to_owned()),
+    };
+    assert!(master.take_effects().contains(&moved));
+    assert_eq!(
+        master.directory().locate("a"),
+        AgentLocation::Process(target.contact().unwrap())
+    );
+    // The process it left stays a little, to send on who still writes to it.
+    master.tick(5);
+    assert!(!revoked(&mut master).contains(&source.id));
+    master.tick(4 + Patience::default().leaving.as_millis() as u64);
+    assert!(revoked(&mut master).contains(&source.id));
+    assert!(master.process(&source.id).is_none());
+}
+
+#[test]
+fn a_failed_move_leaves_the_agent_where_it_was() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    let destination = if source.node == "node-1" {
+        "node-2"
+    } else {
+        "node-1"
+    };
+    let group = master.move_agent("a", destination, 2).unwrap();
+    let about = About::Freeze {
+        group,
+        process: source.id.clone(),
+    };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    let target = process_of(&master, "a");
+    master.exited(&target.id, &Exit::Code { code: 1 }, 4);
+    assert_eq!(process_of(&master, "a"), source);
+    let effects = master.take_effects();
+    let thaw = NodeRequest::Thaw {
+        process: source.id.clone(),
+    };
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Ask { request, .. } if **request == thaw))
+    );
+    assert_eq!(
+        master.directory().locate("a"),
+        AgentLocation::Process(source.contact().unwrap())
+    );
+}
+
+#[test]
+fn names_are_taken_once() {
+    let mut master = with_nodes(1);
+    let fault = master.join(Some("node-1"), description(), 0).unwrap_err();
+    assert_eq!(fault.code, FaultCode::NameTaken);
+    master.start(&[entry("a")], 0).unwrap();
+    let other = AgentEntry {
+        agents: ProcessAgents::Named(vec!["a".to_owned()]),
+        ..entry("b")
+    };
+    assert_eq!(
+        master.start(&[other], 0).unwrap_err().code,
+        FaultCode::NameTaken
+    );
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Start(u8),
+    Live(u8),
+    Crash(u8),
+    Finish(u8),
+    Kill(u8),
+    Move(u8, u8),
+    Freeze(u8, bool),
+    NodeBack(u8),
+    Wait(u16),
+    KillMaster,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0_u8..4).prop_map(Step::Start),
+        (0_u8..4).prop_map(Step::Live),
+        (0_u8..4).prop_map(Step::Crash),
+        (0_u8..4).prop_map(Step::Finish),
+        (0_u8..4).prop_map(Step::Kill),
+        (0_u8..4, 1_u8..4).prop_map(|(agent, node)| Step::Move(agent, node)),
+        (0_u8..4, any::<bool>()).prop_map(|(agent, done)| Step::Freeze(agent, done)),
+        (1_u8..4).prop_map(Step::NodeBack),
+        (0_u16..9000).prop_map(Step::Wait),
+        Just(Step::KillMaster),
+    ]
+}
+
+proptest! {
+    /// Whatever happens, also kills of the Master between any two steps: an agent is known in one
+    /// process at most, every process given up has been revoked, and the directory says what the
+    /// groups say.
+    #[test]
+    fn any_history_keeps_the_invariants(history in prop::collection::vec(steps(), 1..60)) {
+        let mut master = with_nodes(3);
+        let mut rows: BTreeMap<String, Vec<u8>> = master
+            .take_rows(0)
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect();
+        let mut revocations: Vec<String> = Vec::new();
+        let mut ever: Vec<String> = Vec::new();
+        let mut now = 0;
+        let mut drawn = 0;
+        for step in history {
+            let name = |n: u8| format!("a{n}");
+            let present = |master: &MasterState, n: u8| {
+                master.group_of(&name(n)).and_then(|(_, group)| group.process.clone())
+            };
+            match step {
+                Step::Start(n) => { let _ = master.start(&[entry(&name(n))], now); }
+                Step::Live(n) => if present(&master, n).is_some() {
+                    live(&mut master, &name(n), now);
+                },
+                Step::Crash(n) => if let Some(process) = present(&master, n) {
+                    master.exited(&process.id, &Exit::Signal { signal: 11 }, now);
+                },
+                Step::Finish(n) => if let Some(process) = present(&master, n) {
+                    master.exited(&process.id, &Exit::Code { code: 0 }, now);
+                },
+                Step::Kill(n) => { let _ = master.kill(&name(n), Duration::from_secs(1), now); }
+                Step::Move(n, node) => {
+                    let _ = master.move_agent(&name(n), &format!("node-{node}"), now);
+                }
+                Step::Freeze(n, done) => if let Some(process) = present(&master, n) {
+                    let result = if done {
+                        Ok(NodeAnswer::Frozen { size: 1 })
+                    } else {
+                        Err(Fault::new(FaultCode::Internal, "no"))
+                    };
+                    let about = About::Freeze { group: name(n), process: process.id };
+                    master.answered(about, result, now);
+                },
+                Step::NodeBack(n) => {
+                    let node = format!("node-{n}");
+                    let running: Vec<RunningProcess> = master
+                        .placed_on(&node)
+                        .into_iter()
+                        .map(|process| RunningProcess {
+                            process, pid: Some(1), address: None, agents: Vec::new(),
+                        })
+                        .collect();
+                    let _ = master.register(
+                        &node, description(), contact(&master, &node), None, &running, now,
+                    );
+                }
+                Step::Wait(ms) => {
+                    now += u64::from(ms);
+                    master.heartbeat("node-1", 0, now);
+                    master.tick(now);
+                }
+                Step::KillMaster => {
+                    master = load(&rows, drawn);
+                    for node in master.nodes.values_mut() {
+                        node.heard = now;
+                    }
+                }
+            }
+            for (key, value) in master.take_rows(now) {
+                match value {
+                    Some(value) => rows.insert(key, value),
+                    None => rows.remove(&key),
+                };
+            }
+            for effect in master.take_effects() {
+                if let Effect::Revoke { process, agent: None, .. } = effect {
+                    revocations.push(process);
+                }
+            }
+            let mut known = 0;
+            for (name, group) in master.groups() {
+                let source = group.moving.as_ref().and_then(|moving| moving.source.as_ref());
+                for process in group.processes() {
+                    known += 1;
+                    if !ever.contains(&process.id) {
+                        ever.push(process.id.clone());
+                    }
+                    let gone = group.moving.as_ref().is_some_and(|m| m.source_gone)
+                        && source.is_some_and(|source| source.id == process.id);
+                    prop_assert!(gone || master.process(&process.id).is_some());
+                }
+                for agent in &group.agents {
+                    let (location, _) = situation(group, agent);
+                    prop_assert_eq!(master.directory().locate(agent), location);
+                    prop_assert_eq!(master.agents.get(agent), Some(name));
+                }
+                prop_assert!(group.process.is_none() || group.start_at.is_none());
+                prop_assert!(group.wanted || group.start_at.is_none());
+            }
+            prop_assert!(master.processes.len() <= known);
+            drawn = ever.len() as u32 + 100;
+            for process in &ever {
+                let placed = master.groups().values().any(|group| {
+                    group.processes().any(|p| p.id == *process)
+                });
+                prop_assert!(placed || revocations.contains(process), "{} given up", process);
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The system agents `master`, `ca`, `ams`, `df` and `operator`, in the Master's own process.
+
+use std::sync::Arc;
+
+use sealbus_seal::Identity;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::desk::{Desk, DeskHandle, PlacementsOf, check_process, timestamp};
+use super::directories::Directories;
+use super::foundation::Foundation;
+use super::operator::Operator;
+use super::own_host::Place;
+use super::state::not_a_member;
+use super::{asking, telling};
+use crate::ca_service::{Request, Vouching};
+use crate::control::node::{AuthorityAnswer, AuthorityRequest, MasterAnswer, MasterRequest};
+use crate::control::{Blob, Fault, FaultCode, Subject, UnixMillis};
+use crate::correspondence::Correspondent;
+use crate::management::LoadError;
+use crate::process::{AgentHandle, OpenAgentError, Process};
+use crate::store::Store;
+
+/// Local name of the Master's agent.
+pub(crate) const MASTER: &str = "master";
+/// Local name of the CA service's agent.
+pub(crate) const CA: &str = "ca";
+/// Local name of the white pages.
+const AMS: &str = "ams";
+/// Local name of the yellow pages.
+const DF: &str = "df";
+/// Local name of the agent in whose name operators send.
+pub(crate) const OPERATOR: &str = "operator";
+/// All of them.
+pub(crate) const SYSTEM_AGENTS: [&str; 5] = [MASTER, CA, AMS, DF, OPERATOR];
+
+/// Name of the group of the Master's own process.
+const SYSTEM_GROUP: &str = "system";
+
+/// The system agents, while this lives.
+pub(crate) struct SystemAgents {
+    /// Asks nodes in the Master's name.
+    pub(crate) master: Correspondent,
+    /// Sends in the operators' name.
+    pub(crate) operator: Operator,
+    /// Asks AMS and DF directly.
+    pub(crate) directories: Directories,
+    /// Their process.
+    pub(crate) process: Process,
+    tasks: tokio::sync::Mutex<JoinSet<()>>,
+}
+
+/// A system agent could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SystemError {
+    /// An agent could not be opened.
+    #[error(transparent)]
+    Agent(#[from] OpenAgentError),
+    /// AMS or DF could not read what they had written.
+    #[error(transparent)]
+    Directories(#[from] LoadError),
+}
+
+impl Place {
+    /// The place of the system agents.
+    pub(crate) fn system(listen: Option<std::net::SocketAddr>) -> Self {
+        Self {
+            group: SYSTEM_GROUP.to_owned(),
+            agents: SYSTEM_AGENTS.map(str::to_owned).to_vec(),
+            open: false,
+            listen,
+        }
+    }
+}
+
+impl SystemAgents {
+    /// Starts them in `process`.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub(crate) async fn start(
+        process: Process,
+        foundation: Foundation,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, SystemError> {
+        let Foundation {
+            desk,
+            outward,
+            news,
+            ..
+        } = foundation;
+        let mut tasks = JoinSet::new();
+        let trust_claims = !process.level().authenticates();
+        let ams = process.agent(AMS).await?;
+        let df = process.agent(DF).await?;
+        let directories = Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
+        let (life_changes, changes) = mpsc::unbounded_channel();
+        tasks.spawn(directories.clone().follow(changes));
+        let master = process.agent(MASTER).await?;
+        let asking = Correspondent::new(master.outbox().clone());
+        tasks.spawn(serve_master(master, asking.clone(), desk.clone()));
+        let ca = process.agent(CA).await?;
+        tasks.spawn(serve_ca(ca, desk.clone()));
+        let agent = process.agent(OPERATOR).await?;
+        let operator = Operator::new(&agent);
+        tasks.spawn(operator.clone().serve(agent));
+        tasks.spawn(asking::carry_out(
+            outward,
+            asking.clone(),
+            desk.clone(),
+            life_changes,
+        ));
+        tasks.spawn(telling::tell(asking.clone(), desk, news));
+        Ok(Self {
+            master: asking,
+            operator,
+            directories,
+            process,
+            tasks: tokio::sync::Mutex::new(tasks),
+        })
+    }
+}
+
+impl SystemAgents {
+    /// Ends them, and takes their process off the bus.
+    pub(crate) async fn end(&self) {
+        self.tasks.lock().await.shutdown().await;
+        self.process.close().await;
+    }
+}
+
+async fn serve_master(mut agent: AgentHandle, correspondent: Correspondent, desk: DeskHandle) {
+    while let Some(received) = agent.receive().await {
+        let Some(enquiry) = correspondent.receive(received) else {
+            continue;
+        };
+        let desk = desk.clone();
+        // Each in its own task: an answer may wait for the store, or for room on the way.
+        tokio::spawn(async move {
+            let (node, request, reply) = enquiry.open::<MasterRequest>();
+            let result = match request {
+                Ok(request) => {
+                    desk.run(move |desk, now| hear(desk, &node, request, now))
+                        .await
+                }
+                Err(fault) => Err(fault),
+            };
+            reply.send(result).await;
+        });
+    }
+}
+
+/// What a node asks or tells.
+fn hear(
+    desk: &mut Desk,
+    node: &str,
+    request: MasterRequest,
+    now: UnixMillis,
+) -> Result<MasterAnswer, Fault> {
+    if !desk.state.nodes().contains_key(node) {
+        return Err(not_a_member(node));
+    }
+    // A node speaks for its own processes only.
+    let own = |desk: &Desk, process: &str| {
+        desk.state
+            .process(process)
+            .is_some_and(|(_, process)| process.node == node)
+    };
+    match request {
+        MasterRequest::Register {
+            node: description,
+            contact,
+            attachment,
+            processes,
+        } => {
+            if contact.node != node {
+                return Err(not_a_member(node));
+            }
+            let answer =
+                desk.state
+                    .register(node, description, contact, attachment, &processes, now)?;
+            return Ok(with_deny_list(answer, desk, 0));
+        }
+        MasterRequest::Heartbeat {
+            directory,
+            deny_list,
+            ..
+        } => {
+            let answer = desk.state.heartbeat(node, directory, now);
+            return Ok(with_deny_list(answer, desk, deny_list));
+        }
+        MasterRequest::Resolve { agent } => {
+            return Ok(MasterAnswer::Location(
+                desk.state.directory().locate(&agent),
+            ));
+        }
+        MasterRequest::Refusals { records } => desk.refusals.note(records),
+        MasterRequest::Started { process, pid } if own(desk, &process) => {
+            desk.state.started(&process, pid);
+        }
+        MasterRequest::Announced { process, address } if own(desk, &process) => {
+            desk.state.announced(&process, address, now);
+        }
+        MasterRequest::Delivered { process, subject } if own(desk, &process) => {
+            let subject = match &subject {
+                Subject::Agent { name } => name.clone(),
+                Subject::Process => format!("process {process}"),
+            };
+            let what = "its certificate came back to it".to_owned();
+            desk.ca
+                .events()
+                .enter(6, &subject, Some(node), None, what, timestamp(now));
+        }
+        MasterRequest::Reported {
+            process,
+            agent,
+            report,
+        } if own(desk, &process) => {
+            desk.state.reported(&process, &agent, report, now);
+        }
+        MasterRequest::Exited { process, exit } if own(desk, &process) => {
+            desk.state.exited(&process, &exit, now);
+        }
+        // Of a process that was given up: there is nothing more to note.
+        _ => {}
+    }
+    Ok(MasterAnswer::Done)
+}
+
+fn with_deny_list(answer: MasterAnswer, desk: &Desk, known: u64) -> MasterAnswer {
+    let (version, signed) = desk.ca.deny_list();
+    match answer {
+        MasterAnswer::Current {
+            directory,
+            stop,
+            register,
+            ..
+        } => MasterAnswer::Current {
+            directory,
+            deny_list: (version != known).then(|| Blob(signed.to_vec())),
+            stop,
+            register,
+        },
+        other => other,
+    }
+}
+
+async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle) {
+    let correspondent = Correspondent::new(agent.outbox().clone());
+    while let Some(received) = agent.receive().await {
+        let Some(enquiry) = correspondent.receive(received) else {
+            continue;
+        };
+        let desk = desk.clone();
+        tokio::spawn(async move {
+            let (_, request, reply) = enquiry.open::<AuthorityRequest>();
+            let result = match request {
+                Ok(request) => {
+                    desk.run(move |desk, now| certify(desk, &request, now))
+                        .await
+                }
+                Err(fault) => Err(fault),
+            };
+            reply.send(result).await;
+        });
+    }
+}
+
+pub(crate) fn certify(
+    desk: &mut Desk,
+    request: &AuthorityRequest,
+    now: UnixMillis,
+) -> Result<AuthorityAnswer, Fault> {
+    let AuthorityRequest::Certify { voucher } = request;
+    let (node, vouching) = voucher
+        .open::<Vouching>(desk.ca.trust(), now)
+        .map_err(|error| Fault::new(FaultCode::NotPlaced, error.to_string()))?;
+    let name = node
+        .identity()
+        .node_name()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let process = vouching.process.as_str();
+    let refused = |desk: &mut Desk, fault: Fault| {
+        let subject = match &vouching.subject {
+            Subject::Agent { name } => name.clone(),
+            Subject::Process => format!("process {process}"),
+        };
+        let what = format!("refused: {}", fault.message);
+        desk.ca
+            .events()
+            .enter(0, &subject, Some(&name), None, what, timestamp(now));
+        fault
+    };
+    if let Err(fault) = check_process(&desk.state, &name, process, &vouching.subject) {
+        return Err(refused(desk, fault));
+    }
+    let illegal =
+        |error: sealbus_seal::IdentityError| Fault::new(FaultCode::IllegalName, error.to_string());
+    let wanted = match &vouching.subject {
+        Subject::Agent { name } => desk.agent(name)?,
+        Subject::Process => {
+            let id = process.parse().map_err(illegal)?;
+            Identity::process(&desk.name, &name, id).map_err(illegal)?
+        }
+    };
+    let request = Request {
+        node: &node,
+        wanted: &wanted,
+        process: Some(process),
+        request: &vouching.request.0,
+    };
+    let placements = PlacementsOf {
+        state: &desk.state,
+        process,
+    };
+    let chain = desk.ca.certify(&request, &placements, timestamp(now))?;
+    let chain = chain
+        .to_certificates()
+        .into_iter()
+        .map(|der| Blob(der.to_vec()))
+        .collect();
+    Ok(AuthorityAnswer::Certified { chain })
+}

@@ -1,0 +1,217 @@
+//! What the parts of a node share.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use sealbus_seal::{Credential, Timestamp, Trust};
+use tokio::sync::{mpsc, watch};
+
+use super::log::Logs;
+use super::memory::Memory;
+use super::processes::Processes;
+use crate::ca_service::{Signed, Vouching};
+use crate::control::attachment::AttachmentNotice;
+use crate::control::node::{
+    AuthorityAnswer, AuthorityRequest, DirectoryUpdate, MasterAnswer, MasterRequest,
+};
+use crate::control::{
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, NodeDescription, PlatformDescription,
+    Subject,
+};
+use crate::correspondence::Correspondent;
+use crate::directory::{Changed, Replica};
+use crate::host::Command;
+use crate::master::{SYSTEM_AGENTS, now};
+
+/// How long the CA may take to answer.
+const CERTIFYING: Duration = Duration::from_secs(10);
+/// How long the Master may take to say where an agent is that the replica does not know.
+const RESOLVING: Duration = Duration::from_secs(3);
+
+/// The node's own process, while it is on the bus.
+#[derive(Clone)]
+pub(crate) struct Presence {
+    /// Asks in the name of `node-N`.
+    pub(crate) correspondent: Correspondent,
+    /// Commands to the node's own process.
+    pub(crate) commands: mpsc::Sender<Command>,
+}
+
+/// What the parts of a node share.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) description: NodeDescription,
+    pub(crate) platform: RwLock<PlatformDescription>,
+    pub(crate) credential: ArcSwap<Credential>,
+    pub(crate) trust: Arc<Trust>,
+    /// The newest signed deny list.
+    pub(crate) deny_list: Mutex<Blob>,
+    pub(crate) replica: Mutex<Replica>,
+    /// Agents the node's own process asked for.
+    pub(crate) asked: Mutex<HashSet<String>>,
+    pub(crate) processes: Processes,
+    pub(crate) logs: Logs,
+    pub(crate) memory: Memory,
+    pub(crate) presence: watch::Sender<Option<Presence>>,
+    /// What is to be told to the Master, in order.
+    pub(crate) reports: mpsc::UnboundedSender<MasterRequest>,
+    /// The attachment socket.
+    pub(crate) socket: String,
+    /// Where programs with tickets attach.
+    pub(crate) attachment: Option<SocketAddr>,
+    /// The wish to end, with the time processes have for it.
+    pub(crate) leaving: watch::Sender<Option<Duration>>,
+}
+
+impl Shared {
+    /// The address in the certificates of this node and its agents.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.description.address
+    }
+
+    /// Tells the Master, now or when it is back.
+    pub(crate) fn report(&self, request: MasterRequest) {
+        // The other end lives as long as the node.
+        let _ = self.reports.send(request);
+    }
+
+    pub(crate) fn correspondent(&self) -> Result<Correspondent, Fault> {
+        match &*self.presence.borrow() {
+            Some(presence) => Ok(presence.correspondent.clone()),
+            None => Err(Fault::new(
+                FaultCode::Unavailable,
+                "the node is not on the bus now",
+            )),
+        }
+    }
+
+    /// The node's signed word for a signing request of one of its processes.
+    pub(crate) fn vouch(
+        &self,
+        process: &str,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> Result<Signed, Fault> {
+        let vouching = Vouching {
+            process: process.to_owned(),
+            subject,
+            request: Blob(request),
+            at: now(),
+        };
+        Signed::sign(&vouching, &self.credential.load())
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+    }
+
+    /// Carries a signing request to the CA.
+    pub(crate) async fn certify(
+        &self,
+        process: &str,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> Result<Vec<Blob>, Fault> {
+        let voucher = self.vouch(process, subject, request)?;
+        let request = AuthorityRequest::Certify { voucher };
+        let AuthorityAnswer::Certified { chain } = self
+            .correspondent()?
+            .ask("ca", &request, CERTIFYING)
+            .await?;
+        Ok(chain)
+    }
+
+    /// Where an agent is: from the replica, or, if that does not know it, from the Master.
+    pub(crate) async fn locate(&self, agent: &str) -> Result<AgentLocation, Fault> {
+        // Always where the Master is: a node that took them for absent could not ask where they are.
+        if SYSTEM_AGENTS.contains(&agent) {
+            return Ok(AgentLocation::Process(self.platform.read().master.clone()));
+        }
+        let known = self.replica.lock().locate(agent);
+        if known != AgentLocation::Unknown {
+            return Ok(known);
+        }
+        let request = MasterRequest::Resolve {
+            agent: agent.to_owned(),
+        };
+        match self
+            .correspondent()?
+            .ask("master", &request, RESOLVING)
+            .await?
+        {
+            MasterAnswer::Location(location) => Ok(location),
+            _ => Ok(AgentLocation::Unknown),
+        }
+    }
+
+    /// Takes a change of the directory over, and tells the processes that asked for the agents.
+    pub(crate) async fn directory_changed(&self, update: DirectoryUpdate) {
+        let Changed { agents, ended } = self.replica.lock().apply(update);
+        let presence = self.presence.borrow().clone();
+        if let Some(presence) = &presence {
+            let own = wanted(&agents, &self.asked.lock());
+            if !own.is_empty() {
+                let _ = presence.commands.send(Command::DirectoryChanged(own)).await;
+            }
+            if !ended.is_empty() {
+                let ended = Command::ProcessesEnded(ended.clone());
+                let _ = presence.commands.send(ended).await;
+            }
+        }
+        for (caller, changes) in self.processes.interested(&agents) {
+            let _ = caller
+                .notify(&AttachmentNotice::DirectoryChanged { changes })
+                .await;
+        }
+        if !ended.is_empty() {
+            let notice = AttachmentNotice::ProcessesEnded { processes: ended };
+            for caller in self.processes.callers() {
+                let _ = caller.notify(&notice).await;
+            }
+        }
+    }
+
+    /// Takes a newer deny list over, and passes it on at once.
+    pub(crate) async fn deny_list_changed(&self, list: Blob) {
+        let now = Timestamp::from_unix_seconds(now() / 1000);
+        match self.trust.apply_deny_list(&list.0, now) {
+            Ok(sealbus_seal::denylist::DenyListUpdate::Applied { .. }) => {}
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "a deny list was not accepted");
+                return;
+            }
+        }
+        *self.deny_list.lock() = list.clone();
+        let presence = self.presence.borrow().clone();
+        if let Some(presence) = presence {
+            let _ = presence
+                .commands
+                .send(Command::DenyList(list.clone()))
+                .await;
+        }
+        let notice = AttachmentNotice::DenyList { list };
+        for caller in self.processes.callers() {
+            let _ = caller.notify(&notice).await;
+        }
+    }
+
+    /// The version of the deny list in force.
+    pub(crate) fn deny_list_version(&self) -> u64 {
+        self.trust
+            .deny_lists()
+            .iter()
+            .map(|list| list.version())
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+pub(super) fn wanted(changes: &[DirectoryChange], asked: &HashSet<String>) -> Vec<DirectoryChange> {
+    changes
+        .iter()
+        .filter(|change| asked.contains(&change.agent))
+        .cloned()
+        .collect()
+}

@@ -1,0 +1,406 @@
+//! One agent of this process: its way in, its way out, and what is wished of it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Poll, Waker};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use sealbus_acl::{AclMessage, Aid};
+use sealbus_bus::{Mailbox, Outbox, ReceivedMessage, SendError, TrySendError};
+
+use super::Process;
+use super::freeze::Rest;
+use super::standing::Standing;
+
+/// What the platform, or the program itself, wishes an agent to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Come to rest and hand over the state ([`AgentHandle::hand_over`]): the process is to be moved.
+    Freeze,
+    /// End ([`AgentHandle::leave`]).
+    Stop,
+}
+
+/// How an agent leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// It ended by itself, or was asked to.
+    Ended,
+    /// It failed, with this error.
+    Failed(String),
+    /// It has handed over its state and goes on elsewhere.
+    Moved,
+}
+
+/// What became of an agent that handed over its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thawed {
+    /// The move did not come about: it goes on here, with the messages it had.
+    GoOn,
+    /// It goes on elsewhere, or the process ends: here it is over.
+    Gone,
+}
+
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+const NO_WISH: u8 = 0;
+const FREEZE: u8 = 1;
+const STOP: u8 = 2;
+
+/// What the process keeps of each of its agents.
+pub(super) struct Entry {
+    pub(super) aid: Aid,
+    pub(super) number: u64,
+    /// A new one takes its place when a move did not come about.
+    pub(super) outbox: ArcSwap<Outbox>,
+    pub(super) standing: Mutex<Standing>,
+    wish: AtomicU8,
+    /// Tasks that wait for a wish, and in how many places each.
+    waiting: Mutex<Vec<(Waker, u32)>>,
+    /// Called at each new wish, for readers that do not wait in Rust.
+    hook: Mutex<Option<Hook>>,
+    /// Where to say that it is at rest, while it is asked to be.
+    pub(super) rest: Mutex<Option<Rest>>,
+}
+
+impl Entry {
+    pub(super) fn new(number: u64, outbox: Outbox, standing: Standing) -> Entry {
+        Entry {
+            aid: outbox.aid(),
+            number,
+            outbox: ArcSwap::from_pointee(outbox),
+            standing: Mutex::new(standing),
+            wish: AtomicU8::new(NO_WISH),
+            waiting: Mutex::default(),
+            hook: Mutex::default(),
+            rest: Mutex::default(),
+        }
+    }
+
+    /// A wish to stop is never taken back; a wish to freeze gives way to it.
+    pub(super) fn wish(&self, wish: Wish) {
+        let code = match wish {
+            Wish::Freeze => FREEZE,
+            Wish::Stop => STOP,
+        };
+        self.wish.fetch_max(code, Ordering::AcqRel);
+        let waiting: Vec<Waker> = self
+            .waiting
+            .lock()
+            .iter()
+            .map(|(task, _)| task.clone())
+            .collect();
+        for task in waiting {
+            task.wake();
+        }
+        let hook = self.hook.lock().clone();
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+
+    pub(super) fn withdraw_freeze(&self) {
+        let _ = self
+            .wish
+            .compare_exchange(FREEZE, NO_WISH, Ordering::AcqRel, Ordering::Acquire);
+        *self.rest.lock() = None;
+    }
+
+    fn wished(&self) -> Option<Wish> {
+        match self.wish.load(Ordering::Acquire) {
+            NO_WISH => None,
+            FREEZE => Some(Wish::Freeze),
+            _ => Some(Wish::Stop),
+        }
+    }
+}
+
+/// What is wished of one agent; a handle of its own, so that one can wait for a wish and a message at once.
+#[derive(Clone)]
+pub struct Wishes(Arc<Entry>);
+
+impl Wishes {
+    /// What is wished now.
+    pub fn current(&self) -> Option<Wish> {
+        self.0.wished()
+    }
+
+    /// Whether the agent is to stop.
+    pub fn is_stop_wished(&self) -> bool {
+        self.current() == Some(Wish::Stop)
+    }
+
+    /// Waits until something is wished. Safe to cancel.
+    pub async fn wished(&self) -> Wish {
+        self.until(|wish| wish).await
+    }
+
+    /// Waits until the agent is to stop. Safe to cancel.
+    pub async fn stop_wished(&self) {
+        self.until(|wish| wish.filter(|wish| *wish == Wish::Stop))
+            .await;
+    }
+
+    async fn until<T>(&self, ready: impl Fn(Option<Wish>) -> Option<T>) -> T {
+        let mut place = Place {
+            entry: &self.0,
+            task: None,
+        };
+        poll_fn(|context| {
+            if let Some(value) = ready(self.0.wished()) {
+                return Poll::Ready(value);
+            }
+            place.take(context.waker());
+            // A wish in between is not missed.
+            ready(self.0.wished()).map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+/// A place among those who wait for a wish. Smaller than a [`tokio::sync::Notify`]'s, of which an idle agent would hold
+/// several.
+struct Place<'a> {
+    entry: &'a Entry,
+    task: Option<Waker>,
+}
+
+impl Place<'_> {
+    fn take(&mut self, task: &Waker) {
+        if self
+            .task
+            .as_ref()
+            .is_some_and(|known| known.will_wake(task))
+        {
+            return;
+        }
+        self.leave();
+        let mut waiting = self.entry.waiting.lock();
+        match waiting.iter_mut().find(|(known, _)| known.will_wake(task)) {
+            Some((_, places)) => *places += 1,
+            None => waiting.push((task.clone(), 1)),
+        }
+        self.task = Some(task.clone());
+    }
+
+    fn leave(&mut self) {
+        let Some(task) = self.task.take() else {
+            return;
+        };
+        let mut waiting = self.entry.waiting.lock();
+        if let Some(index) = waiting.iter().position(|(known, _)| known.will_wake(&task)) {
+            waiting[index].1 -= 1;
+            if waiting[index].1 == 0 {
+                waiting.swap_remove(index);
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// An agent of this process: the one reader of its mailbox.
+///
+/// Dropping it takes the agent off the platform, as [`leave`](Self::leave) does.
+pub struct AgentHandle {
+    process: Process,
+    entry: Arc<Entry>,
+    outbox: Arc<Outbox>,
+    mailbox: Mailbox,
+    /// What it brought along from where it came.
+    state: Option<Box<[u8]>>,
+    /// How it leaves, unless it just ended.
+    parting: Option<Box<Parting>>,
+}
+
+impl AgentHandle {
+    pub(super) fn new(
+        process: Process,
+        entry: Arc<Entry>,
+        mailbox: Mailbox,
+        state: Option<Vec<u8>>,
+    ) -> AgentHandle {
+        let outbox = entry.outbox.load_full();
+        AgentHandle {
+            process,
+            entry,
+            outbox,
+            mailbox,
+            state: state.map(Vec::into_boxed_slice),
+            parting: None,
+        }
+    }
+
+    /// The agent's local name: `seller-1` of `seller-1@factory`.
+    pub fn name(&self) -> &str {
+        self.entry.aid.local_name()
+    }
+
+    /// The agent's identifier.
+    pub fn aid(&self) -> &Aid {
+        &self.entry.aid
+    }
+
+    /// The process it runs in.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Sends a message to all its receivers; waits while one of them has no room.
+    ///
+    /// `sender` may be left open. What cannot be delivered later comes back as a `failure` from the AMS.
+    pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
+        self.outbox.send(message).await
+    }
+
+    /// As [`send`](Self::send), without waiting.
+    pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
+        self.outbox.try_send(message)
+    }
+
+    /// The sending end itself.
+    pub fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// The sending end for other tasks and threads, which outlives a move that did not come about.
+    pub fn sender(&self) -> AgentSender {
+        AgentSender(self.entry.clone())
+    }
+
+    /// The receiving end, with all its ways to read.
+    pub fn mailbox(&mut self) -> &mut Mailbox {
+        &mut self.mailbox
+    }
+
+    /// Waits for the next message; `None` when the mailbox was closed and is empty. Safe to cancel.
+    pub async fn receive(&mut self) -> Option<ReceivedMessage> {
+        self.mailbox.recv().await
+    }
+
+    /// What is wished of this agent.
+    pub fn wishes(&self) -> Wishes {
+        Wishes(self.entry.clone())
+    }
+
+    /// Calls `hook` at each new wish, and at each message that arrives after a try to receive found none. It runs on
+    /// the thread that brings the news and must be quick, such as writing to an eventfd.
+    pub fn set_hook(&mut self, hook: impl Fn() + Send + Sync + 'static) {
+        let hook: Hook = Arc::new(hook);
+        *self.entry.hook.lock() = Some(hook.clone());
+        let wished = self.entry.wished().is_some();
+        if wished {
+            hook();
+        }
+        self.mailbox.set_hook(move || hook());
+    }
+
+    /// The state its `save` gave where it came from; `None` the second time, and for an agent that did not move.
+    pub fn take_state(&mut self) -> Option<Vec<u8>> {
+        self.state.take().map(Vec::from)
+    }
+
+    /// Answers [`Wish::Freeze`]: hands over the state, and the unread messages with it, and waits for the outcome of
+    /// the move. The agent must be at rest: what it sends or changes from here on is lost if it moves.
+    pub async fn hand_over(&mut self, state: Vec<u8>) -> Thawed {
+        let Some(rest) = self.entry.rest.lock().take() else {
+            return Thawed::GoOn;
+        };
+        // Withdrawn: another agent of the process could not be moved, or it took too long.
+        let Some(drain) = rest.ready(state).await else {
+            return Thawed::GoOn;
+        };
+        // An empty, closed mailbox stands in until there is a new one.
+        let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
+        let messages = std::mem::replace(&mut self.mailbox, empty).drain();
+        match drain.hand_over(messages).await {
+            Some((outbox, mut mailbox)) => {
+                if let Some(hook) = self.entry.hook.lock().clone() {
+                    mailbox.set_hook(move || hook());
+                }
+                self.outbox = outbox;
+                self.mailbox = mailbox;
+                Thawed::GoOn
+            }
+            None => {
+                self.parting = Some(Box::new(Parting::Moved));
+                Thawed::Gone
+            }
+        }
+    }
+
+    /// Answers [`Wish::Freeze`]: the agent cannot be moved, for this reason. It goes on here.
+    pub fn decline_move(&mut self, reason: &str) {
+        if let Some(rest) = self.entry.rest.lock().take() {
+            rest.decline(reason.to_owned());
+        }
+        self.entry.withdraw_freeze();
+    }
+
+    /// Leaves the platform, saying how. Unread messages go back to their senders.
+    pub fn leave(mut self, parting: Parting) {
+        // One that moved has nothing to say here any more.
+        if self.parting.as_deref() != Some(&Parting::Moved) {
+            self.parting = Some(Box::new(parting));
+        }
+    }
+}
+
+impl Drop for AgentHandle {
+    fn drop(&mut self) {
+        let parting = self.parting.as_deref().unwrap_or(&Parting::Ended);
+        self.process.shared.remove(&self.entry, parting);
+    }
+}
+
+impl fmt::Debug for AgentHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentHandle")
+            .field("agent", &self.entry.aid.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sends in an agent's name, from any task or thread, until the agent leaves.
+#[derive(Clone)]
+pub struct AgentSender(Arc<Entry>);
+
+impl AgentSender {
+    /// The agent's identifier.
+    pub fn aid(&self) -> &Aid {
+        &self.0.aid
+    }
+
+    /// Sends a message to all its receivers; waits while one of them has no room.
+    pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
+        self.0.outbox.load_full().send(message).await
+    }
+
+    /// As [`send`](Self::send), without waiting.
+    pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
+        self.0.outbox.load().try_send(message)
+    }
+}
+
+impl fmt::Debug for AgentSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentSender")
+            .field("agent", &self.0.aid.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Wishes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wishes")
+            .field("current", &self.current())
+            .finish_non_exhaustive()
+    }
+}

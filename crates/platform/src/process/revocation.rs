@@ -1,0 +1,81 @@
+//! Obeying deny lists, and ending what was revoked.
+
+use sealbus_seal::Identity;
+use sealbus_seal::denylist::{DenyList, DenyListUpdate};
+
+use super::agent::{Entry, Parting, Wish};
+use super::{ProcessEnd, Shared, freeze, now};
+
+/// Certificates checked against a new deny list before others get a turn.
+const CHECKED_AT_ONCE: usize = 1024;
+
+impl Shared {
+    /// Puts a deny list in force, at once: for others, and for the process and agents here.
+    pub(super) async fn obey_deny_list(&self, signed: &[u8]) {
+        match self.trust.apply_deny_list(signed, now()) {
+            Ok(DenyListUpdate::Applied { version }) => {
+                tracing::debug!(target: "sealbus::revocation", version, "obeying a new deny list");
+            }
+            Ok(DenyListUpdate::AlreadyHeld { .. }) => return,
+            Err(error) => {
+                tracing::warn!(target: "sealbus::revocation", %error, "a deny list was not believed");
+                return;
+            }
+        }
+        if let Some(mesh) = &self.mesh {
+            mesh.trust_changed();
+        }
+        let lists = self.trust.deny_lists();
+        let lists = || lists.iter().map(|list| -> &DenyList { list });
+        let own = self.own.lock().clone();
+        if let Some((identity, standing)) = own
+            && let Some(reason) = standing.revoked(&identity, lists())
+        {
+            return self.process_revoked(&reason);
+        }
+        let entries: Vec<_> = self.agents.lock().by_number.values().cloned().collect();
+        for (index, entry) in entries.iter().enumerate() {
+            if index % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            // Its name was checked when it was put on the bus.
+            let Ok(identity) = Identity::from_agent_name(&entry.aid.name) else {
+                continue;
+            };
+            let standing = *entry.standing.lock();
+            if let Some(reason) = standing.revoked(&identity, lists()) {
+                self.agent_revoked(entry, &reason);
+            }
+        }
+    }
+
+    /// An agent of this process may not go on.
+    pub(super) fn agent_revoked(&self, entry: &Entry, reason: &str) {
+        if self.has_moved_out() {
+            // That is how a move ends.
+            return freeze::moved(self);
+        }
+        let agent = &entry.aid.name;
+        tracing::error!(target: "sealbus::revocation", agent, "ending this agent: revoked: {reason}");
+        self.remove(entry, &Parting::Failed(format!("revoked: {reason}")));
+        entry.wish(Wish::Stop);
+        if self.agents.lock().by_number.is_empty() {
+            self.end(ProcessEnd::Revoked {
+                who: agent.clone(),
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    /// The process may not go on.
+    pub(super) fn process_revoked(&self, reason: &str) {
+        if self.has_moved_out() {
+            return freeze::moved(self);
+        }
+        tracing::error!(target: "sealbus::revocation", "leaving: this process was revoked: {reason}");
+        self.end(ProcessEnd::Revoked {
+            who: "this process".to_owned(),
+            reason: reason.to_owned(),
+        });
+    }
+}

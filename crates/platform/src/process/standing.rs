@@ -1,0 +1,60 @@
+//! Where a certificate of this process stands: which one it is, when it is to be renewed, whether it is revoked.
+
+use std::time::Duration;
+
+use sealbus_seal::denylist::DenyList;
+use sealbus_seal::{Certificate, Identity, Serial, Timestamp};
+
+use super::renewal::{after_failure, after_issue, jitter};
+
+/// Where the certificate of the process or of one of its agents stands. Its moments are on the process's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    serial: Serial,
+    not_before: Timestamp,
+    /// When to renew it.
+    pub(super) due: Duration,
+    /// When it expires.
+    pub(super) expires: Duration,
+    /// Failed attempts to renew it, in a row.
+    failures: u32,
+}
+
+impl Standing {
+    /// Of a certificate that came at `now` and lives for `lifetime` from then on.
+    pub(super) fn new(certificate: &Certificate, now: Duration, lifetime: Duration) -> Standing {
+        Standing {
+            serial: certificate.serial(),
+            not_before: certificate.not_before(),
+            due: now + after_issue(lifetime, jitter()),
+            expires: now + lifetime,
+            failures: 0,
+        }
+    }
+
+    /// After another failed attempt to renew it.
+    pub(super) fn after_failure(self, now: Duration) -> Standing {
+        let failures = self.failures.saturating_add(1);
+        let remaining = self.expires.saturating_sub(now);
+        Standing {
+            due: now + after_failure(failures, remaining, jitter()),
+            failures,
+            ..self
+        }
+    }
+
+    /// Why the platform took the certificate back, if it did. `holder` is whom it is for.
+    pub(super) fn revoked<'a>(
+        &self,
+        holder: &Identity,
+        lists: impl IntoIterator<Item = &'a DenyList>,
+    ) -> Option<String> {
+        let denial = lists
+            .into_iter()
+            .find_map(|list| list.denied(holder, self.serial, self.not_before))?;
+        Some(format!(
+            "its certificate {} was revoked at {}: {}",
+            self.serial, denial.at, denial.reason
+        ))
+    }
+}

@@ -1,0 +1,215 @@
+//! Processes joined by the mesh: renewal under open connections, revocation, moves.
+
+use super::*;
+
+async fn open(
+    world: &Arc<World>,
+    agents: &[&str],
+    lifetime: Duration,
+) -> (Process, Arc<TestHost>, mpsc::Sender<Command>) {
+    let (host, tell) = TestHost::new(world, agents, lifetime, Vec::new());
+    (Process::open(host.clone(), None).await.unwrap(), host, tell)
+}
+
+fn numbered(process: &Process, receiver: &str, number: usize) -> AclMessage {
+    AclMessage::new(Performative::Inform)
+        .with_receiver(process.peer(receiver).unwrap())
+        .with_content(number.to_string())
+}
+
+/// The next message, which must be from `sender`, who was proved.
+async fn read_proved(agent: &mut AgentHandle, sender: &str) -> String {
+    let received = agent.receive().await.unwrap();
+    match received.provenance() {
+        Provenance::Proved(verified) => assert!(verified.identity().is_agent_named(sender)),
+        other => panic!("{other:?}: {:?}", received.message().unwrap().to_owned()),
+    }
+    let message = received.message().unwrap();
+    message.content_text().unwrap().into_owned()
+}
+
+#[tokio::test]
+async fn agents_of_two_processes_talk_and_are_proved() {
+    let world = World::new();
+    let (one, _, _tell) = open(&world, &["alice"], HOUR).await;
+    let (two, _, _tell) = open(&world, &["bob"], HOUR).await;
+    let mut alice = one.agent("alice").await.unwrap();
+    let mut bob = two.agent("bob").await.unwrap();
+    for number in 0..100 {
+        alice.send(numbered(&one, "bob", number)).await.unwrap();
+        assert_eq!(
+            read_proved(&mut bob, "alice@factory").await,
+            number.to_string()
+        );
+        bob.send(numbered(&two, "alice", number)).await.unwrap();
+        assert_eq!(
+            read_proved(&mut alice, "bob@factory").await,
+            number.to_string()
+        );
+    }
+}
+
+/// Certificates of agents and processes live two seconds and are renewed several times, under a connection that stays
+/// open: no message is lost, doubled or out of order.
+#[tokio::test]
+async fn renewals_lose_nothing_under_traffic() {
+    let world = World::new();
+    let (one, first, _tell) = open(&world, &["alice"], Duration::from_secs(2)).await;
+    let (two, second, _tell) = open(&world, &["bob"], Duration::from_secs(2)).await;
+    let alice = one.agent("alice").await.unwrap();
+    let mut bob = two.agent("bob").await.unwrap();
+    let renewed = || {
+        let certified = |host: &TestHost| host.certified.load(Ordering::SeqCst);
+        // One for the process and one for its agent to begin with, then four times each.
+        certified(&first) >= 10 && certified(&second) >= 10
+    };
+    let mut number = 0;
+    while !renewed() {
+        for _ in 0..20 {
+            alice.send(numbered(&one, "bob", number)).await.unwrap();
+            assert_eq!(
+                read_proved(&mut bob, "alice@factory").await,
+                number.to_string()
+            );
+            number += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(
+        alice.outbox().bus().refusals().total() == 0,
+        "{:?}",
+        one.bus().refusals().last()
+    );
+    assert!(
+        two.bus().refusals().total() == 0,
+        "{:?}",
+        two.bus().refusals().last()
+    );
+}
+
+#[tokio::test]
+async fn a_revoked_agent_is_cut_off_everywhere() {
+    let world = World::new();
+    let (one, _, _tell) = open(&world, &["alice", "mallory"], HOUR).await;
+    let (two, _, _tell) = open(&world, &["bob"], HOUR).await;
+    let alice = one.agent("alice").await.unwrap();
+    let mallory = one.agent("mallory").await.unwrap();
+    let mut bob = two.agent("bob").await.unwrap();
+    mallory.send(numbered(&one, "bob", 1)).await.unwrap();
+    assert_eq!(read_proved(&mut bob, "mallory@factory").await, "1");
+    world.deny("mallory").await;
+    mallory.wishes().stop_wished().await;
+    assert!(mallory.send(numbered(&one, "bob", 2)).await.is_err());
+    alice.send(numbered(&one, "bob", 3)).await.unwrap();
+    assert_eq!(read_proved(&mut bob, "alice@factory").await, "3");
+}
+
+/// A process moves while another writes to its agent without pause: every message arrives once and in order.
+#[tokio::test]
+async fn a_move_under_traffic_loses_nothing() {
+    const MESSAGES: usize = 2000;
+    let world = World::new();
+    let (writing, _, _tell) = open(&world, &["alice"], HOUR).await;
+    let (here, _, tell_here) = open(&world, &["bob"], HOUR).await;
+    let alice = writing.agent("alice").await.unwrap();
+    let mut bob = here.agent("bob").await.unwrap();
+
+    let writer = writing.clone();
+    let writing_on = tokio::spawn(async move {
+        for number in 0..MESSAGES {
+            alice.send(numbered(&writer, "bob", number)).await.unwrap();
+            if number % 50 == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        alice
+    });
+    let mut read = 0;
+    while read < MESSAGES / 4 {
+        assert_eq!(
+            read_proved(&mut bob, "alice@factory").await,
+            read.to_string()
+        );
+        read += 1;
+    }
+    let frozen = ask_to_freeze(&tell_here).await;
+    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+    let handing_over =
+        tokio::spawn(async move { bob.hand_over(read.to_string().into_bytes()).await });
+    let frozen = frozen.await.unwrap().unwrap();
+    world.place("bob", AgentLocation::InTransit).await;
+    tell_here
+        .send(Command::Stop {
+            grace: HOUR,
+            reason: "moved".to_owned(),
+        })
+        .await
+        .unwrap();
+    assert_eq!(handing_over.await.unwrap(), Thawed::Gone);
+    here.close().await;
+
+    let (host, _tell) = TestHost::new(&world, &["bob"], HOUR, frozen);
+    let there = Process::open(host, None).await.unwrap();
+    let mut bob = there.agent("bob").await.unwrap();
+    let mut read: usize = String::from_utf8(bob.take_state().unwrap())
+        .unwrap()
+        .parse()
+        .unwrap();
+    while read < MESSAGES {
+        let received = bob.receive().await.unwrap();
+        let message = received.message().unwrap();
+        assert_eq!(message.content_text().unwrap(), read.to_string());
+        assert!(matches!(
+            received.provenance(),
+            Provenance::Carried(_) | Provenance::Proved(_)
+        ));
+        read += 1;
+    }
+    let mut alice = writing_on.await.unwrap();
+    assert!(
+        alice.mailbox().try_recv().is_none(),
+        "no failure was reported"
+    );
+    assert!(bob.mailbox().try_recv().is_none(), "nothing came twice");
+}
+
+/// An agent moves while nobody writes to it: who wrote to it before finds it again, though the process it was in is
+/// revoked and gone.
+#[tokio::test]
+async fn an_agent_that_moved_in_silence_is_found_again() {
+    let world = World::new();
+    let (writing, _, _tell) = open(&world, &["alice"], HOUR).await;
+    let (here, host, tell_here) = open(&world, &["bob"], HOUR).await;
+    let mut alice = writing.agent("alice").await.unwrap();
+    let mut bob = here.agent("bob").await.unwrap();
+    alice.send(numbered(&writing, "bob", 1)).await.unwrap();
+    assert_eq!(read_proved(&mut bob, "alice@factory").await, "1");
+    // What was received is also acknowledged by then.
+    bob.send(numbered(&here, "alice", 1)).await.unwrap();
+    assert_eq!(read_proved(&mut alice, "bob@factory").await, "1");
+
+    let frozen = ask_to_freeze(&tell_here).await;
+    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+    let handing_over = tokio::spawn(async move { bob.hand_over(Vec::new()).await });
+    let frozen = frozen.await.unwrap().unwrap();
+    world.place("bob", AgentLocation::InTransit).await;
+    world.deny_process(&host.membership.process).await;
+    tell_here
+        .send(Command::Stop {
+            grace: HOUR,
+            reason: "moved".to_owned(),
+        })
+        .await
+        .unwrap();
+    assert_eq!(handing_over.await.unwrap(), Thawed::Gone);
+    here.close().await;
+
+    let (host, _tell) = TestHost::new(&world, &["bob"], HOUR, frozen);
+    let there = Process::open(host, None).await.unwrap();
+    let mut bob = there.agent("bob").await.unwrap();
+    alice.send(numbered(&writing, "bob", 2)).await.unwrap();
+    tokio::select! {
+        text = read_proved(&mut bob, "alice@factory") => assert_eq!(text, "2"),
+        notice = alice.receive() => panic!("{notice:?}"),
+    }
+}

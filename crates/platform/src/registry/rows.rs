@@ -1,0 +1,46 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// A row to be written (`Some`) or deleted (`None`).
+pub type Row = (String, Option<Vec<u8>>);
+
+/// Rows changed since they were last written to the store; the latest value of each counts.
+#[derive(Debug, Default)]
+pub struct Rows {
+    changed: BTreeMap<String, Option<Vec<u8>>>,
+}
+
+impl Rows {
+    /// Notes a row's new value.
+    pub fn put(&mut self, key: String, value: &impl Serialize) {
+        // The values are plain data with text keys, which always have a JSON form.
+        match serde_json::to_vec(value) {
+            Ok(bytes) => self.changed.insert(key, Some(bytes)),
+            Err(error) => {
+                tracing::error!(%key, %error, "a row of the platform's state could not be written");
+                None
+            }
+        };
+    }
+
+    /// Notes a row's new bytes.
+    pub fn put_bytes(&mut self, key: String, value: Vec<u8>) {
+        self.changed.insert(key, Some(value));
+    }
+
+    /// Notes that a row is to go.
+    pub fn delete(&mut self, key: String) {
+        self.changed.insert(key, None);
+    }
+
+    /// Takes the changes.
+    pub fn take(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.changed).into_iter().collect()
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty()
+    }
+}

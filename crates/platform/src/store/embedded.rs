@@ -1,0 +1,340 @@
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::RwLock;
+use redb::{
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition, TableError,
+};
+
+use super::{Batch, Entry, Revision, Store, StoreError};
+
+/// Key to revision (8 bytes, big-endian) and value.
+const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
+/// Holds one row, the store's revision.
+const REVISION: TableDefinition<'_, (), u64> = TableDefinition::new("revision");
+
+/// Pages kept in memory. The directories keep their entries in memory themselves.
+const CACHE: usize = 16 << 20;
+
+/// A store in one file on disk, for one process at a time.
+///
+/// Every commit is on disk (fsync) when it returns. The work is done on tokio's threads for blocking
+/// calls, so that a slow disk does not stop messages. After an error of the disk, the file is opened
+/// anew with the next call: when there is space again, the store goes on by itself.
+#[derive(Debug, Clone)]
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+}
+
+/// Opens the database; called again after an error of the disk.
+type Open = dyn Fn() -> Result<Database, DatabaseError> + Send + Sync;
+
+struct Shared {
+    path: PathBuf,
+    open: Box<Open>,
+    /// `None` after an error of the disk.
+    database: RwLock<Option<Database>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a file, which is made (readable by its owner only) if it is not there.
+    ///
+    /// # Errors
+    /// The file is in use, no store, damaged, or cannot be opened. This call blocks.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let path = path.into();
+        let file = path.clone();
+        Self::open_with(path, move || open_database(&file))
+    }
+
+    /// Opens a store whose database `open` gives.
+    pub(super) fn open_with(
+        path: PathBuf,
+        open: impl Fn() -> Result<Database, DatabaseError> + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        let shared = Shared {
+            path,
+            open: Box::new(open),
+            database: RwLock::new(None),
+        };
+        *shared.database.write() = Some(shared.open()?);
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let path = &self.shared.path;
+        let task = tokio::task::spawn_blocking(move || work(&shared));
+        async move {
+            task.await.unwrap_or_else(|error| {
+                // The runtime shuts down, or the database panicked on what it found in its file.
+                let detail = error.to_string();
+                Err(StoreError::Damaged {
+                    path: path.clone(),
+                    detail,
+                })
+            })
+        }
+        .boxed()
+    }
+}
+
+fn open_database(path: &Path) -> Result<Database, DatabaseError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    let new = file.metadata()?.len() == 0;
+    let database = Builder::new().set_cache_size(CACHE).create_file(file)?;
+    if new && let Some(directory) = path.parent() {
+        // Without this, a new file's name may not survive a power cut.
+        let directory = if directory.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            directory
+        };
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(database)
+}
+
+/// Runs a call of redb, which panics on some kinds of damage to its file.
+fn guarded<T, E: Into<redb::Error>>(call: impl FnOnce() -> Result<T, E>) -> Result<T, redb::Error> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(Into::into),
+        Err(_) => Err(redb::Error::Corrupted(
+            "its pages contradict each other".into(),
+        )),
+    }
+}
+
+/// Closes a database; false if it was found damaged.
+fn close(database: Option<Database>) -> bool {
+    catch_unwind(AssertUnwindSafe(|| drop(database))).is_ok()
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let database = self.database.get_mut().take();
+        if !close(database) {
+            tracing::error!(path = %self.path.display(), "the store was damaged when it was closed");
+        }
+    }
+}
+
+/// What went wrong in redb, told apart by what is to be done.
+fn explain(path: &Path, action: &'static str, error: redb::Error) -> StoreError {
+    let path = path.to_owned();
+    match error {
+        redb::Error::DatabaseAlreadyOpen => StoreError::InUse { path },
+        redb::Error::ValueTooLarge(length) => StoreError::TooLarge { length },
+        redb::Error::Io(source) => match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::Full { path, source }
+            }
+            // redb says so of files that do not begin with its mark.
+            io::ErrorKind::InvalidData => StoreError::Damaged {
+                path,
+                detail: source.to_string(),
+            },
+            _ => StoreError::Io {
+                path,
+                action,
+                source,
+            },
+        },
+        redb::Error::PreviousIo | redb::Error::DatabaseClosed => {
+            let source = io::Error::other(error.to_string());
+            StoreError::Io {
+                path,
+                action,
+                source,
+            }
+        }
+        other => StoreError::Damaged {
+            path,
+            detail: other.to_string(),
+        },
+    }
+}
+
+impl Shared {
+    fn open(&self) -> Result<Database, StoreError> {
+        guarded(|| (self.open)()).map_err(|error| explain(&self.path, "opened", error))
+    }
+
+    /// Runs `work` on the database, opening it first if an error closed it.
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        loop {
+            if let Some(database) = self.database.read().as_ref() {
+                return guarded(|| work(database))
+                    .map_err(|error| explain(&self.path, "read", error));
+            }
+            let mut database = self.database.write();
+            if database.is_none() {
+                *database = Some(self.open()?);
+            }
+        }
+    }
+
+    fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
+        self.read(|database| {
+            let transaction = database.begin_read()?;
+            let entries = match transaction.open_table(ENTRIES) {
+                Ok(entries) => entries,
+                Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            entries.get(key)?.map(|row| decode(row.value())).transpose()
+        })
+    }
+
+    fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Entry)>, StoreError> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.read(|database| {
+            let transaction = database.begin_read()?;
+            let entries = match transaction.open_table(ENTRIES) {
+                Ok(entries) => entries,
+                Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(error.into()),
+            };
+            let mut page = Vec::new();
+            for row in entries
+                .range::<&str>((start, Bound::Unbounded))?
+                .take(limit)
+            {
+                let (key, value) = row?;
+                if !key.value().starts_with(prefix) {
+                    break;
+                }
+                page.push((key.value().to_owned(), decode(value.value())?));
+            }
+            Ok(page)
+        })
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<Revision, StoreError> {
+        let mut database = self.database.write();
+        let open = match database.as_ref() {
+            Some(open) => open,
+            None => database.insert(self.open()?),
+        };
+        match guarded(|| commit(open, batch)) {
+            Ok(Ok(revision)) => Ok(revision),
+            Ok(Err(conflict)) => Err(conflict),
+            Err(error) => {
+                if !matches!(error, redb::Error::ValueTooLarge(_)) {
+                    // redb takes no more writes after an error of the disk until it is reopened.
+                    let closed = database.take();
+                    // The error at hand says more than one on closing.
+                    close(closed);
+                }
+                Err(explain(&self.path, "written", error))
+            }
+        }
+    }
+}
+
+/// The inner error is a condition that does not hold.
+fn commit(database: &Database, batch: &Batch) -> Result<Result<Revision, StoreError>, redb::Error> {
+    let transaction = database.begin_write()?;
+    let revision = {
+        let mut revisions = transaction.open_table(REVISION)?;
+        let mut entries = transaction.open_table(ENTRIES)?;
+        for (key, expected) in &batch.conditions {
+            let row = entries.get(key.as_str())?;
+            let found = row.map(|row| decode(row.value())).transpose()?;
+            let found = found.map_or(0, |entry| entry.revision);
+            if found != *expected {
+                let (key, expected) = (key.clone(), *expected);
+                // Dropping the transaction aborts it.
+                return Ok(Err(StoreError::Conflict {
+                    key,
+                    expected,
+                    found,
+                }));
+            }
+        }
+        let revision = revisions.get(())?.map_or(0, |row| row.value()) + 1;
+        revisions.insert((), revision)?;
+        for (key, value) in batch.changes() {
+            match value {
+                Some(value) => {
+                    let mut row = Vec::with_capacity(8 + value.len());
+                    row.extend_from_slice(&revision.to_be_bytes());
+                    row.extend_from_slice(value);
+                    entries.insert(key, row.as_slice())?;
+                }
+                None => {
+                    entries.remove(key)?;
+                }
+            }
+        }
+        revision
+    };
+    transaction.commit()?;
+    Ok(Ok(revision))
+}
+
+fn decode(row: &[u8]) -> Result<Entry, redb::Error> {
+    let (revision, value) = row
+        .split_first_chunk()
+        .ok_or_else(|| StorageError::Corrupted("a row is shorter than its revision".into()))?;
+    Ok(Entry {
+        value: value.to_vec(),
+        revision: u64::from_be_bytes(*revision),
+    })
+}
+
+impl Store for EmbeddedStore {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        let key = key.to_owned();
+        self.blocking(move |shared| shared.get(&key))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+        self.blocking(move |shared| shared.scan(&prefix, after.as_deref(), limit))
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        self.blocking(move |shared| shared.commit(&batch))
+    }
+}

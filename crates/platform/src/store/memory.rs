@@ -1,0 +1,91 @@
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use parking_lot::Mutex;
+
+use super::{Batch, Entry, Revision, Store, StoreError};
+
+/// A store that lasts as long as its process: for the platform embedded in a program.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: BTreeMap<String, Entry>,
+    revision: Revision,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl State {
+    fn commit(&mut self, batch: Batch) -> Result<Revision, StoreError> {
+        for (key, expected) in batch.conditions {
+            let found = self.entries.get(&key).map_or(0, |entry| entry.revision);
+            if found != expected {
+                return Err(StoreError::Conflict {
+                    key,
+                    expected,
+                    found,
+                });
+            }
+        }
+        self.revision += 1;
+        for (key, value) in batch.changes {
+            match value {
+                Some(value) => {
+                    self.entries.insert(
+                        key,
+                        Entry {
+                            value,
+                            revision: self.revision,
+                        },
+                    );
+                }
+                None => {
+                    self.entries.remove(&key);
+                }
+            }
+        }
+        Ok(self.revision)
+    }
+}
+
+impl Store for MemoryStore {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        ready(Ok(self.state.lock().entries.get(key).cloned())).boxed()
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        let state = self.state.lock();
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let entries = state.entries.range::<str, _>((start, Bound::Unbounded));
+        let page = entries
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .take(limit)
+            .map(|(key, entry)| (key.clone(), entry.clone()))
+            .collect();
+        ready(Ok(page)).boxed()
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        let result = self.state.lock().commit(batch);
+        ready(result).boxed()
+    }
+}

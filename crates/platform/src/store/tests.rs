@@ -1,0 +1,330 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use redb::StorageBackend;
+
+use super::*;
+
+/// Runs a test against every store there is.
+fn on_every_store(test: impl AsyncFn(&dyn Store)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        test(&MemoryStore::new()).await;
+        let directory = tempfile::tempdir().unwrap();
+        test(&EmbeddedStore::open(directory.path().join("state.redb")).unwrap()).await;
+    });
+}
+
+fn put(key: &str, value: &str) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(key, value);
+    batch
+}
+
+async fn value(store: &dyn Store, key: &str) -> Option<String> {
+    let entry = store.get(key).await.unwrap()?;
+    Some(String::from_utf8(entry.value).unwrap())
+}
+
+#[test]
+fn what_is_committed_is_read() {
+    on_every_store(async |store| {
+        assert_eq!(store.get("a").await.unwrap(), None);
+        assert!(store.scan("", None, 9).await.unwrap().is_empty());
+        let first = store.commit(put("a", "1")).await.unwrap();
+        let second = store.commit(put("b", "2")).await.unwrap();
+        assert!(second > first);
+        let entry = store.get("a").await.unwrap().unwrap();
+        assert_eq!(
+            entry,
+            Entry {
+                value: b"1".to_vec(),
+                revision: first
+            }
+        );
+        let mut batch = put("a", "3");
+        batch.delete("b");
+        batch.delete("never there");
+        store.commit(batch).await.unwrap();
+        assert_eq!(value(store, "a").await.as_deref(), Some("3"));
+        assert_eq!(value(store, "b").await, None);
+        assert!(store.commit(Batch::new()).await.unwrap() > second);
+    });
+}
+
+#[test]
+fn a_condition_that_does_not_hold_changes_nothing() {
+    on_every_store(async |store| {
+        let mut batch = put("master", "one");
+        batch.require("master", 0);
+        let mine = store.commit(batch.clone()).await.unwrap();
+        assert!(matches!(
+            store.commit(batch).await,
+            Err(StoreError::Conflict { expected: 0, found, .. }) if found == mine
+        ));
+
+        let mut fenced = put("x", "by one");
+        fenced.require("master", mine);
+        store.commit(fenced.clone()).await.unwrap();
+
+        let theirs = store.commit(put("master", "two")).await.unwrap();
+        fenced.put("x", "too late");
+        fenced.delete("master");
+        assert!(matches!(
+            store.commit(fenced).await,
+            Err(StoreError::Conflict { expected, found, .. }) if expected == mine && found == theirs
+        ));
+        assert_eq!(value(store, "x").await.as_deref(), Some("by one"));
+        assert_eq!(value(store, "master").await.as_deref(), Some("two"));
+    });
+}
+
+#[test]
+fn scans_keep_to_their_prefix_and_go_in_pages() {
+    on_every_store(async |store| {
+        let mut batch = Batch::new();
+        for key in ["a", "a/", "a/1", "a/2", "a/20", "a/3", "a0", "b/1", "ä/1"] {
+            batch.put(key, key);
+        }
+        store.commit(batch).await.unwrap();
+        let scan = async |prefix, after, limit| {
+            let page = store.scan(prefix, after, limit).await.unwrap();
+            page.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            scan("a/", None, 9).await,
+            ["a/", "a/1", "a/2", "a/20", "a/3"]
+        );
+        assert_eq!(scan("a/", Some("a/2"), 1).await, ["a/20"]);
+        assert_eq!(scan("a/", Some("a"), 1).await, ["a/"]);
+        assert_eq!(scan("a/", Some("a/3"), 9).await, [""; 0]);
+        assert_eq!(scan("ä", None, 9).await, ["ä/1"]);
+        let mut all = Vec::new();
+        read_all(store, "a/", |key, _| all.push(key)).await.unwrap();
+        assert_eq!(all.len(), 5);
+    });
+}
+
+#[test]
+fn many_pages_are_read_completely() {
+    on_every_store(async |store| {
+        let mut batch = Batch::new();
+        for number in 0..2048 {
+            batch.put(format!("n/{number:05}"), "x");
+        }
+        store.commit(batch).await.unwrap();
+        let mut count = 0;
+        read_all(store, "n/", |_, _| count += 1).await.unwrap();
+        assert_eq!(count, 2048);
+    });
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u8, Vec<u8>),
+    Delete(u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    let step = prop_oneof![
+        3 => (0u8..6, prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(k, v)| Step::Put(k, v)),
+        1 => (0u8..6).prop_map(Step::Delete),
+    ];
+    prop::collection::vec(prop::collection::vec(step, 0..4), 0..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn stores_agree_with_a_map_also_after_reopening(commits in steps()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.redb");
+        runtime.block_on(async {
+            let memory = MemoryStore::new();
+            let mut model = BTreeMap::new();
+            for commit in commits {
+                // Opened for each commit, as if the process had been restarted in between.
+                let embedded = EmbeddedStore::open(&path).unwrap();
+                let mut batch = Batch::new();
+                for step in commit {
+                    match step {
+                        Step::Put(key, value) => {
+                            batch.put(format!("k{key}"), value.clone());
+                            model.insert(format!("k{key}"), value);
+                        }
+                        Step::Delete(key) => {
+                            batch.delete(format!("k{key}"));
+                            model.remove(&format!("k{key}"));
+                        }
+                    }
+                }
+                let revision = embedded.commit(batch.clone()).await.unwrap();
+                assert_eq!(memory.commit(batch).await.unwrap(), revision);
+            }
+            let embedded = EmbeddedStore::open(&path).unwrap();
+            let kept = embedded.scan("k", None, 99).await.unwrap();
+            assert_eq!(memory.scan("k", None, 99).await.unwrap(), kept);
+            let kept: BTreeMap<_, _> = kept.into_iter().map(|(key, it)| (key, it.value)).collect();
+            assert_eq!(kept, model);
+        });
+    }
+}
+
+#[test]
+fn a_file_belongs_to_one_process_and_its_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.redb");
+    let _open = EmbeddedStore::open(&path).unwrap();
+    let error = EmbeddedStore::open(&path).unwrap_err();
+    assert!(matches!(&error, StoreError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("stop the Master"), "{error}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_no_store_is_told_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.redb");
+    for length in [1, 100, 100_000] {
+        std::fs::write(&path, vec![b'x'; length]).unwrap();
+        let error = EmbeddedStore::open(&path).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Damaged { .. }),
+            "{length}: {error:?}"
+        );
+        assert!(error.to_string().contains("backup"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; length]);
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_told() {
+    let error = EmbeddedStore::open("/nonexistent/state.redb").unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            StoreError::Io {
+                action: "opened",
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+/// A disk that is full while it is told to be.
+#[derive(Debug)]
+struct Disk {
+    file: redb::backends::FileBackend,
+    full: Arc<AtomicBool>,
+}
+
+impl Disk {
+    fn check(&self) -> io::Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.check()?;
+        self.file.set_len(length)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.file.write(offset, data)
+    }
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+}
+
+fn open_disk(path: &Path, full: &Arc<AtomicBool>) -> Result<redb::Database, redb::DatabaseError> {
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = redb::backends::FileBackend::new(options.open(path)?)?;
+    redb::Builder::new().create_with_backend(Disk {
+        file,
+        full: Arc::clone(full),
+    })
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_the_store_goes_on_when_there_is_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.redb");
+    let full = Arc::new(AtomicBool::new(false));
+    let disk = (path.clone(), Arc::clone(&full));
+    let store = EmbeddedStore::open_with(path, move || open_disk(&disk.0, &disk.1)).unwrap();
+    let before = store.commit(put("a", "kept")).await.unwrap();
+
+    full.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        let error = store.commit(put("a", "lost")).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Full { .. }), "{error:?}");
+        assert!(error.to_string().contains("no space left"), "{error}");
+    }
+
+    full.store(false, Ordering::Relaxed);
+    assert_eq!(value(&store, "a").await.as_deref(), Some("kept"));
+    assert!(store.commit(put("b", "again")).await.unwrap() > before);
+    assert_eq!(value(&store, "a").await.as_deref(), Some("kept"));
+    assert_eq!(value(&store, "b").await.as_deref(), Some("again"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_damaged_file_never_panics(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..64)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.redb");
+        runtime.block_on(async {
+            let store = EmbeddedStore::open(&path).unwrap();
+            store.commit((0..50).map(|n| (format!("k{n}"), Some(vec![n; 100]))).collect()).await.unwrap();
+            drop(store);
+            let mut bytes = std::fs::read(&path).unwrap();
+            for (index, byte) in damage {
+                // Mostly where there is something: the file is almost all holes.
+                let length = bytes.len().min(40_000);
+                bytes[index.index(length)] = byte;
+            }
+            std::fs::write(&path, bytes).unwrap();
+            match EmbeddedStore::open(&path) {
+                Ok(store) => {
+                    let _ = store.scan("", None, 99).await;
+                    let _ = store.commit(put("a", "b")).await;
+                }
+                Err(error) => assert!(matches!(error, StoreError::Damaged { .. } | StoreError::Io { .. }), "{error:?}"),
+            }
+        });
+    }
+}

@@ -1,0 +1,584 @@
+//! A Master, nodes and agent processes on the loopback of one test process: the real sockets, the
+//! real store, the real certificates. Agent processes are joined by ticket, and stand in this
+//! process; programs a node starts are real.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_acl::{AclMessage, Performative};
+use sealbus_platform::attachment::Attachment;
+use sealbus_platform::control::admin::{
+    AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus,
+};
+use sealbus_platform::control::{AgentState, Fault, FaultCode};
+use sealbus_platform::manifest::Manifest;
+use sealbus_platform::master::{Master, MasterConfig, PlatformSettings};
+use sealbus_platform::node::{Node, NodeConfig, NodeError};
+use sealbus_platform::process::{AgentHandle, Process};
+use sealbus_platform::rpc::{self, Caller, MAX_FRAME};
+use sealbus_seal::token::{Purpose, Token};
+use sealbus_seal::{PlatformName, SecurityLevel};
+use tokio::net::UnixStream;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Far longer than anything takes, so that a test never depends on how fast things go.
+const LONG: Duration = Duration::from_secs(60);
+
+struct Operator(Caller);
+
+impl Operator {
+    async fn of(master: &Master) -> Self {
+        let stream = UnixStream::connect(master.admin_socket()).await.unwrap();
+        let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
+        tokio::spawn(drive);
+        Self(caller)
+    }
+
+    async fn ask(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {
+        self.0.call(&request, LONG).await
+    }
+
+    async fn token(&self, node: Option<&str>) -> Token {
+        let request = AdminRequest::Token {
+            node: node.map(str::to_owned),
+            lifetime: 600,
+        };
+        let AdminAnswer::Secret { token, .. } = self.ask(request).await.unwrap() else {
+            panic!()
+        };
+        Token::parse(Purpose::Join, &token).unwrap()
+    }
+
+    async fn ticket(&self, agent: &str, node: Option<&str>) -> String {
+        let request = AdminRequest::Ticket {
+            agent: agent.to_owned(),
+            node: node.map(str::to_owned),
+            lifetime: 600,
+        };
+        let AdminAnswer::Secret { token, .. } = self.ask(request).await.unwrap() else {
+            panic!()
+        };
+        token
+    }
+
+    async fn agents(&self) -> Vec<AgentStatus> {
+        let answer = self.ask(AdminRequest::Agents).await.unwrap();
+        let AdminAnswer::Agents { agents } = answer else {
+            panic!()
+        };
+        agents
+    }
+
+    async fn nodes(&self) -> Vec<NodeStatus> {
+        let answer = self.ask(AdminRequest::Nodes).await.unwrap();
+        let AdminAnswer::Nodes { nodes } = answer else {
+            panic!()
+        };
+        nodes
+    }
+
+    async fn until(&self, what: &str, seen: impl Fn(&[AgentStatus]) -> bool) -> Vec<AgentStatus> {
+        let waiting = async {
+            loop {
+                let agents = self.agents().await;
+                if seen(&agents) {
+                    return agents;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(LONG, waiting).await {
+            Ok(agents) => agents,
+            Err(_) => panic!("{what} did not come about: {:#?}", self.agents().await),
+        }
+    }
+}
+
+fn config(directory: &Path, level: SecurityLevel) -> MasterConfig {
+    let mut settings = PlatformSettings::new(PlatformName::new("factory").unwrap());
+    settings.level = level;
+    MasterConfig {
+        directory: directory.join("master"),
+        settings,
+        address: HERE,
+        port: 0,
+        enrolment_port: 0,
+    }
+}
+
+fn node_config(directory: &Path, name: &str, token: Option<Token>) -> NodeConfig {
+    NodeConfig {
+        directory: directory.join(name),
+        token,
+        name: None,
+        address: HERE,
+    }
+}
+
+async fn platform(directory: &Path, level: SecurityLevel) -> (Master, Operator, Node, Node) {
+    let master = Master::start(config(directory, level)).await.unwrap();
+    let operator = Operator::of(&master).await;
+    let mut nodes = Vec::new();
+    for name in ["one", "two"] {
+        let token = operator.token(None).await;
+        nodes.push(
+            Node::start(node_config(directory, name, Some(token)))
+                .await
+                .unwrap(),
+        );
+    }
+    alive(&operator, 2).await;
+    let (two, one) = (nodes.pop().unwrap(), nodes.pop().unwrap());
+    (master, operator, one, two)
+}
+
+async fn alive(operator: &Operator, count: usize) {
+    let waiting = async {
+        loop {
+            let nodes = operator.nodes().await;
+            if nodes
+                .iter()
+                .filter(|node| node.state == NodeState::Alive)
+                .count()
+                == count
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(LONG, waiting).await.is_err() {
+        panic!(
+            "there are not {count} nodes alive: {:#?}",
+            operator.nodes().await
+        );
+    }
+}
+
+async fn joined(operator: &Operator, agent: &str, node: &str) -> (Process, AgentHandle) {
+    let ticket = operator.ticket(agent, Some(node)).await;
+    let attachment = Attachment::join(&ticket).await.unwrap();
+    let process = Process::open(Arc::new(attachment), None).await.unwrap();
+    let handle = process.agent(agent).await.unwrap();
+    (process, handle)
+}
+
+async fn say(from: &AgentHandle, to: &AgentHandle, what: &str) {
+    let message = AclMessage::new(Performative::Inform)
+        .with_receiver(to.aid().clone())
+        .with_content(what);
+    from.send(message).await.unwrap();
+}
+
+async fn hear(agent: &mut AgentHandle) -> String {
+    let received = tokio::time::timeout(LONG, agent.receive()).await;
+    let received = received
+        .expect("a message comes")
+        .expect("the mailbox is open");
+    let message = received.message().unwrap();
+    message.content_text().unwrap_or_default().into_owned()
+}
+
+#[tokio::test]
+async fn certified_agents_on_two_nodes_talk_at_every_level() {
+    for level in [SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth] {
+        let directory = tempfile::tempdir().unwrap();
+        let (_master, operator, _one, _two) = platform(directory.path(), level).await;
+        let (_first, alice) = joined(&operator, "alice", "node-1").await;
+        let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
+        operator
+            .until("both are active", |agents| {
+                agents.len() == 2 && agents.iter().all(|a| a.state == Some(AgentState::Active))
+            })
+            .await;
+        for number in 0..50 {
+            say(&alice, &bob, &number.to_string()).await;
+        }
+        for number in 0..50 {
+            assert_eq!(hear(&mut bob).await, number.to_string(), "at {level}");
+        }
+        let answer = operator
+            .ask(AdminRequest::CertificationEvents {
+                from: 0,
+                limit: 1000,
+            })
+            .await;
+        let AdminAnswer::CertificationEvents { events, .. } = answer.unwrap() else {
+            panic!()
+        };
+        let steps: Vec<u8> = events
+            .iter()
+            .filter(|event| event.subject == "alice" && event.step > 0)
+            .map(|event| event.step)
+            .collect();
+        assert_eq!(steps, [1, 2, 3, 4, 5, 6], "at {level}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_good_once_and_a_taken_name_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let master = Master::start(config(directory.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    let operator = Operator::of(&master).await;
+    let token = operator.token(None).await;
+    let one = Node::start(node_config(directory.path(), "one", Some(token.clone())))
+        .await
+        .unwrap();
+    assert_eq!(one.name(), "node-1");
+    let again = Node::start(node_config(directory.path(), "two", Some(token))).await;
+    assert!(again.err().unwrap().to_string().contains("used already"));
+    let token = operator.token(None).await;
+    let mut taken = node_config(directory.path(), "three", Some(token.clone()));
+    taken.name = Some("node-1".to_owned());
+    let refused = Node::start(taken).await.err().unwrap();
+    assert!(refused.to_string().contains("taken"), "{refused}");
+    // The token was not spent on it.
+    let three = Node::start(node_config(directory.path(), "three", Some(token)))
+        .await
+        .unwrap();
+    assert_eq!(three.name(), "node-2");
+    let nothing = Node::start(node_config(directory.path(), "four", None)).await;
+    assert!(matches!(nothing.err(), Some(NodeError::NoToken(_))));
+}
+
+#[tokio::test]
+async fn a_second_master_on_the_same_state_or_port_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let master = Master::start(config(directory.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    let second = Master::start(config(directory.path(), SecurityLevel::Auth)).await;
+    assert!(
+        second
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("open in another process")
+    );
+    let mut other = config(directory.path(), SecurityLevel::Auth);
+    other.directory = directory.path().join("other");
+    other.enrolment_port = master.enrolment_address().port();
+    let error = Master::start(other).await.err().unwrap().to_string();
+    assert!(
+        error.contains("in use") && error.contains(&master.enrolment_address().port().to_string()),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn programs_are_started_logged_restarted_and_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let text = r#"
+        [platform]
+        name = "factory"
+        [[agent]]
+        name = "once"
+        command = ["sh", "-c", "echo hello from $SEALBUS_AGENT; exit 0"]
+        [[agent]]
+        name = "flaky"
+        command = ["sh", "-c", "exit 3"]
+        [[agent]]
+        name = "steady"
+        command = ["sleep", "600"]
+        replicas = 2
+    "#;
+    let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
+    operator
+        .ask(AdminRequest::Start {
+            agents: manifest.agents,
+        })
+        .await
+        .unwrap();
+    let find = |agents: &[AgentStatus], name: &str| {
+        agents
+            .iter()
+            .find(|agent| agent.name == format!("{name}@factory"))
+            .cloned()
+            .unwrap()
+    };
+    let agents = operator
+        .until("each has had its course", |agents| {
+            agents.len() == 4
+                && find(agents, "once").state.is_none()
+                && find(agents, "flaky").restarts >= 2
+                && find(agents, "steady-1").pid.is_some()
+                && find(agents, "steady-2").pid.is_some()
+        })
+        .await;
+    assert_ne!(
+        find(&agents, "steady-1").node,
+        find(&agents, "steady-2").node
+    );
+    let from = sealbus_platform::control::node::LogPosition::LastLines { lines: 50 };
+    let log = operator
+        .ask(AdminRequest::Log {
+            agent: "once".to_owned(),
+            from,
+        })
+        .await
+        .unwrap();
+    let AdminAnswer::Log { text, .. } = log else {
+        panic!()
+    };
+    assert!(text.contains("hello from once"), "{text}");
+    let pid = find(&agents, "steady-1").pid.unwrap();
+    let kill = AdminRequest::Kill {
+        agent: "steady-1".to_owned(),
+        grace: 5000,
+    };
+    operator.ask(kill).await.unwrap();
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    let agents = operator.agents().await;
+    assert_eq!(find(&agents, "steady-1").note.as_deref(), Some("stopped"));
+    for agent in ["flaky", "steady-2"] {
+        let kill = AdminRequest::Kill {
+            agent: agent.to_owned(),
+            grace: 0,
+        };
+        operator.ask(kill).await.unwrap();
+    }
+    let unknown = operator
+        .ask(AdminRequest::Kill {
+            agent: "nobody".to_owned(),
+            grace: 0,
+        })
+        .await;
+    assert_eq!(unknown.unwrap_err().code, FaultCode::Unknown);
+}
+
+#[tokio::test]
+async fn a_revoked_agent_is_cut_off_and_not_certified_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (_first, alice) = joined(&operator, "alice", "node-1").await;
+    let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
+    say(&alice, &bob, "before").await;
+    assert_eq!(hear(&mut bob).await, "before");
+    let revoke = AdminRequest::Revoke {
+        what: "alice".to_owned(),
+        reason: "a test".to_owned(),
+    };
+    let answer = operator.ask(revoke).await.unwrap();
+    let AdminAnswer::Certificates { certificates } = answer else {
+        panic!()
+    };
+    assert_eq!(certificates.len(), 1);
+    // However long it goes on, nothing of it arrives; what it sent is refused and counted.
+    let refused = async {
+        loop {
+            let message = AclMessage::new(Performative::Inform)
+                .with_receiver(bob.aid().clone())
+                .with_content("after");
+            let _ = alice.send(message).await;
+            let AdminAnswer::Certificates { certificates } = operator
+                .ask(AdminRequest::Certificates { all: false })
+                .await
+                .unwrap()
+            else {
+                panic!()
+            };
+            assert!(
+                !certificates
+                    .iter()
+                    .any(|c| c.identity.ends_with("/agent/alice"))
+            );
+            let ended = alice.wishes().is_stop_wished();
+            if ended {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(LONG, refused)
+        .await
+        .expect("alice is told that it was revoked");
+}
+
+#[tokio::test]
+async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let (master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (_first, mut alice) = joined(&operator, "alice", "node-1").await;
+    let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
+    let active = |agents: &[AgentStatus]| {
+        agents.len() == 2 && agents.iter().all(|a| a.state == Some(AgentState::Active))
+    };
+    operator.until("both are active", active).await;
+    let ports = (master.enrolment_address(), master.address());
+    // Every node has the directory as it is now after a heartbeat.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop(operator);
+    master.abandon().await;
+    // Neither knew the other so far: the nodes' replicas say where they are.
+    say(&alice, &bob, "the Master is away").await;
+    assert_eq!(hear(&mut bob).await, "the Master is away");
+    say(&bob, &alice, "so it is").await;
+    assert_eq!(hear(&mut alice).await, "so it is");
+
+    let master = Master::start(config(directory.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    assert_eq!((master.enrolment_address(), master.address()), ports);
+    let operator = Operator::of(&master).await;
+    alive(&operator, 2).await;
+    operator.until("both are active still", active).await;
+    // What needs the Master works again, too.
+    let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
+    say(&alice, &carol, "welcome").await;
+    assert_eq!(hear(&mut carol).await, "welcome");
+}
+
+#[tokio::test]
+async fn the_directories_answer_and_follow_the_agents_lives() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (process, alice) = joined(&operator, "alice", "node-1").await;
+    operator
+        .until("alice is active", |agents| {
+            agents[0].state == Some(AgentState::Active)
+        })
+        .await;
+    let register = AdminRequest::DfRegister {
+        agent: "alice".to_owned(),
+        service_type: "selling".to_owned(),
+        service_name: "apples".to_owned(),
+        lease: None,
+    };
+    operator.ask(register).await.unwrap();
+    let search = || AdminRequest::DfSearch {
+        service_type: Some("selling".to_owned()),
+        service_name: None,
+    };
+    let AdminAnswer::Services { services } = operator.ask(search()).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(services.len(), 1);
+    assert_eq!(services[0].agent, "alice@factory");
+    drop(alice);
+    process.close().await;
+    let gone = async {
+        loop {
+            let answer = operator.ask(search()).await.unwrap();
+            let AdminAnswer::Services { services } = answer else {
+                panic!()
+            };
+            if services.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, gone)
+        .await
+        .expect("the DF forgets an agent that is gone");
+}
+
+#[tokio::test]
+async fn a_dead_nodes_agents_are_revoked_and_it_may_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let text = r#"
+        [platform]
+        name = "factory"
+        [[agent]]
+        name = "steady"
+        command = ["sleep", "600"]
+        replicas = 2
+    "#;
+    let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
+    operator
+        .ask(AdminRequest::Start {
+            agents: manifest.agents,
+        })
+        .await
+        .unwrap();
+    let agents = operator
+        .until("both run", |agents| agents.iter().all(|a| a.pid.is_some()))
+        .await;
+    let on_one = |agents: &[AgentStatus]| {
+        agents
+            .iter()
+            .find(|agent| agent.node.as_deref() == Some("node-1"))
+            .cloned()
+    };
+    let lost = on_one(&agents).expect("one is placed on node-1");
+    one.abandon().await;
+    let agents = operator
+        .until("it is placed on the other node", |agents| {
+            agents
+                .iter()
+                .all(|agent| agent.node.as_deref() == Some("node-2") && agent.pid.is_some())
+        })
+        .await;
+    assert!(
+        agents
+            .iter()
+            .any(|agent| agent.name == lost.name && agent.restarts == 1)
+    );
+    // The process that was left behind goes on until its node comes back and is told.
+    let left = format!("/proc/{}", lost.pid.unwrap());
+    let again = Node::start(node_config(directory.path(), "one", None))
+        .await
+        .unwrap();
+    assert_eq!(again.name(), "node-1");
+    alive(&operator, 2).await;
+    let gone = async {
+        while Path::new(&left).exists() && !zombie(lost.pid.unwrap()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(LONG, gone)
+        .await
+        .expect("the process left behind is ended");
+    operator
+        .ask(AdminRequest::Shutdown { grace: 0 })
+        .await
+        .unwrap();
+}
+
+/// Whether a process has ended and only waits for its parent, this test, to notice.
+fn zombie(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        stat.rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .starts_with('Z')
+    })
+}
+
+#[tokio::test]
+async fn a_node_started_again_takes_its_processes_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (_first, alice) = joined(&operator, "alice", "node-1").await;
+    let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
+    say(&alice, &bob, "before").await;
+    assert_eq!(hear(&mut bob).await, "before");
+    one.abandon().await;
+    say(&alice, &bob, "its node is away").await;
+    assert_eq!(hear(&mut bob).await, "its node is away");
+    let again = Node::start(node_config(directory.path(), "one", None))
+        .await
+        .unwrap();
+    assert_eq!(again.name(), "node-1");
+    alive(&operator, 2).await;
+    operator
+        .until("alice is there still", |agents| {
+            agents
+                .iter()
+                .all(|agent| agent.state == Some(AgentState::Active))
+        })
+        .await;
+    // A new agent is found through the node that came back.
+    let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
+    say(&alice, &carol, "hello").await;
+    assert_eq!(hear(&mut carol).await, "hello");
+}
