@@ -1,0 +1,117 @@
+//! What an agent is to this crate: a value with hooks, driven by its messages.
+
+use std::error::Error;
+use std::future::Future;
+
+use crate::context::Context;
+use crate::message::Message;
+use sealbus_acl::Performative;
+
+/// What a hook of an agent returns: any error ends the agent, and is reported with the agent's name.
+pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// An agent: its state, and what it does when something happens to it.
+///
+/// All hooks have a default, and all are plain `async fn`s in an implementation. They run one after the other, so an
+/// agent never sees itself half changed; thousands of agents share one thread, so a hook waits (`.await`) and never
+/// blocks.
+///
+/// | hook | when | default |
+/// |---|---|---|
+/// | [`setup`](Agent::setup) | once, when the agent is certified and on the bus | nothing |
+/// | [`on_message`](Agent::on_message) | for each message that no `receive` or `request` took | answers `not-understood` |
+/// | [`teardown`](Agent::teardown) | once, before the agent leaves: on its own wish, Ctrl-C, SIGTERM, `sealbus kill` | nothing |
+/// | [`save`](Agent::save) | before the agent moves to another node | an empty state |
+/// | [`restore`](Agent::restore) | instead of `setup`, at the node it moved to | `setup` |
+///
+/// An error or a panic in a hook ends this agent and no other.
+///
+/// ```
+/// use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, Message, agent, run};
+///
+/// struct Echo;
+///
+/// impl Agent for Echo {
+///     async fn on_message(&mut self, context: &mut Context, message: Message) -> AgentResult {
+///         context.reply(&message, Performative::Inform, message.text()?).await?;
+///         Ok(())
+///     }
+/// }
+///
+/// struct Caller;
+///
+/// impl Agent for Caller {
+///     async fn setup(&mut self, context: &mut Context) -> AgentResult {
+///         let call = AclMessage::new(Performative::Request)
+///             .with_receiver(context.peer("echo")?)
+///             .with_content("anybody there?");
+///         let answer = context.request(call, std::time::Duration::from_secs(5)).await?;
+///         assert_eq!(answer.text()?, "anybody there?");
+///         context.stop_all();
+///         Ok(())
+///     }
+/// }
+///
+/// run([agent("echo", Echo), agent("caller", Caller)])?;
+/// # Ok::<(), sealbus::RunError>(())
+/// ```
+pub trait Agent: Send + 'static {
+    /// Called once, when the agent has its certificate and can send and receive.
+    ///
+    /// It may take as long as it likes: an agent that only acts, and never waits to be asked, does all its work here
+    /// and ends with [`Context::stop`]. What arrives meanwhile waits in the mailbox, in order. An agent can be moved
+    /// once it is through with this hook.
+    fn setup(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
+        let _ = context;
+        async { Ok(()) }
+    }
+
+    /// Called with each message, in the order of arrival, the one after the other.
+    ///
+    /// The default answers `not-understood`, as FIPA asks of an agent that cannot deal with a message, except to
+    /// `not-understood` and `failure`, which end an exchange.
+    fn on_message(
+        &mut self,
+        context: &mut Context,
+        message: Message,
+    ) -> impl Future<Output = AgentResult> + Send {
+        async move {
+            if matches!(
+                message.performative,
+                Performative::NotUnderstood | Performative::Failure
+            ) {
+                return Ok(());
+            }
+            let answer = message.create_reply(Performative::NotUnderstood);
+            context.send(answer).await?;
+            Ok(())
+        }
+    }
+
+    /// Called once before the agent leaves. It can still send, search and deregister; it has
+    /// [`TEARDOWN_LIMIT`](crate::TEARDOWN_LIMIT) to do so.
+    fn teardown(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
+        let _ = context;
+        async { Ok(()) }
+    }
+
+    /// The state to carry to another node, called between two messages when the agent is moved.
+    ///
+    /// Messages it has not seen yet travel with it, and those sent meanwhile follow: none is lost and none comes twice.
+    /// An error keeps the agent where it is, running.
+    fn save(&mut self, context: &mut Context) -> impl Future<Output = AgentResult<Vec<u8>>> + Send {
+        let _ = context;
+        async { Ok(Vec::new()) }
+    }
+
+    /// Takes over the state that [`save`](Agent::save) gave at the node the agent came from; called instead of
+    /// [`setup`](Agent::setup).
+    fn restore(
+        &mut self,
+        context: &mut Context,
+        state: Vec<u8>,
+    ) -> impl Future<Output = AgentResult> + Send {
+        drop(state);
+        self.setup(context)
+    }
+}

@@ -1,0 +1,239 @@
+//! Which of a program's agents run in this process, and under which names.
+//!
+//! Embedded, all of them run. On a platform the same program, unchanged, runs those that were placed where it was
+//! started: the agents it declares are its roles, and each agent placed here takes one.
+
+use std::fmt;
+
+/// An agent a program declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// The name the program gives it.
+    pub name: String,
+    /// How many of it there are when the program runs by itself; `None` for a single one, which goes by the role's name.
+    pub count: Option<usize>,
+}
+
+/// An agent that runs here: its name, and its role by index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The name it goes by.
+    pub name: String,
+    /// The index of its role.
+    pub role: usize,
+}
+
+/// Why the agents placed here and the agents of the program do not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CastError {
+    /// The program declares no agent.
+    #[error("the program has no agents: give `run` at least one")]
+    NoAgents,
+    /// Two roles have the same name.
+    #[error("the program has two agents named {name}: give each its own name")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// The platform placed an agent here that the program does not know.
+    #[error(
+        "the platform placed agent {placed} here, and the program has no such agent: it has {known}"
+    )]
+    Unknown {
+        /// The agent placed here.
+        placed: String,
+        /// The program's agents.
+        known: String,
+    },
+    /// The platform placed several agents here for a role that can be taken once.
+    #[error(
+        "the platform placed both {first} and {second} here, and the program makes only one {role}: declare it with `agents`, which makes as many as are placed"
+    )]
+    Single {
+        /// The role.
+        role: String,
+        /// The agent that took it.
+        first: String,
+        /// The one that came too late.
+        second: String,
+    },
+}
+
+/// Gives each agent that is to run here its role. `placed` are the agents the platform placed in this process; without
+/// a platform all roles are taken.
+///
+/// An agent takes the role of its name; or, as a replica (`seller-2`), the role it is a replica of (`seller`); or the
+/// program's only role.
+pub fn cast(roles: &[Role], placed: Option<&[String]>) -> Result<Vec<Part>, CastError> {
+    if roles.is_empty() {
+        return Err(CastError::NoAgents);
+    }
+    for (index, role) in roles.iter().enumerate() {
+        if roles[..index]
+            .iter()
+            .any(|earlier| earlier.name == role.name)
+        {
+            return Err(CastError::Twice {
+                name: role.name.clone(),
+            });
+        }
+    }
+    let Some(placed) = placed else {
+        return Ok(roles
+            .iter()
+            .enumerate()
+            .flat_map(|(index, role)| role.parts(index))
+            .collect());
+    };
+    let mut parts: Vec<Part> = Vec::with_capacity(placed.len());
+    for name in placed {
+        let role = find(roles, name).ok_or_else(|| CastError::Unknown {
+            placed: name.clone(),
+            known: Names(roles).to_string(),
+        })?;
+        if roles[role].count.is_none()
+            && let Some(first) = parts.iter().find(|part| part.role == role)
+        {
+            return Err(CastError::Single {
+                role: roles[role].name.clone(),
+                first: first.name.clone(),
+                second: name.clone(),
+            });
+        }
+        parts.push(Part {
+            name: name.clone(),
+            role,
+        });
+    }
+    Ok(parts)
+}
+
+impl Role {
+    fn parts(&self, role: usize) -> Vec<Part> {
+        match self.count {
+            None => vec![Part {
+                name: self.name.clone(),
+                role,
+            }],
+            Some(count) => (1..=count)
+                .map(|number| Part {
+                    name: format!("{}-{number}", self.name),
+                    role,
+                })
+                .collect(),
+        }
+    }
+}
+
+fn find(roles: &[Role], name: &str) -> Option<usize> {
+    let by_name = |name: &str| roles.iter().position(|role| role.name == name);
+    by_name(name).or_else(|| {
+        // `seller-2-1`: the first agent of the second replica.
+        let mut stem = name;
+        while let Some((shorter, number)) = stem.rsplit_once('-') {
+            if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+                break;
+            }
+            if let Some(role) = by_name(shorter) {
+                return Some(role);
+            }
+            stem = shorter;
+        }
+        (roles.len() == 1).then_some(0)
+    })
+}
+
+struct Names<'a>(&'a [Role]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, role) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            f.write_str(&role.name)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roles(declared: &[(&str, Option<usize>)]) -> Vec<Role> {
+        declared
+            .iter()
+            .map(|(name, count)| Role {
+                name: (*name).to_owned(),
+                count: *count,
+            })
+            .collect()
+    }
+
+    fn names(placed: &[&str]) -> Vec<String> {
+        placed.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn parts(result: Result<Vec<Part>, CastError>) -> Vec<(String, usize)> {
+        result
+            .unwrap()
+            .into_iter()
+            .map(|part| (part.name, part.role))
+            .collect()
+    }
+
+    #[test]
+    fn alone_a_program_runs_all_its_agents() {
+        let roles = roles(&[("buyer", None), ("seller", Some(2))]);
+        assert_eq!(
+            parts(cast(&roles, None)),
+            [
+                ("buyer".to_owned(), 0),
+                ("seller-1".to_owned(), 1),
+                ("seller-2".to_owned(), 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn on_a_platform_it_runs_those_placed_there() {
+        let roles = roles(&[("buyer", None), ("seller", Some(2))]);
+        assert_eq!(
+            parts(cast(&roles, Some(&names(&["buyer"])))),
+            [("buyer".to_owned(), 0)]
+        );
+        assert_eq!(
+            parts(cast(&roles, Some(&names(&["seller-7", "seller-2-1"])))),
+            [("seller-7".to_owned(), 1), ("seller-2-1".to_owned(), 1)]
+        );
+    }
+
+    #[test]
+    fn the_only_role_is_taken_under_any_name() {
+        let roles = roles(&[("agent", None)]);
+        assert_eq!(
+            parts(cast(&roles, Some(&names(&["anna"])))),
+            [("anna".to_owned(), 0)]
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        assert_eq!(cast(&[], None), Err(CastError::NoAgents));
+        let both = roles(&[("buyer", None), ("seller", None)]);
+        assert!(matches!(
+            cast(&both, Some(&names(&["thief"]))),
+            Err(CastError::Unknown { .. })
+        ));
+        assert!(matches!(
+            cast(&both, Some(&names(&["seller-1", "seller-2"]))),
+            Err(CastError::Single { first, second, .. }) if first == "seller-1" && second == "seller-2"
+        ));
+        assert!(matches!(
+            cast(&roles(&[("a", None), ("a", Some(2))]), None),
+            Err(CastError::Twice { .. })
+        ));
+    }
+}

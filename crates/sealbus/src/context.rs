@@ -1,0 +1,414 @@
+//! An agent's hands: sending, receiving, asking, finding others, leaving.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use sealbus_acl::{AclMessage, Aid, AidError, Content, Performative};
+use sealbus_bus::{ReceivedMessage, SendError, TrySendError};
+use sealbus_platform::process::{AgentHandle, AgentSender, OpenAgentError, Wish};
+
+use crate::agent::Agent;
+use crate::conversation::{Expected, Undelivered};
+use crate::crew::Crew;
+use crate::directory::{Ams, Df};
+use crate::filter::Filter;
+use crate::message::Message;
+
+/// What an agent does with the bus; each of its hooks is given it.
+#[derive(Debug)]
+pub struct Context {
+    handle: AgentHandle,
+    crew: Crew,
+    /// The agent has asked to leave: after this hook it does.
+    leaving: bool,
+    /// In teardown `receive` works again, so that an agent can still ask and be answered.
+    tearing_down: bool,
+}
+
+/// Why no message came.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The agent is being stopped: let the hook end, `teardown` comes next.
+    #[error("{agent} is being stopped")]
+    Stopping {
+        /// The agent.
+        agent: String,
+    },
+    /// Nothing that the filter takes came in time.
+    #[error("{agent} waited {} s for {filter} and nothing came", within.as_secs_f64())]
+    Timeout {
+        /// The agent.
+        agent: String,
+        /// What it waited for.
+        filter: String,
+        /// How long.
+        within: Duration,
+    },
+    /// The agent's mailbox was closed: its process left the platform.
+    #[error("{agent} is no longer on the platform: its mailbox is closed")]
+    Closed {
+        /// The agent.
+        agent: String,
+    },
+}
+
+/// Why a request got no reply.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The request could not be sent.
+    #[error("{agent} could not send its request to {receiver}: {source}")]
+    Send {
+        /// The agent that asks.
+        agent: String,
+        /// The agent asked.
+        receiver: String,
+        /// Why.
+        source: Box<SendError>,
+    },
+    /// The platform reports that the request was not delivered.
+    #[error("the request of {agent} was not delivered to {receiver}: {reason}")]
+    Undeliverable {
+        /// The agent that asks.
+        agent: String,
+        /// The agent asked.
+        receiver: String,
+        /// Why it did not get the request.
+        reason: String,
+    },
+    /// The request was delivered, and no reply came in time.
+    #[error("{receiver} did not reply to {agent} within {} s", within.as_secs_f64())]
+    Timeout {
+        /// The agent that asks.
+        agent: String,
+        /// The agent asked.
+        receiver: String,
+        /// How long it waited.
+        within: Duration,
+    },
+    /// The agent that asks is ending.
+    #[error(transparent)]
+    Receive(ReceiveError),
+}
+
+/// What the driver of an agent finds when the agent is at rest.
+pub(crate) enum Next {
+    Message(Message),
+    Stop,
+    Freeze,
+}
+
+impl Context {
+    pub(crate) fn new(handle: AgentHandle, crew: Crew) -> Context {
+        Context {
+            handle,
+            crew,
+            leaving: false,
+            tearing_down: false,
+        }
+    }
+
+    /// The agent's local name: `seller-1` of `seller-1@factory`.
+    pub fn name(&self) -> &str {
+        self.handle.name()
+    }
+
+    /// The agent's identifier, which others write to.
+    pub fn aid(&self) -> &Aid {
+        self.handle.aid()
+    }
+
+    /// The platform's name: `factory` of `seller-1@factory`.
+    pub fn platform(&self) -> &str {
+        self.handle.process().platform()
+    }
+
+    /// The identifier of another agent: of this platform when `name` is a local name, of another one when it is
+    /// `name@platform`.
+    pub fn peer(&self, name: &str) -> Result<Aid, AidError> {
+        self.handle.process().peer(name)
+    }
+
+    /// An agent that every platform has.
+    pub(crate) fn system_agent(&self, name: &str) -> Aid {
+        let mut aid = self.aid().clone();
+        aid.name = format!("{name}@{}", self.platform());
+        aid
+    }
+
+    /// The agent below this context, for programs that count nanoseconds: its messages come undecoded.
+    pub fn handle(&mut self) -> &mut AgentHandle {
+        &mut self.handle
+    }
+
+    // ----- sending
+
+    /// Sends a message to each of its receivers, and waits while one of their mailboxes is full.
+    ///
+    /// `sender` is filled in; it cannot be another agent. When this returns the message is accepted: it is delivered
+    /// once and in order, or a `failure` from `ams` says which receiver did not get it and why.
+    pub async fn send(&self, message: AclMessage) -> Result<(), SendError> {
+        self.handle.send(message).await
+    }
+
+    /// Sends without waiting: a full mailbox is an error, [`TrySendError::Full`].
+    pub fn try_send(&self, message: AclMessage) -> Result<(), TrySendError> {
+        self.handle.try_send(message)
+    }
+
+    /// Sends many messages in their order. Stops at the first error; what came before it is sent.
+    pub async fn send_many(
+        &self,
+        messages: impl IntoIterator<Item = AclMessage>,
+    ) -> Result<(), SendError> {
+        for message in messages {
+            self.handle.send(message).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers a message: to whom it asks to be answered, in its conversation.
+    ///
+    /// For an answer with more than a content, make it with [`AclMessage::create_reply`] and [`send`](Self::send) it.
+    pub async fn reply(
+        &self,
+        message: &Message,
+        performative: Performative,
+        content: impl Into<Content>,
+    ) -> Result<(), SendError> {
+        self.send(message.create_reply(performative).with_content(content))
+            .await
+    }
+
+    /// A sender to hand to other tasks: it writes in this agent's name until the agent leaves.
+    pub fn sender(&self) -> AgentSender {
+        self.handle.sender()
+    }
+
+    // ----- receiving
+
+    /// Waits for the next message that `filter` takes; the others stay in the mailbox, in order.
+    ///
+    /// ```no_run
+    /// # use sealbus::{Context, Filter, Performative, AgentResult};
+    /// # async fn hook(context: &mut Context) -> AgentResult {
+    /// let anything = context.receive(Filter::any()).await?;
+    /// let proposal = context.receive(Performative::Propose).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn receive(&mut self, filter: impl Into<Filter>) -> Result<Message, ReceiveError> {
+        let filter = filter.into();
+        self.receive_matching(|received| takes(&filter, received))
+            .await
+    }
+
+    /// [`receive`](Self::receive), but not for longer than `within`.
+    pub async fn receive_within(
+        &mut self,
+        filter: impl Into<Filter>,
+        within: Duration,
+    ) -> Result<Message, ReceiveError> {
+        let filter = filter.into();
+        let received = self.receive_matching(|received| takes(&filter, received));
+        match tokio::time::timeout(within, received).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(ReceiveError::Timeout {
+                agent: self.aid().name.clone(),
+                filter: filter.to_string(),
+                within,
+            }),
+        }
+    }
+
+    /// The next message that `filter` takes, if it is there already.
+    pub fn try_receive(&mut self, filter: impl Into<Filter>) -> Option<Message> {
+        let filter = filter.into();
+        loop {
+            let received = self
+                .handle
+                .mailbox()
+                .try_receive_matching(|received| takes(&filter, received))?;
+            if let Some(message) = self.readable(received) {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Waits until there is a message, then takes up to `most` of those that have come, in order.
+    pub async fn receive_many(&mut self, most: usize) -> Result<Vec<Message>, ReceiveError> {
+        let first = self.receive(Filter::any()).await?;
+        let mut messages = vec![first];
+        while messages.len() < most {
+            match self.try_receive(Filter::any()) {
+                Some(message) => messages.push(message),
+                None => break,
+            }
+        }
+        Ok(messages)
+    }
+
+    async fn receive_matching(
+        &mut self,
+        mut matches: impl FnMut(&ReceivedMessage) -> bool,
+    ) -> Result<Message, ReceiveError> {
+        loop {
+            let received = if self.tearing_down {
+                self.handle.mailbox().receive_matching(&mut matches).await
+            } else {
+                let wishes = self.handle.wishes();
+                tokio::select! {
+                    biased;
+                    () = wishes.stop_wished() => {
+                        return Err(ReceiveError::Stopping { agent: self.aid().name.clone() });
+                    }
+                    received = self.handle.mailbox().receive_matching(&mut matches) => received,
+                }
+            };
+            let Some(received) = received else {
+                return Err(ReceiveError::Closed {
+                    agent: self.aid().name.clone(),
+                });
+            };
+            if let Some(message) = self.readable(received) {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Messages are checked before they are put into a mailbox; should one be unreadable all the same, it is left out
+    /// and said.
+    fn readable(&self, received: ReceivedMessage) -> Option<Message> {
+        Message::new(received)
+            .inspect_err(
+                |error| tracing::error!(agent = %self.aid(), %error, "unreadable message left out"),
+            )
+            .ok()
+    }
+
+    // ----- asking
+
+    /// Sends a request and waits for the reply to it.
+    ///
+    /// The reply is the first message that repeats the request's `reply-with` (both it and `conversation-id` are filled
+    /// in when missing), whatever it says: `refuse`, `failure` and `not-understood` are replies. An `agree` only
+    /// announces the outcome and is passed over. Other messages stay in the mailbox.
+    pub async fn request(
+        &mut self,
+        mut request: AclMessage,
+        within: Duration,
+    ) -> Result<Message, RequestError> {
+        let expected = Expected::of(&mut request);
+        let deadline = Instant::now() + within;
+        let timeout = |agent: &Aid| RequestError::Timeout {
+            agent: agent.name.clone(),
+            receiver: expected.asked(),
+            within,
+        };
+        match timeout_at(deadline, self.send(request)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(source)) => {
+                return Err(RequestError::Send {
+                    agent: self.aid().name.clone(),
+                    receiver: expected.asked(),
+                    source: Box::new(source),
+                });
+            }
+            Err(_) => return Err(timeout(self.aid())),
+        }
+        loop {
+            let answers = |received: &ReceivedMessage| {
+                received
+                    .message()
+                    .is_ok_and(|message| expected.is_answered_by(&message))
+            };
+            let reply = match timeout_at(deadline, self.receive_matching(answers)).await {
+                Ok(reply) => reply.map_err(RequestError::Receive)?,
+                Err(_) => return Err(timeout(self.aid())),
+            };
+            if let Some(notice) = Undelivered::read(&reply) {
+                return Err(RequestError::Undeliverable {
+                    agent: self.aid().name.clone(),
+                    receiver: notice.receiver,
+                    reason: notice.reason,
+                });
+            }
+            if reply.performative != Performative::Agree {
+                return Ok(reply);
+            }
+        }
+    }
+
+    // ----- the platform's services
+
+    /// The directory facilitator: what agents offer, and who offers it.
+    pub fn df(&mut self) -> Df<'_> {
+        Df::new(self)
+    }
+
+    /// The agent management system: which agents there are.
+    pub fn ams(&mut self) -> Ams<'_> {
+        Ams::new(self)
+    }
+
+    // ----- living and leaving
+
+    /// Starts another agent in this process, if the platform lets it run here.
+    pub async fn spawn(&self, name: &str, agent: impl Agent) -> Result<Aid, OpenAgentError> {
+        self.crew.start(self.handle.process(), name, agent).await
+    }
+
+    /// Leaves after this hook: `teardown` comes next, then the agent is gone.
+    pub fn stop(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Asks all agents of this process to leave, this one included.
+    pub fn stop_all(&mut self) {
+        self.leaving = true;
+        self.handle
+            .process()
+            .stop("an agent of the program stopped it");
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    pub(crate) fn begin_teardown(&mut self) {
+        self.tearing_down = true;
+    }
+
+    /// Waits for what the agent at rest is to do next.
+    pub(crate) async fn next(&mut self) -> Next {
+        let wishes = self.handle.wishes();
+        loop {
+            let received = tokio::select! {
+                biased;
+                wish = wishes.wished() => match wish {
+                    Wish::Stop => return Next::Stop,
+                    Wish::Freeze => return Next::Freeze,
+                },
+                received = self.handle.receive() => received,
+            };
+            let Some(received) = received else {
+                return Next::Stop;
+            };
+            if let Some(message) = self.readable(received) {
+                return Next::Message(message);
+            }
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (AgentHandle, Crew) {
+        (self.handle, self.crew)
+    }
+}
+
+fn takes(filter: &Filter, received: &ReceivedMessage) -> bool {
+    filter.is_any()
+        || received
+            .message()
+            .is_ok_and(|message| filter.takes(&message))
+}

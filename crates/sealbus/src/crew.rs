@@ -1,0 +1,219 @@
+//! The agents a program runs: each driven by a task of its own, through its hooks, to its end.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use sealbus_acl::Aid;
+use sealbus_platform::process::{AgentHandle, OpenAgentError, Parting, Process, Thawed, Wishes};
+use tokio::sync::mpsc;
+
+use crate::agent::{Agent, AgentResult};
+use crate::context::{Context, Next};
+
+/// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
+pub const HOOK_GRACE: Duration = Duration::from_secs(1);
+
+/// How long [`Agent::teardown`] may take.
+pub const TEARDOWN_LIMIT: Duration = Duration::from_secs(5);
+
+/// How an agent came to its end.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AgentEnd {
+    /// It left: by its own wish, its program's or the platform's.
+    Left,
+    /// It moved to another process.
+    Moved,
+    /// A hook failed.
+    Failed(Box<dyn std::error::Error + Send + Sync>),
+    /// A hook panicked.
+    Panicked(String),
+}
+
+/// `the agent failed: …`, for logs and for the platform.
+impl fmt::Display for AgentEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AgentEnd::Left => f.write_str("left"),
+            AgentEnd::Moved => f.write_str("moved to another process"),
+            AgentEnd::Failed(error) => write!(f, "failed: {error}"),
+            AgentEnd::Panicked(what) => write!(f, "panicked: {what}"),
+        }
+    }
+}
+
+/// Starts agents, and tells their ends to whoever runs the program. It is over when no agent holds it any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Crew {
+    ends: mpsc::UnboundedSender<(String, AgentEnd)>,
+}
+
+impl Crew {
+    pub(crate) fn new() -> (Crew, mpsc::UnboundedReceiver<(String, AgentEnd)>) {
+        let (ends, told) = mpsc::unbounded_channel();
+        (Crew { ends }, told)
+    }
+
+    /// Opens an agent on the bus and starts driving it.
+    pub(crate) async fn start<A: Agent>(
+        &self,
+        process: &Process,
+        name: &str,
+        agent: A,
+    ) -> Result<Aid, OpenAgentError> {
+        let handle = process.agent(name).await?;
+        let aid = handle.aid().clone();
+        self.drive(handle, agent);
+        Ok(aid)
+    }
+
+    /// Drives an agent that is on the bus.
+    pub(crate) fn drive<A: Agent>(&self, handle: AgentHandle, agent: A) {
+        tokio::spawn(drive(agent, Context::new(handle, self.clone())));
+    }
+}
+
+async fn drive<A: Agent>(mut agent: A, mut context: Context) {
+    let end = match AssertUnwindSafe(live(&mut agent, &mut context))
+        .catch_unwind()
+        .await
+    {
+        Ok(end) => end,
+        Err(panic) => AgentEnd::Panicked(panic_text(&*panic)),
+    };
+    let (handle, crew) = context.into_parts();
+    let name = handle.aid().name.clone();
+    // A panicking destructor of the agent must not take the report with it.
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(agent))) {
+        tracing::error!(
+            agent = name,
+            "panicked while it was dropped: {}",
+            panic_text(&*panic)
+        );
+    }
+    let parting = match &end {
+        AgentEnd::Left => {
+            tracing::debug!(agent = name, "left");
+            Parting::Ended
+        }
+        AgentEnd::Moved => {
+            tracing::info!(agent = name, "moved to another process");
+            Parting::Moved
+        }
+        AgentEnd::Failed(_) | AgentEnd::Panicked(_) => {
+            tracing::error!(agent = name, "{end}");
+            Parting::Failed(end.to_string())
+        }
+    };
+    handle.leave(parting);
+    // Nobody listens when the program has ended without waiting.
+    let _ = crew.ends.send((name, end));
+}
+
+/// From `setup` or `restore` to `teardown`.
+async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
+    let end = match work(agent, context).await {
+        Ok(Course::Leave) => AgentEnd::Left,
+        Ok(Course::Moved) => return AgentEnd::Moved,
+        Err(error) => AgentEnd::Failed(error),
+    };
+    context.begin_teardown();
+    match tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(agent.teardown(context))).await {
+        Ok(Ok(())) => end,
+        // The first failure is the one to report.
+        _ if matches!(end, AgentEnd::Failed(_)) => end,
+        Ok(Err(error)) => AgentEnd::Failed(format!("in teardown: {error}").into()),
+        Err(_) => AgentEnd::Failed(
+            format!("teardown took longer than {} s", TEARDOWN_LIMIT.as_secs()).into(),
+        ),
+    }
+}
+
+enum Course {
+    Leave,
+    Moved,
+}
+
+async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Course> {
+    let wishes = context.handle().wishes();
+    let began = match context.handle().take_state() {
+        Some(state) => within_grace(&wishes, Box::pin(agent.restore(context, state))).await,
+        None => within_grace(&wishes, Box::pin(agent.setup(context))).await,
+    };
+    let Some(()) = began.transpose()? else {
+        return Ok(Course::Leave);
+    };
+    while !context.is_leaving() {
+        match context.next().await {
+            Next::Stop => break,
+            Next::Message(message) => {
+                if within_grace(&wishes, Box::pin(agent.on_message(context, message)))
+                    .await
+                    .transpose()?
+                    .is_none()
+                {
+                    break;
+                }
+            }
+            Next::Freeze => match within_grace(&wishes, Box::pin(agent.save(context))).await {
+                None => break,
+                Some(Err(error)) => context.handle().decline_move(&error.to_string()),
+                Some(Ok(state)) => match context.handle().hand_over(state).await {
+                    Thawed::GoOn => {}
+                    Thawed::Gone => return Ok(Course::Moved),
+                },
+            },
+        }
+    }
+    Ok(Course::Leave)
+}
+
+/// Runs a hook to its end; once the agent is to stop, for no longer than [`HOOK_GRACE`]. `None`: it was cancelled.
+///
+/// The hook is boxed: what it needs of memory while it runs may be kilobytes, which an idle agent should not hold.
+async fn within_grace<T>(
+    wishes: &Wishes,
+    mut hook: Pin<Box<impl Future<Output = AgentResult<T>>>>,
+) -> Option<AgentResult<T>> {
+    let done = tokio::select! {
+        biased;
+        done = &mut hook => done,
+        () = wishes.stop_wished() => match tokio::time::timeout(HOOK_GRACE, &mut hook).await {
+            Ok(done) => done,
+            Err(_) => return None,
+        },
+    };
+    match done {
+        // What the hook was waiting for was cut off by the wish to stop: not a failure of the agent.
+        Err(error) if wishes.is_stop_wished() && is_stopping(&*error) => None,
+        done => Some(done),
+    }
+}
+
+/// Whether an error says no more than that the agent is being stopped.
+fn is_stopping(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    use crate::context::{ReceiveError, RequestError};
+    let stopping = |error: &ReceiveError| {
+        matches!(
+            error,
+            ReceiveError::Stopping { .. } | ReceiveError::Closed { .. }
+        )
+    };
+    error.downcast_ref::<ReceiveError>().is_some_and(stopping)
+        || error
+            .downcast_ref::<RequestError>()
+            .is_some_and(|error| matches!(error, RequestError::Receive(error) if stopping(error)))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "with a value that is not text".to_owned())
+}

@@ -1,0 +1,413 @@
+//! Finding others: the directory facilitator (what agents offer) and the agent management system (which agents there
+//! are), asked in the language of FIPA00023 so that agents of other platforms can ask and be asked too.
+//!
+//! The messages and the reading of answers are free of I/O ([`df_request`], [`done`], [`found`], …); [`Df`] and [`Ams`]
+//! send and wait.
+
+use std::time::Duration;
+
+use sealbus_acl::management::{
+    self, AmsAgentDescription, AmsFunction, ApDescription, DfAgentDescription, DfFunction,
+    Exception, SearchConstraints, ServiceDescription, subscription,
+};
+use sealbus_acl::sl::{Content, Term};
+use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_platform::management::client::{self, Answer, AnswerError};
+
+use crate::context::{Context, ReceiveError, RequestError};
+use crate::conversation::new_conversation_id;
+use crate::filter::Filter;
+use crate::message::Message;
+
+/// How long [`Df`] and [`Ams`] wait for an answer unless told otherwise.
+pub const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Why a directory did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// No answer came.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// No news came, because the agent is ending.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    /// It turned the request down.
+    #[error("{directory} answered {agent}: {exception}")]
+    Refused {
+        /// The agent that asked.
+        agent: String,
+        /// The directory.
+        directory: String,
+        /// Why.
+        exception: Exception,
+    },
+    /// Its answer cannot be read.
+    #[error("{directory} gave {agent} an answer that cannot be read: {problem}")]
+    Unreadable {
+        /// The agent that asked.
+        agent: String,
+        /// The directory.
+        directory: String,
+        /// What is wrong with the answer.
+        problem: String,
+    },
+}
+
+/// What a search looks for: an entry matches if it has at least what the template has.
+///
+/// ```
+/// use sealbus::{ServiceDescription, Template};
+///
+/// let by_type = Template::from("bookshop");
+/// let by_name = Template::from(ServiceDescription::new("books by mail", "bookshop"));
+/// assert_eq!(by_type, Template::from(ServiceDescription::of_type("bookshop")));
+/// assert_ne!(by_type, by_name);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template(pub DfAgentDescription);
+
+/// Offers a service of this type.
+impl From<&str> for Template {
+    fn from(service_type: &str) -> Template {
+        ServiceDescription::of_type(service_type).into()
+    }
+}
+
+/// Offers a service like this.
+impl From<ServiceDescription> for Template {
+    fn from(service: ServiceDescription) -> Template {
+        Template(DfAgentDescription::default().with_service(service))
+    }
+}
+
+/// Is described like this.
+impl From<DfAgentDescription> for Template {
+    fn from(description: DfAgentDescription) -> Template {
+        Template(description)
+    }
+}
+
+// ----- messages
+
+/// The request to a DF to do something.
+pub fn df_request(df: &Aid, function: &DfFunction) -> AclMessage {
+    client::ask_df(df, function).with_conversation_id(new_conversation_id())
+}
+
+/// The request to an AMS to do something.
+pub fn ams_request(ams: &Aid, function: &AmsFunction) -> AclMessage {
+    client::ask_ams(ams, function).with_conversation_id(new_conversation_id())
+}
+
+/// The subscription at a DF to all entries that match a template, now and later.
+pub fn df_subscription(df: &Aid, template: &Template) -> AclMessage {
+    client::subscribe(df, template.0.clone(), SearchConstraints::all())
+        .with_conversation_id(new_conversation_id())
+        .with_reply_with(new_conversation_id())
+}
+
+/// Reads an answer that only says that something was done.
+pub fn done(answer: &Message) -> Result<(), DirectoryError> {
+    content(answer).map(|_| ())
+}
+
+/// Reads what a search found, or a directory described.
+pub fn found<T>(
+    answer: &Message,
+    read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
+) -> Result<Vec<T>, DirectoryError> {
+    management::results(&content(answer)?, read)
+        .map_err(|error| unreadable(answer, error.to_string()))
+}
+
+/// Reads what a subscription told: entries that came or changed, and, with a name alone, those that went.
+pub fn told(news: &Message) -> Result<Vec<DfAgentDescription>, DirectoryError> {
+    subscription::entries(&content(news)?).map_err(|error| unreadable(news, error.to_string()))
+}
+
+fn content(answer: &Message) -> Result<Content<'_>, DirectoryError> {
+    match Answer::read(answer) {
+        Ok(Answer::Informed(content)) => Ok(content),
+        Ok(Answer::Agreed) => Err(unreadable(answer, "it only agreed".to_owned())),
+        Err(AnswerError::TurnedDown { by, exception, .. }) => Err(DirectoryError::Refused {
+            agent: asker(answer),
+            directory: by,
+            exception,
+        }),
+        Err(AnswerError::Undelivered { receiver, reason }) => {
+            let agent = asker(answer);
+            Err(RequestError::Undeliverable {
+                agent,
+                receiver,
+                reason,
+            }
+            .into())
+        }
+        Err(AnswerError::Unreadable { what, .. }) => Err(unreadable(answer, what)),
+    }
+}
+
+fn unreadable(answer: &Message, problem: String) -> DirectoryError {
+    DirectoryError::Unreadable {
+        agent: asker(answer),
+        directory: answer.sender_name().to_owned(),
+        problem,
+    }
+}
+
+fn asker(answer: &Message) -> String {
+    answer
+        .receivers
+        .first()
+        .map_or_else(|| "an agent".to_owned(), |agent| agent.name.clone())
+}
+
+// ----- the directory facilitator
+
+/// The directory facilitator of the platform: the yellow pages. Made by [`Context::df`].
+#[derive(Debug)]
+pub struct Df<'a> {
+    context: &'a mut Context,
+    df: Aid,
+    within: Duration,
+}
+
+impl<'a> Df<'a> {
+    pub(crate) fn new(context: &'a mut Context) -> Df<'a> {
+        let df = context.system_agent("df");
+        Df {
+            context,
+            df,
+            within: ANSWER_TIME,
+        }
+    }
+
+    /// Speaks to another DF, such as one of another platform.
+    #[must_use]
+    pub fn at(mut self, df: Aid) -> Df<'a> {
+        self.df = df;
+        self
+    }
+
+    /// Waits this long for an answer.
+    #[must_use]
+    pub fn within(mut self, time: Duration) -> Df<'a> {
+        self.within = time;
+        self
+    }
+
+    /// Makes known what this agent offers, in place of what it offered before.
+    pub async fn register(
+        self,
+        services: impl IntoIterator<Item = ServiceDescription>,
+    ) -> Result<(), DirectoryError> {
+        let mut description = DfAgentDescription::default();
+        description.services.extend(services);
+        self.register_description(description).await
+    }
+
+    /// [`register`](Self::register) with everything an entry can have, such as a lease time. Its name is filled in.
+    pub async fn register_description(
+        mut self,
+        mut description: DfAgentDescription,
+    ) -> Result<(), DirectoryError> {
+        description.name = Some(self.context.aid().clone());
+        match self.ask(&DfFunction::Register(description.clone())).await {
+            // An entry of an earlier life, or from before the agent moved, is its own and gives way.
+            Err(DirectoryError::Refused {
+                exception: Exception::AlreadyRegistered,
+                ..
+            }) => self.ask(&DfFunction::Modify(description)).await,
+            outcome => outcome,
+        }
+    }
+
+    /// Changes this agent's entry, which there must be.
+    pub async fn modify(
+        mut self,
+        mut description: DfAgentDescription,
+    ) -> Result<(), DirectoryError> {
+        description.name = Some(self.context.aid().clone());
+        self.ask(&DfFunction::Modify(description)).await
+    }
+
+    /// Removes this agent's entry; all is well if there was none.
+    pub async fn deregister(mut self) -> Result<(), DirectoryError> {
+        let description = DfAgentDescription::of(self.context.aid().clone());
+        match self.ask(&DfFunction::Deregister(description)).await {
+            Err(DirectoryError::Refused {
+                exception: Exception::NotRegistered,
+                ..
+            }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// All entries that match.
+    ///
+    /// ```no_run
+    /// # use sealbus::{AgentResult, Context};
+    /// # async fn hook(context: &mut Context) -> AgentResult {
+    /// for entry in context.df().search("bookshop").await? {
+    ///     println!("{:?} sells books", entry.name);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn search(
+        self,
+        template: impl Into<Template>,
+    ) -> Result<Vec<DfAgentDescription>, DirectoryError> {
+        self.search_with(template, SearchConstraints::all()).await
+    }
+
+    /// Entries that match, as many and from as far as the constraints say.
+    pub async fn search_with(
+        self,
+        template: impl Into<Template>,
+        constraints: SearchConstraints,
+    ) -> Result<Vec<DfAgentDescription>, DirectoryError> {
+        let function = DfFunction::Search(template.into().0, constraints);
+        let answer = self
+            .context
+            .request(df_request(&self.df, &function), self.within)
+            .await?;
+        found(&answer, DfAgentDescription::from_term)
+    }
+
+    /// Is told of entries that match: of those there are, and from then on of each that comes, changes or goes.
+    pub async fn subscribe(
+        self,
+        template: impl Into<Template>,
+    ) -> Result<Subscription, DirectoryError> {
+        let request = df_subscription(&self.df, &template.into());
+        self.context
+            .send(request.clone())
+            .await
+            .map_err(|source| RequestError::Send {
+                agent: self.context.aid().name.clone(),
+                receiver: self.df.name.clone(),
+                source: Box::new(source),
+            })?;
+        Ok(Subscription { request })
+    }
+
+    async fn ask(&mut self, function: &DfFunction) -> Result<(), DirectoryError> {
+        let answer = self
+            .context
+            .request(df_request(&self.df, function), self.within)
+            .await?;
+        done(&answer)
+    }
+}
+
+/// A standing question to a DF; see [`Df::subscribe`]. Its news wait in the agent's mailbox.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    request: AclMessage,
+}
+
+impl Subscription {
+    /// Takes the news of this subscription, for agents that read them in `on_message`.
+    pub fn filter(&self) -> Filter {
+        let conversation = self
+            .request
+            .conversation_id
+            .as_ref()
+            .and_then(|id| id.as_str());
+        Filter::conversation(conversation.unwrap_or_default())
+    }
+
+    /// Waits for the next news: entries that came or changed, and, with nothing but a name, those that went.
+    pub async fn next(
+        &self,
+        context: &mut Context,
+    ) -> Result<Vec<DfAgentDescription>, DirectoryError> {
+        loop {
+            let news = context.receive(self.filter()).await?;
+            if news.performative != Performative::Agree {
+                return told(&news);
+            }
+        }
+    }
+
+    /// Ends the subscription. News that were on their way are dropped; none come after this.
+    pub async fn cancel(self, context: &mut Context) -> Result<(), DirectoryError> {
+        let answer = context
+            .request(client::cancel(&self.request), ANSWER_TIME)
+            .await;
+        while context.try_receive(self.filter()).is_some() {}
+        match answer {
+            Ok(answer) => done(&answer),
+            // Some DFs just stop.
+            Err(RequestError::Timeout { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+// ----- the agent management system
+
+/// The agent management system of the platform: the white pages. Made by [`Context::ams`].
+#[derive(Debug)]
+pub struct Ams<'a> {
+    context: &'a mut Context,
+    ams: Aid,
+    within: Duration,
+}
+
+impl<'a> Ams<'a> {
+    pub(crate) fn new(context: &'a mut Context) -> Ams<'a> {
+        let ams = context.system_agent("ams");
+        Ams {
+            context,
+            ams,
+            within: ANSWER_TIME,
+        }
+    }
+
+    /// Speaks to another AMS, such as one of another platform.
+    #[must_use]
+    pub fn at(mut self, ams: Aid) -> Ams<'a> {
+        self.ams = ams;
+        self
+    }
+
+    /// Waits this long for an answer.
+    #[must_use]
+    pub fn within(mut self, time: Duration) -> Ams<'a> {
+        self.within = time;
+        self
+    }
+
+    /// All agents that match; every agent for an empty template.
+    pub async fn search(
+        self,
+        template: AmsAgentDescription,
+    ) -> Result<Vec<AmsAgentDescription>, DirectoryError> {
+        let function = AmsFunction::Search(template, SearchConstraints::all());
+        let answer = self
+            .context
+            .request(ams_request(&self.ams, &function), self.within)
+            .await?;
+        found(&answer, AmsAgentDescription::from_term)
+    }
+
+    /// The entry of one agent, if there is one.
+    pub async fn find(self, agent: &Aid) -> Result<Option<AmsAgentDescription>, DirectoryError> {
+        let found = self.search(AmsAgentDescription::of(agent.clone())).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// What the platform says about itself.
+    pub async fn description(self) -> Result<Vec<ApDescription>, DirectoryError> {
+        let answer = self
+            .context
+            .request(
+                ams_request(&self.ams, &AmsFunction::GetDescription),
+                self.within,
+            )
+            .await?;
+        found(&answer, ApDescription::from_term)
+    }
+}

@@ -1,0 +1,118 @@
+//! A message as an agent gets it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use sealbus_acl::{AclMessage, DecodeError};
+use sealbus_bus::{Provenance, ReceivedMessage};
+
+/// A message an agent received: an [`AclMessage`] to read, and what is known about who wrote it.
+///
+/// Between agents of one process it is the sender's own message, shared and not copied.
+#[derive(Clone, Debug)]
+pub struct Message {
+    message: Arc<AclMessage>,
+    provenance: Provenance,
+}
+
+/// The content of a message is not what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// There is none.
+    #[error("the {performative} from {sender} has no content")]
+    Missing {
+        /// What the message does.
+        performative: String,
+        /// Who sent it.
+        sender: String,
+    },
+    /// It is bytes.
+    #[error(
+        "the content of the {performative} from {sender} is bytes, not text: read it with content_bytes"
+    )]
+    NotText {
+        /// What the message does.
+        performative: String,
+        /// Who sent it.
+        sender: String,
+    },
+}
+
+impl Message {
+    /// Reads a message that came from the bus.
+    ///
+    /// # Errors
+    /// As [`ReceivedMessage::message`].
+    pub fn new(received: ReceivedMessage) -> Result<Message, DecodeError> {
+        let provenance = received.provenance().clone();
+        Ok(Message {
+            message: received.into_message()?,
+            provenance,
+        })
+    }
+
+    /// What the bus knows about the sender.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// The sender's name, or `nobody` for an anonymous message.
+    pub fn sender_name(&self) -> &str {
+        self.message
+            .sender
+            .as_ref()
+            .map_or("nobody", |sender| &sender.name)
+    }
+
+    /// The content as text.
+    pub fn text(&self) -> Result<&str, ContentError> {
+        let what = || {
+            (
+                self.message.performative.to_string(),
+                self.sender_name().to_owned(),
+            )
+        };
+        match &self.message.content {
+            Some(content) => content.as_text().ok_or_else(|| {
+                let (performative, sender) = what();
+                ContentError::NotText {
+                    performative,
+                    sender,
+                }
+            }),
+            None => {
+                let (performative, sender) = what();
+                Err(ContentError::Missing {
+                    performative,
+                    sender,
+                })
+            }
+        }
+    }
+
+    /// The ACL message itself, to keep or to pass on.
+    pub fn into_message(self) -> Arc<AclMessage> {
+        self.message
+    }
+}
+
+impl Deref for Message {
+    type Target = AclMessage;
+
+    fn deref(&self) -> &AclMessage {
+        &self.message
+    }
+}
+
+/// `inform from seller-1@factory`.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} from {}",
+            self.message.performative,
+            self.sender_name()
+        )
+    }
+}

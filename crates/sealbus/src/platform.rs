@@ -1,0 +1,195 @@
+//! The platform a program runs on, wherever that is.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use sealbus_bus::Bus;
+use sealbus_platform::attachment::{AttachError, Attachment};
+use sealbus_platform::embedded::{EmbeddedError, EmbeddedPlatform};
+use sealbus_platform::host::Host;
+use sealbus_platform::process::{AgentHandle, OpenAgentError, OpenError, Process};
+use sealbus_seal::PlatformName;
+use tracing_subscriber::EnvFilter;
+
+use crate::run::{NamedAgents, RunError};
+
+/// Variable with the address of the node that started the program: attach to it.
+pub const ATTACH_VARIABLE: &str = "SEALBUS_ATTACH";
+/// Variable with the ticket that lets the program join.
+pub const TICKET_VARIABLE: &str = "SEALBUS_TICKET";
+/// Variable with what is logged: a level or a filter of `tracing`, such as `sealbus=debug`.
+pub const LOG_VARIABLE: &str = "SEALBUS_LOG";
+
+/// Name of the embedded platform, as in `seller-1@home`.
+pub const EMBEDDED_NAME: &str = "home";
+
+/// This process's place on a platform, for programs that drive their agents themselves.
+///
+/// Most programs leave this to [`run`](crate::run).
+///
+/// ```no_run
+/// use sealbus::{AclMessage, Performative, Platform};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let platform = Platform::embedded().await?;
+/// let alice = platform.agent("alice").await?;
+/// let mut bob = platform.agent("bob").await?;
+/// let hello = AclMessage::new(Performative::Inform).with_receiver(bob.aid().clone()).with_content("hello");
+/// alice.send(hello).await?;
+/// let received = bob.receive().await.ok_or("bob has left")?;
+/// assert_eq!(received.message()?.content_text().as_deref(), Some("hello"));
+/// platform.close().await;
+/// # Ok(()) }
+/// ```
+pub struct Platform {
+    process: Process,
+    /// Whether agents need not be placed here to run here.
+    takes_any: bool,
+    /// What runs beside the program's own agents, when nobody else runs it.
+    _embedded: Option<EmbeddedPlatform>,
+}
+
+/// Why a program did not get its place on a platform.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The embedded platform could not be started.
+    #[error("the embedded platform did not start: {0}")]
+    Embedded(#[from] EmbeddedError),
+    /// The node could not be attached to.
+    #[error("the program did not get its place on the platform: {0}")]
+    Attach(#[from] AttachError),
+    /// A node is named, and no ticket to show it.
+    #[error(
+        "{ATTACH_VARIABLE} is set and {TICKET_VARIABLE} is not: both are set by the node that starts a program; unset \
+         {ATTACH_VARIABLE} to run it by itself"
+    )]
+    NoTicket,
+    /// A variable holds what is no text.
+    #[error("the environment variable {0} is not readable text")]
+    Variable(&'static str),
+    /// The process could not take its place.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A variable of the environment; one that is empty counts as not set.
+fn variable(name: &'static str) -> Result<Option<String>, JoinError> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => Err(JoinError::Variable(name)),
+    }
+}
+
+impl Platform {
+    /// Starts a platform inside this process: Master, CA, AMS and DF, with nothing to install and no socket opened.
+    /// It is named `home`.
+    ///
+    /// # Errors
+    /// If there is no randomness for its keys.
+    pub async fn embedded() -> Result<Platform, JoinError> {
+        let home = PlatformName::new(EMBEDDED_NAME)
+            .map_err(|error| OpenError::Description(error.to_string()))?;
+        let embedded = EmbeddedPlatform::start(home).await?;
+        let mut platform = Platform::open(embedded.host(), Some(embedded.bus())).await?;
+        platform._embedded = Some(embedded);
+        Ok(platform)
+    }
+
+    /// Takes the place the environment names: attached to the node in `SEALBUS_ATTACH` that started this program,
+    /// joined with the ticket in `SEALBUS_TICKET`, or, when neither is set, embedded.
+    ///
+    /// # Errors
+    /// [`JoinError`] says what was tried and what to do.
+    pub async fn join() -> Result<Platform, JoinError> {
+        match (variable(ATTACH_VARIABLE)?, variable(TICKET_VARIABLE)?) {
+            (Some(address), Some(ticket)) => {
+                let attachment = Attachment::attach(&address, &ticket).await?;
+                Platform::open(Arc::new(attachment), None).await
+            }
+            (Some(_), None) => Err(JoinError::NoTicket),
+            (None, Some(ticket)) => Platform::with_ticket(&ticket).await,
+            (None, None) => Platform::embedded().await,
+        }
+    }
+
+    /// Joins a platform from outside, with what `sealbus ticket NAME` printed.
+    ///
+    /// # Errors
+    /// If the ticket was used before or is past its time, or nobody answers.
+    pub async fn with_ticket(ticket: &str) -> Result<Platform, JoinError> {
+        let attachment = Attachment::join(ticket.trim()).await?;
+        Platform::open(Arc::new(attachment), None).await
+    }
+
+    /// Takes a place on the platform that `host` stands for; `bus` is that of an embedded one, with its agents on it.
+    ///
+    /// # Errors
+    /// If the process is not certified or cannot listen.
+    pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Platform, JoinError> {
+        let takes_any = bus.is_some();
+        let process = Process::open(host, bus).await?;
+        Ok(Platform {
+            process,
+            takes_any,
+            _embedded: None,
+        })
+    }
+
+    /// This process on the platform.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The local names of the agents the platform placed in this process; `None` when it is embedded and takes any.
+    pub fn placed(&self) -> Option<&[String]> {
+        (!self.takes_any).then(|| self.process.membership().agents.as_slice())
+    }
+
+    /// Puts an agent on the platform, to be driven by the caller.
+    pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
+        self.process.agent(name).await
+    }
+
+    /// Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
+    ///
+    /// # Errors
+    /// As [`run`](crate::run).
+    pub async fn run(&self, agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
+        crate::run::run_on(self, agents.into_iter().collect()).await
+    }
+
+    /// Leaves the platform; an embedded one ends.
+    pub async fn close(self) {
+        self.process.close().await;
+    }
+}
+
+impl fmt::Debug for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Platform")
+            .field("process", &self.process)
+            .field("takes_any", &self.takes_any)
+            .finish()
+    }
+}
+
+/// Writes logs to standard error, unless the program has set up its own: warnings when it runs by itself, and what a
+/// node's log is to show when a node started it. `SEALBUS_LOG` says otherwise.
+pub fn log_to_stderr() {
+    let default = if std::env::var_os(ATTACH_VARIABLE).is_some() {
+        "info"
+    } else {
+        "warn"
+    };
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
+    // An error means that the program has its own subscriber already.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .try_init();
+}

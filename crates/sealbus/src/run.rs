@@ -1,0 +1,282 @@
+//! Running a program's agents to their end, and leaving cleanly.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesOrdered, StreamExt};
+use sealbus_platform::process::{AgentHandle, OpenAgentError, Process, ProcessEnd};
+use tokio::sync::mpsc;
+
+use crate::agent::Agent;
+use crate::cast::{CastError, Role, cast};
+use crate::crew::{AgentEnd, Crew, HOOK_GRACE, TEARDOWN_LIMIT};
+use crate::platform::{JoinError, Platform};
+
+/// One or more agents of a program under the name it gives them; made by [`agent`] and [`agents`].
+pub struct NamedAgents {
+    role: Role,
+    drive: Drive,
+}
+
+enum Drive {
+    Once(Option<DriveOnce>),
+    Often(DriveOften),
+}
+
+type DriveOnce = Box<dyn FnOnce(&Crew, AgentHandle) + Send>;
+type DriveOften = Box<dyn FnMut(&Crew, AgentHandle) + Send>;
+
+/// Names an agent.
+///
+/// By itself the program runs it under this name. On a platform the agent goes by the name the platform placed it under:
+/// the same, or that of a replica (`seller-2`), or, if it is the program's only agent, any.
+pub fn agent<A: Agent>(name: impl Into<String>, agent: A) -> NamedAgents {
+    NamedAgents {
+        role: Role {
+            name: name.into(),
+            count: None,
+        },
+        drive: Drive::Once(Some(Box::new(|crew, handle| crew.drive(handle, agent)))),
+    }
+}
+
+/// Names as many agents of one kind as are wanted, each made by `make` from its name.
+///
+/// By itself the program runs `count` of them, `NAME-1`, `NAME-2` and so on; on a platform, those that are placed there.
+pub fn agents<A: Agent>(
+    name: impl Into<String>,
+    count: usize,
+    mut make: impl FnMut(&str) -> A + Send + 'static,
+) -> NamedAgents {
+    NamedAgents {
+        role: Role {
+            name: name.into(),
+            count: Some(count),
+        },
+        drive: Drive::Often(Box::new(move |crew, handle| {
+            let agent = make(handle.name());
+            crew.drive(handle, agent);
+        })),
+    }
+}
+
+impl NamedAgents {
+    fn drive(&mut self, crew: &Crew, handle: AgentHandle) {
+        match &mut self.drive {
+            // Casting gives a single role to one agent only.
+            Drive::Once(drive) => {
+                if let Some(drive) = drive.take() {
+                    drive(crew, handle);
+                }
+            }
+            Drive::Often(drive) => drive(crew, handle),
+        }
+    }
+}
+
+impl fmt::Debug for NamedAgents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NamedAgents").field(&self.role).finish()
+    }
+}
+
+/// Why a program's agents did not run to a good end.
+///
+/// It shows as text in `{:?}` too, so that a `main` that returns it ends with a readable line.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The runtime could not be started.
+    #[error("cannot start the program's runtime: {0}")]
+    Runtime(std::io::Error),
+    /// The process did not get its place on a platform.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The program's agents are not those the platform placed here.
+    #[error(transparent)]
+    Cast(#[from] CastError),
+    /// An agent could not be started.
+    #[error(transparent)]
+    Open(#[from] OpenAgentError),
+    /// The process had to leave the platform.
+    #[error("the program had to stop: {0}")]
+    Ended(ProcessEnd),
+    /// Agents failed; the others ran to their end.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Agents(Vec<AgentFailure>),
+    /// The agents did not leave in time after a second Ctrl-C, or the platform's grace.
+    #[error("agents did not leave in time and were cut off")]
+    CutOff,
+}
+
+impl fmt::Debug for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An agent that failed or panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("{agent} {end}")]
+pub struct AgentFailure {
+    /// The agent.
+    pub agent: String,
+    /// How it ended.
+    pub end: AgentEnd,
+}
+
+/// Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
+///
+/// Where they run is not the program's business: on an embedded platform, if nothing is said; attached to the node that
+/// started the program; or joined to a platform with a ticket. See the [crate's page](crate).
+///
+/// Everything goes on in one thread, on which the agents' hooks and the sockets take turns. An agent that fails or
+/// panics does not take others with it; the error comes at the end.
+///
+/// # Errors
+/// [`RunError`] names the agent and the cause. The program's `main` may just return it.
+pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(RunError::Runtime)?;
+    runtime.block_on(run_agents(agents))
+}
+
+/// [`run`], inside a runtime of the program's own.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_agents(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
+    crate::platform::log_to_stderr();
+    let platform = Platform::join().await?;
+    let outcome = platform.run(agents).await;
+    platform.close().await;
+    outcome
+}
+
+/// Agents opened at the same time: the CA may be a network away.
+const OPENED_AT_ONCE: usize = 64;
+
+pub(crate) async fn run_on(
+    platform: &Platform,
+    mut agents: Vec<NamedAgents>,
+) -> Result<(), RunError> {
+    let process = platform.process();
+    let roles: Vec<Role> = agents.iter().map(|agent| agent.role.clone()).collect();
+    let parts = cast(&roles, platform.placed())?;
+    let (crew, ends) = Crew::new();
+
+    // All are on the bus before the first one acts, so that they find each other.
+    let mut opening = FuturesOrdered::new();
+    let mut opened = Vec::with_capacity(parts.len());
+    for part in &parts {
+        if opening.len() == OPENED_AT_ONCE
+            && let Some(handle) = opening.next().await
+        {
+            opened.push(handle?);
+        }
+        opening.push_back(process.agent(&part.name));
+    }
+    while let Some(handle) = opening.next().await {
+        opened.push(handle?);
+    }
+    process.announce().await.map_err(JoinError::from)?;
+    for (part, handle) in parts.iter().zip(opened) {
+        agents[part.role].drive(&crew, handle);
+    }
+    drop((crew, agents));
+    until_all_have_left(process, ends).await
+}
+
+async fn until_all_have_left(
+    process: &Process,
+    mut ends: mpsc::UnboundedReceiver<(String, AgentEnd)>,
+) -> Result<(), RunError> {
+    let mut failures = Vec::new();
+    let mut interruptions = 0;
+    let mut signals = Signals::new().map_err(RunError::Runtime)?;
+    let cut_off = cut_off(process);
+    tokio::pin!(cut_off);
+    loop {
+        tokio::select! {
+            end = ends.recv() => match end {
+                Some((agent, end @ (AgentEnd::Failed(_) | AgentEnd::Panicked(_)))) => {
+                    failures.push(AgentFailure { agent, end });
+                }
+                Some(_) => {}
+                None => break,
+            },
+            signal = signals.next() => {
+                interruptions += 1;
+                if interruptions > 1 {
+                    return Err(RunError::CutOff);
+                }
+                tracing::info!("{signal}: the agents are asked to leave");
+                process.stop(signal);
+            }
+            () = &mut cut_off => return Err(RunError::CutOff),
+        }
+    }
+    match process.end() {
+        Some(end @ (ProcessEnd::PlatformGone { .. } | ProcessEnd::Revoked { .. })) => {
+            Err(RunError::Ended(end))
+        }
+        _ if !failures.is_empty() => Err(RunError::Agents(failures)),
+        _ => Ok(()),
+    }
+}
+
+/// Ends when agents that were asked to leave have had all the time that hooks and teardown may take, or what the
+/// platform gives them, if that is less.
+async fn cut_off(process: &Process) {
+    const MARGIN: Duration = Duration::from_secs(1);
+    let longest = HOOK_GRACE + TEARDOWN_LIMIT + MARGIN;
+    let stopping = process.stopping().await;
+    // The last moment is needed to say goodbye.
+    let given = stopping
+        .grace
+        .map_or(longest, |grace| longest.min(grace.mul_f32(0.8)));
+    tokio::time::sleep(given).await;
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "interrupted (Ctrl-C)",
+            _ = self.terminate.recv() => "terminated (SIGTERM)",
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals)
+    }
+
+    async fn next(&mut self) -> &'static str {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        "interrupted (Ctrl-C)"
+    }
+}

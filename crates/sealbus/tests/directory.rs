@@ -1,0 +1,165 @@
+//! Offering services and finding them, on an embedded platform with its real AMS and DF.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use sealbus::{
+    Agent, AgentResult, AmsAgentDescription, Context, DfAgentDescription, DirectoryError,
+    RequestError, SearchConstraints, ServiceDescription, agent, run_agents,
+};
+
+fn names(entries: &[DfAgentDescription]) -> Vec<&str> {
+    let mut names: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| entry.name.as_ref())
+        .map(|name| name.local_name())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// Offers a service until it is stopped; takes its entry back then.
+struct Shop(&'static str);
+
+impl Agent for Shop {
+    async fn setup(&mut self, context: &mut Context) -> AgentResult {
+        context
+            .df()
+            .register([ServiceDescription::new("shop", self.0)])
+            .await?;
+        Ok(())
+    }
+
+    async fn on_message(&mut self, context: &mut Context, _: sealbus::Message) -> AgentResult {
+        context.stop();
+        Ok(())
+    }
+
+    async fn teardown(&mut self, context: &mut Context) -> AgentResult {
+        context.df().deregister().await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn services_are_registered_found_changed_and_taken_back() {
+    struct Buyer;
+    impl Agent for Buyer {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            // What a subscription tells: who is there, who comes, who goes.
+            let shops = context.df().subscribe("bookshop").await?;
+            let mut known = Vec::new();
+            while known.len() < 2 {
+                known.extend(shops.next(context).await?);
+            }
+            assert_eq!(names(&known), ["anna", "bert"]);
+            assert_eq!(
+                names(&context.df().search("bookshop").await?),
+                ["anna", "bert"]
+            );
+            assert_eq!(
+                names(
+                    &context
+                        .df()
+                        .search(ServiceDescription::of_type("grocer"))
+                        .await?
+                ),
+                ["carl"]
+            );
+            let one = context
+                .df()
+                .search_with("bookshop", SearchConstraints::at_most(1))
+                .await?;
+            assert_eq!(one.len(), 1);
+            assert!(context.df().search("smithy").await?.is_empty());
+
+            let close = sealbus::AclMessage::new(sealbus::Performative::Inform)
+                .with_receiver(context.peer("anna")?);
+            context.send(close).await?;
+            let gone = shops.next(context).await?;
+            assert_eq!(names(&gone), ["anna"]);
+            assert!(gone[0].services.is_empty());
+            assert_eq!(names(&context.df().search("bookshop").await?), ["bert"]);
+            shops.cancel(context).await?;
+
+            // Registering again replaces, and taking back twice is no error.
+            context
+                .df()
+                .register([ServiceDescription::new("mine", "smithy")])
+                .await?;
+            context
+                .df()
+                .register([ServiceDescription::new("mine", "mill")])
+                .await?;
+            assert!(context.df().search("smithy").await?.is_empty());
+            assert_eq!(names(&context.df().search("mill").await?), ["buyer"]);
+            context.df().deregister().await?;
+            context.df().deregister().await?;
+            assert!(context.df().search("mill").await?.is_empty());
+            let error = context
+                .df()
+                .modify(DfAgentDescription::default())
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(&error, DirectoryError::Refused { agent, .. } if agent == "buyer@home"),
+                "{error}"
+            );
+
+            let elsewhere = context.peer("df@elsewhere")?;
+            let error = context.df().at(elsewhere).search("mill").await.unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    DirectoryError::Request(RequestError::Undeliverable { .. })
+                ),
+                "{error}"
+            );
+            context.stop_all();
+            Ok(())
+        }
+    }
+    run_agents([
+        agent("anna", Shop("bookshop")),
+        agent("bert", Shop("bookshop")),
+        agent("carl", Shop("grocer")),
+        agent("buyer", Buyer),
+    ])
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_white_pages_know_every_agent() {
+    struct Curious;
+    impl Agent for Curious {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            let own = context.aid().clone();
+            // That an agent is active is told to the AMS in the background.
+            let entry = loop {
+                match context.ams().find(&own).await? {
+                    Some(entry) => break entry,
+                    None => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            };
+            assert_eq!(
+                entry.name.map(|name| name.name).as_deref(),
+                Some("curious@home")
+            );
+            let everybody = context.ams().search(AmsAgentDescription::default()).await?;
+            assert!(everybody.iter().any(|entry| {
+                entry
+                    .name
+                    .as_ref()
+                    .is_some_and(|name| name.local_name() == "df")
+            }));
+            let nobody = context.peer("nobody")?;
+            assert!(context.ams().find(&nobody).await?.is_none());
+            let platform = context.ams().description().await?;
+            assert_eq!(platform.len(), 1);
+            context.stop();
+            Ok(())
+        }
+    }
+    run_agents([agent("curious", Curious)]).await.unwrap();
+}

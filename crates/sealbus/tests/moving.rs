@@ -1,0 +1,242 @@
+//! Agents that move: their hooks, on a real platform whose wish to move them is injected.
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sealbus::{
+    AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, agent,
+};
+use sealbus_platform::control::attachment::AgentReport;
+use sealbus_platform::control::{AgentLocation, Fault, FrozenAgent, RefusalRecord, Subject};
+use sealbus_platform::embedded::EmbeddedPlatform;
+use sealbus_platform::host::{Command, Host, Membership};
+use sealbus_seal::PlatformName;
+use tokio::sync::{mpsc, oneshot};
+
+/// The host of an embedded platform, with what a node would say and hand over.
+struct Moving {
+    host: Arc<dyn Host>,
+    membership: Membership,
+    inheritance: Vec<FrozenAgent>,
+    commands: Mutex<Option<mpsc::Receiver<Command>>>,
+}
+
+impl Moving {
+    fn new(
+        platform: &EmbeddedPlatform,
+        inheritance: Vec<FrozenAgent>,
+    ) -> (Arc<Moving>, mpsc::Sender<Command>) {
+        let (tell, commands) = mpsc::channel(4);
+        let host = platform.host();
+        let mut membership = host.membership().clone();
+        membership.inherits = !inheritance.is_empty();
+        (
+            Arc::new(Moving {
+                host,
+                membership,
+                inheritance,
+                commands: Mutex::new(Some(commands)),
+            }),
+            tell,
+        )
+    }
+}
+
+impl Host for Moving {
+    fn membership(&self) -> &Membership {
+        &self.membership
+    }
+    fn certify(
+        &self,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
+        self.host.certify(subject, request)
+    }
+    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
+        self.host.announce(address)
+    }
+    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
+        self.host.resolve(agent)
+    }
+    fn report<'a>(
+        &'a self,
+        agent: &'a str,
+        report: AgentReport,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        self.host.report(agent, report)
+    }
+    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        self.host.refused(records)
+    }
+    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
+        Box::pin(async { Ok(self.inheritance.clone()) })
+    }
+    fn commands(&self) -> Option<mpsc::Receiver<Command>> {
+        self.commands.lock().unwrap().take()
+    }
+}
+
+/// Adds up the numbers it is sent; tells its sum.
+struct Adder {
+    sum: u64,
+    restored: bool,
+    movable: bool,
+}
+
+impl Adder {
+    fn new(movable: bool) -> Adder {
+        Adder {
+            sum: 0,
+            restored: false,
+            movable,
+        }
+    }
+}
+
+impl Agent for Adder {
+    async fn setup(&mut self, _: &mut Context) -> AgentResult {
+        assert!(!self.restored);
+        Ok(())
+    }
+
+    async fn on_message(&mut self, context: &mut Context, message: Message) -> AgentResult {
+        match message.performative {
+            Performative::QueryRef => {
+                context
+                    .reply(&message, Performative::Inform, self.sum.to_string())
+                    .await?;
+            }
+            _ => self.sum += message.text()?.parse::<u64>()?,
+        }
+        // Time for messages to pile up.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Ok(())
+    }
+
+    async fn save(&mut self, _: &mut Context) -> AgentResult<Vec<u8>> {
+        if !self.movable {
+            return Err("it holds a lock".into());
+        }
+        Ok(self.sum.to_be_bytes().to_vec())
+    }
+
+    async fn restore(&mut self, context: &mut Context, state: Vec<u8>) -> AgentResult {
+        self.restored = true;
+        self.sum = u64::from_be_bytes(state.as_slice().try_into()?);
+        let moved = AclMessage::new(Performative::Confirm).with_receiver(context.peer("asker")?);
+        context.send(moved.with_content(context.name())).await?;
+        Ok(())
+    }
+}
+
+const NUMBERS: std::ops::RangeInclusive<u64> = 1..=50;
+
+/// Runs an adder on `platform`, and sends it the numbers in the name of an agent that leaves then.
+async fn with_numbers(
+    platform: Platform,
+    adder: Adder,
+) -> tokio::task::JoinHandle<Result<(), RunError>> {
+    let process = platform.process().clone();
+    let asker = process.agent("asker").await.unwrap();
+    let adder_name = process.peer("adder").unwrap();
+    let running = tokio::spawn(async move { platform.run([agent("adder", adder)]).await });
+    while process.bus().agent(&adder_name.name).is_none() {
+        tokio::task::yield_now().await;
+    }
+    for number in NUMBERS {
+        let message = AclMessage::new(Performative::Inform)
+            .with_receiver(adder_name.clone())
+            .with_content(number.to_string());
+        asker.send(message).await.unwrap();
+    }
+    running
+}
+
+async fn freeze(tell: &mpsc::Sender<Command>) -> Result<Vec<FrozenAgent>, String> {
+    let (answer, answered) = oneshot::channel();
+    tell.send(Command::Freeze { answer }).await.unwrap();
+    answered.await.unwrap()
+}
+
+async fn embedded() -> EmbeddedPlatform {
+    EmbeddedPlatform::start(PlatformName::new("home").unwrap())
+        .await
+        .unwrap()
+}
+
+/// Asks the adder for its sum.
+async fn sum(context: &mut Context) -> AgentResult<u64> {
+    let question = AclMessage::new(Performative::QueryRef).with_receiver(context.peer("adder")?);
+    let answer = context.request(question, Duration::from_secs(30)).await?;
+    Ok(answer.text()?.parse()?)
+}
+
+#[tokio::test]
+async fn an_agent_goes_on_elsewhere_with_state_and_mailbox() {
+    // It has read some of the numbers when the wish to move comes, and does not know of the others.
+    let here = embedded().await;
+    let (host, tell) = Moving::new(&here, Vec::new());
+    let platform = Platform::open(host, Some(here.bus())).await.unwrap();
+    let running = with_numbers(platform, Adder::new(true)).await;
+    let frozen = freeze(&tell).await.unwrap();
+    assert_eq!(frozen.len(), 1);
+    assert!(!frozen[0].mailbox.is_empty());
+    let so_far = u64::from_be_bytes(frozen[0].state.0.as_slice().try_into().unwrap());
+    assert!(so_far < NUMBERS.sum::<u64>());
+    tell.send(Command::Stop {
+        grace: Duration::from_secs(5),
+        reason: "moved".to_owned(),
+    })
+    .await
+    .unwrap();
+    running.await.unwrap().unwrap();
+
+    struct Asker;
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            assert_eq!(
+                context.receive(Performative::Confirm).await?.text()?,
+                "adder"
+            );
+            assert_eq!(sum(context).await?, NUMBERS.sum::<u64>());
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let there = embedded().await;
+    let (host, _tell) = Moving::new(&there, frozen);
+    let platform = Platform::open(host, Some(there.bus())).await.unwrap();
+    platform
+        .run([agent("asker", Asker), agent("adder", Adder::new(true))])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_saved_goes_on_where_it_is() {
+    struct Asker;
+    impl Agent for Asker {
+        async fn setup(&mut self, context: &mut Context) -> AgentResult {
+            assert_eq!(sum(context).await?, NUMBERS.sum::<u64>());
+            context.stop_all();
+            Ok(())
+        }
+    }
+    let here = embedded().await;
+    let (host, tell) = Moving::new(&here, Vec::new());
+    let platform = Platform::open(host, Some(here.bus())).await.unwrap();
+    let process = platform.process().clone();
+    let running = with_numbers(platform, Adder::new(false)).await;
+    let reason = freeze(&tell).await.unwrap_err();
+    assert_eq!(reason, "adder cannot be moved: it holds a lock");
+    assert_eq!(process.end(), None);
+    let (host, _tell) = Moving::new(&here, Vec::new());
+    let beside = Platform::open(host, Some(here.bus())).await.unwrap();
+    beside.run([agent("asker", Asker)]).await.unwrap();
+    process.stop("the test is over");
+    running.await.unwrap().unwrap();
+}
