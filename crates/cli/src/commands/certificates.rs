@@ -1,0 +1,155 @@
+//! `ca log`, `ca list`, `ca revoke`: what the CA service did.
+
+use std::time::Duration;
+
+use sealbus_platform::control::admin::{
+    AdminAnswer, AdminRequest, CertificateStatus, CertificationEvent,
+};
+
+use super::{cell, instant, now, unexpected};
+use crate::arguments::{CaList, CaLog, CaRevoke};
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::output::{Output, table};
+
+/// Events asked for at a time.
+const PAGE: u32 = 500;
+/// How often `ca log --follow` asks for more.
+const FOLLOW: Duration = Duration::from_millis(200);
+
+/// `sealbus ca log`: every event from the first on, one page after the other.
+pub(crate) async fn log(
+    connection: &mut Connection,
+    log: &CaLog,
+    output: Output,
+) -> Result<(), CliError> {
+    let mut from = 0;
+    let mut wanted = Vec::new();
+    loop {
+        let (events, next) = page(connection, from).await?;
+        let caught_up = next == from;
+        from = next;
+        wanted.extend(
+            events
+                .into_iter()
+                .filter(|event| concerns(event, log.agent.as_deref())),
+        );
+        if log.follow {
+            wanted
+                .drain(..)
+                .for_each(|event| output.line(&event, || line(&event)));
+        }
+        if caught_up {
+            if !log.follow {
+                break;
+            }
+            tokio::time::sleep(FOLLOW).await;
+        }
+    }
+    let first = log
+        .lines
+        .map_or(0, |lines| wanted.len().saturating_sub(lines as usize));
+    let wanted = &wanted[first..];
+    output.show(&wanted, || {
+        wanted.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+async fn page(
+    connection: &mut Connection,
+    from: u64,
+) -> Result<(Vec<CertificationEvent>, u64), CliError> {
+    match connection
+        .ask(AdminRequest::CertificationEvents { from, limit: PAGE })
+        .await?
+    {
+        AdminAnswer::CertificationEvents { events, next } => Ok((events, next)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn concerns(event: &CertificationEvent, agent: Option<&str>) -> bool {
+    agent.is_none_or(|agent| {
+        event.subject == agent || event.subject.split('@').next() == Some(agent)
+    })
+}
+
+fn line(event: &CertificationEvent) -> String {
+    let step = if event.step == 0 {
+        "     -".to_owned()
+    } else {
+        format!("step {}", event.step)
+    };
+    format!(
+        "{}  {step}  {:<24}  {}",
+        instant(event.at),
+        event.subject,
+        event.what
+    )
+}
+
+/// `sealbus ca list`
+pub(crate) async fn list(
+    connection: &mut Connection,
+    list: &CaList,
+    output: Output,
+) -> Result<(), CliError> {
+    let AdminAnswer::Certificates { certificates } = connection
+        .ask(AdminRequest::Certificates { all: !list.valid })
+        .await?
+    else {
+        return Err(unexpected());
+    };
+    output.show(&certificates, || shown(&certificates));
+    Ok(())
+}
+
+fn shown(certificates: &[CertificateStatus]) -> String {
+    let mut table = table(&[
+        "INDEX",
+        "IDENTITY",
+        "ADDRESS",
+        "NODE",
+        "VALID UNTIL",
+        "STATE",
+        "SERIAL",
+    ]);
+    let now = now();
+    for certificate in certificates {
+        let state = match &certificate.revoked {
+            Some(reason) => format!("revoked: {reason}"),
+            None if certificate.not_after < now => "expired".to_owned(),
+            None => "valid".to_owned(),
+        };
+        table.add_row([
+            certificate.index.to_string(),
+            certificate.identity.clone(),
+            certificate.address.clone(),
+            cell(certificate.node.as_ref()),
+            instant(certificate.not_after),
+            state,
+            certificate.serial.clone(),
+        ]);
+    }
+    table.trim_fmt()
+}
+
+/// `sealbus ca revoke NAME`
+pub(crate) async fn revoke(
+    connection: &mut Connection,
+    revoke: &CaRevoke,
+    output: Output,
+) -> Result<(), CliError> {
+    let request = AdminRequest::Revoke {
+        what: revoke.name.clone(),
+        reason: revoke.reason.clone(),
+    };
+    let AdminAnswer::Certificates { certificates } = connection.ask(request).await? else {
+        return Err(unexpected());
+    };
+    output.show(&certificates, || {
+        format!("revoked {} of {}", certificates.len(), revoke.name)
+    });
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! `acl convert`, `acl explain`, `acl validate`: messages on disk and in pipes.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use sealbus_acl::{
+    AclMessage, DecodeError, Expectations, Finding, Limits, Representation, Severity, detect,
+    representation, representations,
+};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::arguments::{AclConvert, AclExplain, AclValidate};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Bytes shown on either side of a mistake.
+const AROUND: usize = 24;
+
+/// `sealbus acl convert --from ENCODING --to ENCODING`
+pub(crate) fn convert(convert: &AclConvert) -> Result<(), CliError> {
+    let (from, to) = (named(&convert.from)?, named(&convert.to)?);
+    let bytes = input(convert.file.as_deref())?;
+    let message = decode(from, &bytes)?;
+    let mut out = Vec::new();
+    to.encode(&message, &mut out)
+        .map_err(|error| CliError::Failed {
+            message: format!(
+                "the message cannot be written as {}: {error}",
+                to.short_name()
+            ),
+            help: Some("other encodings may carry it: `sealbus acl convert --help`".to_owned()),
+        })?;
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(&out)
+        .and_then(|()| stdout.flush())
+        .map_err(|source| CliError::File {
+            action: "write",
+            path: PathBuf::from("standard output"),
+            source,
+        })
+}
+
+/// `sealbus acl validate`: first the encoding, then what a strict receiver checks beyond it.
+pub(crate) fn validate(validate: &AclValidate, output: Output) -> Result<(), CliError> {
+    let bytes = input(validate.file.as_deref())?;
+    let encoding = chosen(validate.from.as_deref(), &bytes)?;
+    let message = decode(encoding, &bytes)?;
+    let performative = message.performative.to_string();
+    let findings = sealbus_acl::validate(&message, &Expectations::default());
+    let faults = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .count();
+    let told: Vec<_> = findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "severity": severity(finding.severity),
+                "field": finding.field,
+                "message": finding.message,
+                "reference": finding.reference,
+            })
+        })
+        .collect();
+    let told = json!({
+        "valid": faults == 0,
+        "encoding": encoding.name(),
+        "bytes": bytes.len(),
+        "performative": performative,
+        "receivers": message.receivers.len(),
+        "findings": told,
+    });
+    output.show(&told, || {
+        let mut lines: Vec<String> = findings
+            .iter()
+            .map(|finding| {
+                let Finding {
+                    field,
+                    message,
+                    reference,
+                    ..
+                } = finding;
+                format!(
+                    "{} {field}: {message}  [{reference}]",
+                    severity(finding.severity)
+                )
+            })
+            .collect();
+        let verdict = if faults == 0 {
+            "a valid"
+        } else {
+            "not a valid"
+        };
+        lines.push(format!(
+            "{verdict} {performative} in {}, {} bytes",
+            encoding.name(),
+            bytes.len()
+        ));
+        lines.join("\n")
+    });
+    if faults == 0 {
+        return Ok(());
+    }
+    Err(CliError::Failed {
+        message: format!("the message is against the standard in {faults} respects"),
+        help: None,
+    })
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+/// The encoding asked for, or the one the first bytes betray.
+fn chosen(asked: Option<&str>, bytes: &[u8]) -> Result<&'static dyn Representation, CliError> {
+    match asked {
+        Some(name) => named(name),
+        None => detect(bytes).ok_or_else(|| CliError::Usage {
+            message: "the first bytes are of no encoding known".to_owned(),
+            help: format!("name it with --from: {}", names()),
+        }),
+    }
+}
+
+fn named(name: &str) -> Result<&'static dyn Representation, CliError> {
+    representation(name).ok_or_else(|| CliError::Usage {
+        message: format!("there is no encoding `{name}`"),
+        help: format!("choose one of {}", names()),
+    })
+}
+
+fn names() -> String {
+    representations()
+        .iter()
+        .map(|known| known.short_name())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The file, or standard input, up to one byte more than a message may have.
+fn input(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
+    let path = file.map_or_else(|| PathBuf::from("standard input"), Path::to_owned);
+    let failed = |source| CliError::File {
+        action: "read",
+        path: path.clone(),
+        source,
+    };
+    let source: Box<dyn Read> = match file {
+        Some(path) => Box::new(std::fs::File::open(path).map_err(failed)?),
+        None => Box::new(std::io::stdin()),
+    };
+    let most = Limits::DEFAULT.message_length as u64 + 1;
+    let mut bytes = Vec::new();
+    source.take(most).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+fn decode(encoding: &dyn Representation, bytes: &[u8]) -> Result<AclMessage, CliError> {
+    encoding
+        .decode(bytes, &Limits::DEFAULT)
+        .map_err(|error| invalid(encoding, bytes, &error))
+}
+
+/// The mistake, with the bytes around it.
+fn invalid(encoding: &dyn Representation, bytes: &[u8], error: &DecodeError) -> CliError {
+    let at = error.offset.min(bytes.len());
+    let before = &bytes[at.saturating_sub(AROUND)..at];
+    let after = &bytes[at..bytes.len().min(at + AROUND)];
+    let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    CliError::Failed {
+        message: format!("not a valid message in {}: {error}", encoding.name()),
+        help: Some(format!("…{} >here> {}…", shown(before), shown(after))),
+    }
+}
+
+/// A run of a message's bytes and what it is, for programs.
+#[derive(Serialize)]
+struct Piece {
+    offset: usize,
+    bytes: String,
+    depth: usize,
+    meaning: String,
+    reference: &'static str,
+}
+
+/// `sealbus acl explain`: as far as the message is valid, and then why not.
+pub(crate) fn explain(explain: &AclExplain, output: Output) -> Result<(), CliError> {
+    let bytes = input(explain.file.as_deref())?;
+    let encoding = chosen(explain.from.as_deref(), &bytes)?;
+    let explanation = encoding.explain(&bytes, &Limits::DEFAULT);
+    let pieces: Vec<Piece> = explanation
+        .pieces
+        .iter()
+        .map(|piece| Piece {
+            offset: piece.range.start,
+            bytes: hexadecimal(&bytes[piece.range.clone()]),
+            depth: piece.depth,
+            meaning: piece.meaning.clone(),
+            reference: piece.reference,
+        })
+        .collect();
+    output.show(&pieces, || explanation.to_string().trim_end().to_owned());
+    match explanation.error {
+        Some(error) => Err(invalid(encoding, &bytes, &error)),
+        None => Ok(()),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing to a String does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}

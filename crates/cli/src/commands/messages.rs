@@ -1,0 +1,124 @@
+//! `send`, `df search`, `df register`: speaking to agents and to the directory facilitator.
+
+use std::io::Read;
+
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SendMessage};
+use serde_json::json;
+
+use super::unexpected;
+use crate::arguments::{DfRegister, DfSearch, Send};
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::output::{Output, table};
+
+/// `sealbus send RECEIVER CONTENT`
+pub(crate) async fn send(
+    connection: &mut Connection,
+    send: &Send,
+    output: Output,
+) -> Result<(), CliError> {
+    let content = if send.content == "-" {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|source| CliError::File {
+                action: "read",
+                path: "standard input".into(),
+                source,
+            })?;
+        text
+    } else {
+        send.content.clone()
+    };
+    let wait = send.wait.map_or(0, |time| {
+        u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX)
+    });
+    let message = SendMessage {
+        performative: send.performative.clone(),
+        receivers: vec![send.receiver.clone()],
+        content,
+        language: send.language.clone(),
+        ontology: send.ontology.clone(),
+        protocol: send.protocol.clone(),
+        wait,
+    };
+    let waiting = output.waiting(&format!("waiting for {}", send.receiver));
+    let answer = connection.ask(AdminRequest::Send { message }).await?;
+    waiting.finish_and_clear();
+    let replies = match answer {
+        AdminAnswer::Replies { replies } => replies,
+        AdminAnswer::Done => Vec::new(),
+        _ => return Err(unexpected()),
+    };
+    if wait > 0 && replies.is_empty() {
+        return Err(CliError::Failed {
+            message: format!("{} did not answer in time", send.receiver),
+            help: Some(
+                "wait longer with --wait, or see what it does with `sealbus logs`".to_owned(),
+            ),
+        });
+    }
+    output.show(
+        &json!({ "receiver": send.receiver, "replies": replies }),
+        || {
+            if replies.is_empty() {
+                format!("sent to {}", send.receiver)
+            } else {
+                replies.join("\n")
+            }
+        },
+    );
+    Ok(())
+}
+
+/// `sealbus df search`
+pub(crate) async fn search(
+    connection: &mut Connection,
+    search: &DfSearch,
+    output: Output,
+) -> Result<(), CliError> {
+    let request = AdminRequest::DfSearch {
+        service_type: search.service_type.clone(),
+        service_name: search.service_name.clone(),
+    };
+    let AdminAnswer::Services { services } = connection.ask(request).await? else {
+        return Err(unexpected());
+    };
+    output.show(&services, || {
+        let mut table = table(&["AGENT", "TYPE", "NAME"]);
+        for service in &services {
+            table.add_row([
+                service.agent.clone(),
+                service.service_type.clone().unwrap_or_default(),
+                service.name.clone().unwrap_or_default(),
+            ]);
+        }
+        table.trim_fmt()
+    });
+    Ok(())
+}
+
+/// `sealbus df register AGENT`
+pub(crate) async fn register(
+    connection: &mut Connection,
+    register: &DfRegister,
+    output: Output,
+) -> Result<(), CliError> {
+    let request = AdminRequest::DfRegister {
+        agent: register.agent.clone(),
+        service_type: register.service_type.clone(),
+        service_name: register.service_name.clone(),
+        lease: register.lease.map(|lease| lease.0.as_secs().max(1)),
+    };
+    connection.ask(request).await?;
+    output.show(
+        &json!({ "agent": register.agent, "service": register.service_name }),
+        || {
+            format!(
+                "{} offers {} ({})",
+                register.agent, register.service_name, register.service_type
+            )
+        },
+    );
+    Ok(())
+}

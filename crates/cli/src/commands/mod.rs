@@ -1,0 +1,94 @@
+//! One function a command. They ask the platform and print; the thinking lives there.
+
+pub(crate) mod agents;
+pub(crate) mod certificates;
+pub(crate) mod language;
+pub(crate) mod messages;
+pub(crate) mod nodes;
+pub(crate) mod run;
+pub(crate) mod up;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::CommandFactory;
+use sealbus_platform::control::UnixMillis;
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use crate::arguments::{Arguments, Completion};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// `sealbus completion SHELL`
+pub(crate) fn completion(completion: &Completion) {
+    let mut command = Arguments::command();
+    clap_complete::generate(
+        completion.shell,
+        &mut command,
+        "sealbus",
+        &mut std::io::stdout(),
+    );
+}
+
+#[derive(Serialize)]
+struct Version {
+    sealbus: &'static str,
+    rust: &'static str,
+    profile: &'static str,
+    target: String,
+}
+
+/// `sealbus version`
+pub(crate) fn version(output: Output) {
+    let version = Version {
+        sealbus: env!("CARGO_PKG_VERSION"),
+        rust: env!("CARGO_PKG_RUST_VERSION"),
+        profile: if cfg!(debug_assertions) {
+            "debug"
+        } else {
+            "release"
+        },
+        target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+    };
+    output.show(&version, || {
+        format!(
+            "sealbus {} ({}, {})",
+            version.sealbus, version.target, version.profile
+        )
+    });
+}
+
+/// A cell of a table: the value, or a dash.
+fn cell(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+/// An instant in UTC, to the millisecond.
+fn instant(at: UnixMillis) -> String {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000_000)
+        .ok()
+        .and_then(|at| {
+            at.format(format_description!(
+                "[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:3]Z"
+            ))
+            .ok()
+        })
+        .unwrap_or_else(|| format!("{at} ms"))
+}
+
+/// Milliseconds since the Unix epoch.
+fn now() -> UnixMillis {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The Master answered something else than was asked: it is of another version.
+pub(crate) fn unexpected() -> CliError {
+    CliError::Failed {
+        message: "the Master's answer does not fit the question".to_owned(),
+        help: Some("run the same version of sealbus on both sides: `sealbus version`".to_owned()),
+    }
+}

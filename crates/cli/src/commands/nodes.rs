@@ -1,0 +1,67 @@
+//! `nodes`, `token`: the machines of the platform.
+
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, NodeState};
+use serde_json::json;
+
+use super::{instant, unexpected};
+use crate::arguments::Token;
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::output::{Output, table};
+
+/// `sealbus nodes`
+pub(crate) async fn nodes(connection: &mut Connection, output: Output) -> Result<(), CliError> {
+    let AdminAnswer::Nodes { nodes } = connection.ask(AdminRequest::Nodes).await? else {
+        return Err(unexpected());
+    };
+    output.show(&nodes, || {
+        let mut table = table(&[
+            "NODE",
+            "STATE",
+            "ADDRESS",
+            "MACHINE",
+            "PROCESSORS",
+            "PROCESSES",
+            "AGENTS",
+            "HEARD",
+        ]);
+        for node in &nodes {
+            table.add_row([
+                node.name.clone(),
+                match node.state {
+                    NodeState::Alive => "alive",
+                    NodeState::Expected => "expected",
+                    NodeState::Dead => "dead",
+                }
+                .to_owned(),
+                node.address.clone(),
+                node.host.clone(),
+                node.processors.to_string(),
+                node.processes.to_string(),
+                node.agents.to_string(),
+                instant(node.heard),
+            ]);
+        }
+        table.trim_fmt()
+    });
+    Ok(())
+}
+
+/// `sealbus token`
+pub(crate) async fn token(
+    connection: &mut Connection,
+    token: &Token,
+    output: Output,
+) -> Result<(), CliError> {
+    let request = AdminRequest::Token {
+        node: token.name.clone(),
+        lifetime: token.lifetime.0.as_secs().max(1),
+    };
+    let AdminAnswer::Secret { token, expires } = connection.ask(request).await? else {
+        return Err(unexpected());
+    };
+    output.show(&json!({ "token": token, "expires": expires }), || {
+        token.clone()
+    });
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! `node`, and what it shares with `up`: the commands that stay until they are told to end.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use sealbus_platform::enrolment::EnrolmentError;
+use sealbus_platform::node::{Node, NodeConfig, NodeError};
+use sealbus_seal::token::{Purpose, Token, TokenError};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::arguments::{General, Node as NodeArguments};
+use crate::connection;
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Time agents have to leave by themselves when the platform or the node ends.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+/// Variable with what is logged, such as `info` or `sealbus=debug`.
+const LOG_VARIABLE: &str = "SEALBUS_LOG";
+
+/// Logs to standard error: what the platform does, and the six steps of each certification.
+pub(super) fn log(output: Output) {
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(output.is_coloured());
+    // An error means that a subscriber is set already; this is the only place that sets one.
+    let _ = if output.is_json() {
+        log.json().try_init()
+    } else {
+        log.try_init()
+    };
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+pub(super) async fn told_to_end() -> Result<(), CliError> {
+    let failed = |error: std::io::Error| CliError::Failed {
+        message: format!("cannot wait for signals: {error}"),
+        help: None,
+    };
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+/// `sealbus node`
+pub(crate) async fn node(
+    general: &General,
+    node: &NodeArguments,
+    output: Output,
+) -> Result<(), CliError> {
+    log(output);
+    let token = token(node)?;
+    let directory = match (&general.state, &token, &general.platform) {
+        (Some(directory), ..) => directory.clone(),
+        (None, Some(token), _) => {
+            connection::directory_of(general, &node_directory(token.platform().as_str(), node))?
+        }
+        (None, None, Some(platform)) => {
+            connection::directory_of(general, &node_directory(platform, node))?
+        }
+        (None, None, None) => {
+            return Err(CliError::Usage {
+                message: "there is nothing to say which platform to join".to_owned(),
+                help: "give the one-time token that `sealbus token` prints, with --token"
+                    .to_owned(),
+            });
+        }
+    };
+    let address = node
+        .address
+        .unwrap_or_else(|| local_address(token.as_ref()));
+    let config = NodeConfig {
+        directory,
+        token,
+        name: node.name.clone(),
+        address,
+    };
+    let running = Node::start(config).await?;
+    output.line(
+        &json!({ "node": running.name(), "address": address }),
+        || {
+            format!(
+                "{} is there, at {address}; Ctrl-C ends it and its agents",
+                running.name()
+            )
+        },
+    );
+    tokio::select! {
+        () = running.left() => {
+            return Err(CliError::Refused {
+                message: format!("the platform ended the node {}", running.name()),
+                advice: Some("see why with `sealbus nodes` and `sealbus ca log` at the Master".to_owned()),
+            });
+        }
+        told = told_to_end() => told?,
+    }
+    running.leave(GRACE);
+    running.left().await;
+    Ok(())
+}
+
+/// The token, going to the address that was named in place of its own.
+fn token(node: &NodeArguments) -> Result<Option<Token>, CliError> {
+    let refused = |error: TokenError| CliError::Usage {
+        message: error.to_string(),
+        help: "`sealbus token` prints one, at the Master".to_owned(),
+    };
+    let Some(text) = &node.token else {
+        return match &node.join {
+            None => Ok(None),
+            Some(_) => Err(CliError::Usage {
+                message: "an address alone lets nobody in".to_owned(),
+                help: "give the one-time token that `sealbus token` prints, with --token"
+                    .to_owned(),
+            }),
+        };
+    };
+    let token = Token::parse(Purpose::Join, text.trim()).map_err(refused)?;
+    match &node.join {
+        Some(address) => token.at(address.clone()).map(Some).map_err(refused),
+        None => Ok(Some(token)),
+    }
+}
+
+fn node_directory(platform: &str, node: &NodeArguments) -> String {
+    format!("{platform}-{}", node.name.as_deref().unwrap_or("node"))
+}
+
+/// The address of this machine on the way to the Master: what the others see of it.
+fn local_address(token: Option<&Token>) -> IpAddr {
+    let ways = token.map(Token::addresses).unwrap_or_default();
+    let seen = ways.iter().find_map(|way| {
+        let master: SocketAddr = way.parse().ok()?;
+        let any: IpAddr = if master.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        // Connecting a UDP socket sends nothing; it only chooses the way.
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(master).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    });
+    seen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+impl From<NodeError> for CliError {
+    fn from(error: NodeError) -> Self {
+        let message = error.to_string();
+        match error {
+            NodeError::Enrolment(EnrolmentError::Refused(fault)) => fault.into(),
+            NodeError::NoToken(_) | NodeError::AnotherPlatform { .. } => Self::Usage {
+                message,
+                help: "`sealbus node --help` shows an example".to_owned(),
+            },
+            _ => Self::Failed {
+                message,
+                help: None,
+            },
+        }
+    }
+}

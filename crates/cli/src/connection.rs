@@ -1,0 +1,133 @@
+//! Finding the platform that runs here, and asking its Master.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use sealbus_platform::control::{Fault, FaultCode};
+use sealbus_platform::master::admin_socket_in;
+use sealbus_platform::rpc::{self, Caller, MAX_FRAME};
+use tokio::net::UnixStream;
+
+use crate::arguments::General;
+use crate::error::CliError;
+
+/// How long the Master may take to answer, beyond the time a request itself asks for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection to a running Master.
+pub(crate) struct Connection {
+    caller: Caller,
+}
+
+impl Connection {
+    /// Connects to the platform the options name, or to the only one that runs here.
+    pub(crate) async fn open(general: &General) -> Result<Self, CliError> {
+        Self::to(&running(general)?).await
+    }
+
+    /// Connects to the platform behind a state directory.
+    pub(crate) async fn to(directory: &Path) -> Result<Self, CliError> {
+        let Ok(stream) = UnixStream::connect(admin_socket_in(directory)).await else {
+            return Err(CliError::NoPlatform {
+                directory: directory.to_owned(),
+            });
+        };
+        let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
+        tokio::spawn(drive);
+        Ok(Self { caller })
+    }
+
+    /// Asks, and turns the platform's fault into an error of the command line.
+    pub(crate) async fn ask(&mut self, request: AdminRequest) -> Result<AdminAnswer, CliError> {
+        let asked = match &request {
+            AdminRequest::Send { message } => message.wait,
+            AdminRequest::Kill { grace, .. } | AdminRequest::Shutdown { grace } => *grace,
+            _ => 0,
+        };
+        let patience = PATIENCE + Duration::from_millis(asked);
+        Ok(self.caller.call(&request, patience).await?)
+    }
+}
+
+impl From<Fault> for CliError {
+    fn from(fault: Fault) -> Self {
+        let Fault {
+            code,
+            message,
+            advice,
+        } = fault;
+        match code {
+            FaultCode::Unknown => Self::NotFound {
+                message,
+                help: advice.unwrap_or_else(|| {
+                    "`sealbus ps` and `sealbus nodes` list what there is".to_owned()
+                }),
+            },
+            FaultCode::NotPermitted
+            | FaultCode::NotPlaced
+            | FaultCode::NameTaken
+            | FaultCode::InvalidSecret
+            | FaultCode::ClockSkew => Self::Refused { message, advice },
+            FaultCode::IllegalName | FaultCode::BadRequest => Self::Usage {
+                message,
+                help: advice.unwrap_or_else(|| "see the command's --help".to_owned()),
+            },
+            _ => Self::Failed {
+                message,
+                help: advice,
+            },
+        }
+    }
+}
+
+/// The state directory of the platform meant.
+fn running(general: &General) -> Result<PathBuf, CliError> {
+    if let Some(directory) = &general.state {
+        return Ok(directory.clone());
+    }
+    let base = base()?;
+    if let Some(name) = &general.platform {
+        return Ok(base.join(name));
+    }
+    let mut names: Vec<String> = std::fs::read_dir(&base)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| {
+            std::os::unix::net::UnixStream::connect(admin_socket_in(&entry.path())).is_ok()
+        })
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    match names.as_slice() {
+        [] => Err(CliError::NoPlatform { directory: base }),
+        [name] => Ok(base.join(name)),
+        _ => Err(CliError::SeveralPlatforms { names }),
+    }
+}
+
+/// Where the state of a platform is kept unless said otherwise.
+pub(crate) fn directory_of(general: &General, platform: &str) -> Result<PathBuf, CliError> {
+    match &general.state {
+        Some(directory) => Ok(directory.clone()),
+        None => Ok(base()?.join(platform)),
+    }
+}
+
+/// `$XDG_STATE_HOME/sealbus`, which the XDG base directory specification lets default to
+/// `$HOME/.local/state/sealbus`.
+fn base() -> Result<PathBuf, CliError> {
+    let home = |variable: &str| {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    home("XDG_STATE_HOME")
+        .or_else(|| home("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("sealbus"))
+        .ok_or_else(|| CliError::Usage {
+            message: "there is no home directory to keep state in".to_owned(),
+            help: "name a state directory with --state DIRECTORY".to_owned(),
+        })
+}

@@ -1,0 +1,288 @@
+//! Four attacks, each made by a program of its own against a real agent, and what the platform says of each.
+
+mod intruder;
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use sealbus_platform::control::RefusalRecord;
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::conversation::{Question, RECEIVER, Received, SENDER};
+use super::local_name;
+use super::report::Refusal;
+use super::stage::Stage;
+use crate::arguments::AttackKind;
+use crate::commands::unexpected;
+use crate::error::CliError;
+
+pub(crate) use intruder::run;
+
+/// How long the intruder has to get going, and the platform to refuse it.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the intruder goes on after the platform refused it: what it still sends must not arrive either.
+const ENCORE: Duration = Duration::from_millis(300);
+/// What the intruder prints when a message of its own has been taken.
+const TAKEN: &str = "taken";
+
+impl AttackKind {
+    /// What is tried, for people.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Forgery => "an agent forges another's sender name",
+            Self::NoCertificate => "a process without a certificate connects",
+            Self::OtherAuthority => "a process shows a certificate from another CA",
+            Self::Revoked => "a revoked agent goes on sending",
+        }
+    }
+
+    /// The name the intruder uses, if it needs to be certified first.
+    fn agent(self) -> Option<&'static str> {
+        match self {
+            Self::Forgery => Some("forger"),
+            Self::Revoked => Some("turncoat"),
+            Self::NoCertificate | Self::OtherAuthority => None,
+        }
+    }
+}
+
+/// Makes all attacks, one after the other.
+pub(crate) async fn all(stage: &mut Stage) -> Result<Vec<Refusal>, CliError> {
+    let mut refusals = Vec::new();
+    for kind in AttackKind::value_variants() {
+        refusals.push(attack(stage, *kind).await?);
+    }
+    Ok(refusals)
+}
+
+/// Makes one attack: starts the intruder, waits until the platform says what it refused, and asks
+/// the receiver what arrived.
+async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError> {
+    let target = Target::find(stage).await?;
+    let conversation = format!("attack-{kind:?}").to_lowercase();
+    let before = refusals(stage).await?;
+    let mut intruder = Intruder::start(stage, kind, &target, &conversation).await?;
+    let mut honest = 0;
+    if kind == AttackKind::Revoked {
+        // Until it is revoked its messages are as good as anybody's.
+        intruder.until_taken().await?;
+        let request = AdminRequest::Revoke {
+            what: intruder.agent.to_owned(),
+            reason: "caught by the demo".to_owned(),
+        };
+        stage.connect().await?.ask(request).await?;
+        honest = settled(stage, &target, &conversation).await?;
+    }
+    let record = new_refusal(stage, &before, kind.agent()).await?;
+    tokio::time::sleep(ENCORE).await;
+    let said = intruder.end().await;
+    let arrived = count(stage, &target, &conversation).await?;
+    Ok(Refusal {
+        attack: kind.title().to_owned(),
+        refused: record.is_some() && arrived == honest,
+        reason: match record {
+            Some(record) if arrived == honest => record.reason,
+            Some(record) => format!(
+                "{} messages arrived after: {}",
+                arrived - honest,
+                record.reason
+            ),
+            None => format!("the platform refused nothing; the intruder says: {said}"),
+        },
+    })
+}
+
+/// Whom an attack is aimed at.
+struct Target {
+    /// The agent that is written to.
+    receiver: String,
+    /// Where its process listens.
+    address: SocketAddr,
+    /// An agent whose name is borrowed.
+    innocent: String,
+}
+
+impl Target {
+    async fn find(stage: &Stage) -> Result<Self, CliError> {
+        let missing = || CliError::Failed {
+            message: "there is no agent to attack".to_owned(),
+            help: Some(format!("the logs are in {}", stage.directory().display())),
+        };
+        let receiver = stage
+            .services(RECEIVER)
+            .await?
+            .into_iter()
+            .next()
+            .ok_or_else(missing)?
+            .agent;
+        let innocent = stage
+            .services(SENDER)
+            .await?
+            .into_iter()
+            .next()
+            .ok_or_else(missing)?
+            .agent;
+        let agents = stage.agents().await?;
+        let found = agents
+            .into_iter()
+            .find(|agent| agent.name == receiver)
+            .ok_or_else(missing)?;
+        let address = found.address.ok_or_else(missing)?;
+        Ok(Self {
+            receiver,
+            address,
+            innocent,
+        })
+    }
+}
+
+/// The attacking process.
+struct Intruder {
+    process: Child,
+    output: Lines<BufReader<ChildStdout>>,
+    agent: &'static str,
+}
+
+impl Intruder {
+    async fn start(
+        stage: &Stage,
+        kind: AttackKind,
+        target: &Target,
+        conversation: &str,
+    ) -> Result<Self, CliError> {
+        let failed = |source| CliError::File {
+            action: "start",
+            path: "the intruder".into(),
+            source,
+        };
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command
+            .arg("demo-attack")
+            .arg(
+                kind.to_possible_value()
+                    .map_or_else(String::new, |value| value.get_name().to_owned()),
+            )
+            .args(["--receiver", &target.receiver])
+            .args(["--address", &target.address.to_string()])
+            .args(["--innocent", &target.innocent])
+            .args(["--conversation", conversation]);
+        if let Some(agent) = kind.agent() {
+            let request = AdminRequest::Ticket {
+                agent: agent.to_owned(),
+                node: None,
+                lifetime: PATIENCE.as_secs(),
+            };
+            let AdminAnswer::Secret { token, .. } = stage.connect().await?.ask(request).await?
+            else {
+                return Err(unexpected());
+            };
+            command.env("SEALBUS_TICKET", token);
+        }
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let output = process.stdout.take().ok_or_else(unexpected)?;
+        let output = BufReader::new(output).lines();
+        Ok(Self {
+            process,
+            output,
+            agent: kind.agent().unwrap_or_default(),
+        })
+    }
+
+    /// Waits until the platform took a message of the intruder's.
+    async fn until_taken(&mut self) -> Result<(), CliError> {
+        let failed = |message: &str| CliError::Failed {
+            message: message.to_owned(),
+            help: None,
+        };
+        let taken = async {
+            while let Ok(Some(line)) = self.output.next_line().await {
+                if line == TAKEN {
+                    return true;
+                }
+            }
+            false
+        };
+        match tokio::time::timeout(PATIENCE, taken).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(failed("the agent that was to be revoked ended before")),
+            Err(_) => Err(failed(
+                "the agent that was to be revoked could not send before",
+            )),
+        }
+    }
+
+    /// Ends it; the last it said.
+    async fn end(mut self) -> String {
+        // It may have ended by itself.
+        let _ = self.process.start_kill();
+        let mut last = "nothing".to_owned();
+        while let Ok(Some(line)) = self.output.next_line().await {
+            last = line;
+        }
+        last
+    }
+}
+
+/// What the platform's processes refused so far.
+async fn refusals(stage: &Stage) -> Result<Vec<RefusalRecord>, CliError> {
+    match stage.connect().await?.ask(AdminRequest::Refusals).await? {
+        AdminAnswer::Refusals { records } => Ok(records),
+        _ => Err(unexpected()),
+    }
+}
+
+/// The first refusal for a reason that was not given before. Processes report once a second, so what an earlier
+/// intruder did may still come in; its reason is known by then.
+async fn new_refusal(
+    stage: &Stage,
+    before: &[RefusalRecord],
+    agent: Option<&str>,
+) -> Result<Option<RefusalRecord>, CliError> {
+    let is_new = |record: &RefusalRecord| {
+        before.iter().all(|old| old.reason != record.reason)
+            && agent.is_none_or(|agent| record.who.contains(agent) || record.reason.contains(agent))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = refusals(stage).await?.into_iter().find(is_new);
+        if found.is_some() || Instant::now() > deadline {
+            return Ok(found);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// How many messages of the conversation the receiver counted.
+async fn count(stage: &Stage, target: &Target, conversation: &str) -> Result<u32, CliError> {
+    let question = Question {
+        conversation: conversation.to_owned(),
+    };
+    let received: Received = stage
+        .converse(local_name(&target.receiver), "query-ref", &question)
+        .await?;
+    Ok(received.received)
+}
+
+/// Waits until the receiver counts no more of them.
+async fn settled(stage: &Stage, target: &Target, conversation: &str) -> Result<u32, CliError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut last = count(stage, target, conversation).await?;
+    loop {
+        tokio::time::sleep(ENCORE).await;
+        let now = count(stage, target, conversation).await?;
+        if now == last || Instant::now() > deadline {
+            return Ok(last);
+        }
+        last = now;
+    }
+}

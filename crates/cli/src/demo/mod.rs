@@ -1,0 +1,241 @@
+//! `sealbus demo`: certified agents on two nodes talk at every level, and impostors are refused.
+
+mod agent;
+mod attack;
+mod conversation;
+mod report;
+mod stage;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use owo_colors::OwoColorize;
+use sealbus_platform::control::admin::ServiceStatus;
+use sealbus_seal::SecurityLevel;
+use tokio::process::Command;
+
+pub(crate) use self::agent::serve as serve_agent;
+pub(crate) use self::attack::run as attack;
+use self::conversation::{Question, RECEIVER, Received, SENDER, Sent, Task};
+use self::report::{LevelReport, Report};
+use self::stage::{AGENTS, NODES, Stage};
+use crate::arguments::Demo;
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Messages each sender sends.
+const MESSAGES: u32 = 500;
+/// From one message to the next.
+const INTERVAL_US: u64 = 1_000;
+/// A receiver that got nothing new for so long has got all it will get.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// What to try after the demo.
+const NEXT: [(&str, &str); 4] = [
+    ("sealbus up", "a platform of your own, in this terminal"),
+    (
+        "sealbus token --name node-2",
+        "then `sealbus node --join … --token …` on another machine",
+    ),
+    (
+        "sealbus ps --refused",
+        "who runs where; what was refused, and why",
+    ),
+    (
+        "sealbus ca log --follow",
+        "the six steps of each certification, as they happen",
+    ),
+];
+
+/// Runs the demo; the exit code says whether everything arrived and every attack was refused.
+pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliError> {
+    let levels = if demo.level.is_empty() {
+        vec![SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth]
+    } else {
+        demo.level.clone()
+    };
+    let python = interpreter(&demo.python).await?;
+    let mut report = Report {
+        nodes: NODES,
+        agents: AGENTS,
+        ..Report::default()
+    };
+    for level in levels {
+        let steps = output.waiting(&format!(
+            "level {level}: starting a Master, {NODES} nodes, {AGENTS} agents"
+        ));
+        let mut stage = Stage::open(level, &python).await?;
+        say(output, &placement(&stage).await?);
+        steps.set_message(format!("level {level}: 10 pairs talk"));
+        report.levels.push(traffic(&mut stage).await?);
+        if level == SecurityLevel::Auth {
+            steps.set_message("level auth: four attacks");
+            report.refusals = attack::all(&mut stage).await?;
+        }
+        report.certificates += stage.status().await?.certificates;
+        steps.set_message(format!("level {level}: ending"));
+        stage.close().await?;
+        steps.finish_and_clear();
+    }
+    report.write(&demo.report)?;
+    conclude(&report, demo, output);
+    Ok(if report.faults().is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The Python interpreter, checked to have the package, so that a missing one is named before anything starts.
+async fn interpreter(python: &Path) -> Result<PathBuf, CliError> {
+    let failed = |said: String| CliError::Failed {
+        message: format!("{} cannot run the Python agents: {said}", python.display()),
+        help: Some(
+            "name an interpreter with the package sealbus: `--python .venv/bin/python`".to_owned(),
+        ),
+    };
+    // Agents are started in another directory. Links are kept: a virtual environment is known by its link.
+    let absolute = match python.parent() {
+        Some(parent) if parent != Path::new("") => std::path::absolute(python),
+        _ => Ok(python.to_owned()),
+    };
+    let absolute = absolute.map_err(|error| failed(error.to_string()))?;
+    let tried = Command::new(&absolute)
+        .args(["-c", "import sealbus; print(sealbus.__name__)"])
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    if tried.status.success() && tried.stdout.trim_ascii() == b"sealbus" {
+        return Ok(absolute);
+    }
+    let said = String::from_utf8_lossy(&tried.stderr);
+    Err(failed(
+        said.lines()
+            .last()
+            .unwrap_or("the package sealbus is missing")
+            .to_owned(),
+    ))
+}
+
+/// Ten pairs at once: each sender finds its receiver in the DF and writes to it.
+async fn traffic(stage: &mut Stage) -> Result<LevelReport, CliError> {
+    let mut senders = names(&stage.services(SENDER).await?);
+    let mut receivers = names(&stage.services(RECEIVER).await?);
+    senders.sort();
+    // The other way round, so that Rust talks to Python as well as to Rust.
+    receivers.sort_by(|one, other| one.bytes().rev().cmp(other.bytes().rev()));
+    let stage = &*stage;
+    let pairs = senders
+        .iter()
+        .zip(&receivers)
+        .map(|(sender, receiver)| pair(stage, sender, receiver));
+    let pairs = try_join_all(pairs).await?;
+    Ok(LevelReport::new(stage.level(), &pairs))
+}
+
+/// The local names of the agents that offer something.
+fn names(services: &[ServiceStatus]) -> Vec<String> {
+    services
+        .iter()
+        .map(|service| local_name(&service.agent).to_owned())
+        .collect()
+}
+
+/// `seller-1` of `seller-1@factory`.
+fn local_name(name: &str) -> &str {
+    name.rsplit_once('@').map_or(name, |(local, _)| local)
+}
+
+/// Lets one sender send, and asks its receiver until all of it is there or nothing more comes.
+async fn pair(stage: &Stage, sender: &str, receiver: &str) -> Result<(Sent, Received), CliError> {
+    let conversation = format!("traffic-{sender}");
+    let task = Task {
+        service: receiver.to_owned(),
+        conversation: conversation.clone(),
+        count: MESSAGES,
+        interval_us: INTERVAL_US,
+    };
+    let sent: Sent = stage.converse(sender, "request", &task).await?;
+    let question = Question { conversation };
+    let mut quiet_since = Instant::now();
+    let mut arrived = 0;
+    loop {
+        let received: Received = stage.converse(receiver, "query-ref", &question).await?;
+        if received.received >= sent.sent || quiet_since.elapsed() > QUIET {
+            return Ok((sent, received));
+        }
+        if received.received > arrived {
+            arrived = received.received;
+            quiet_since = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Where the Master put the agents, in one line.
+async fn placement(stage: &Stage) -> Result<String, CliError> {
+    let mut nodes = BTreeMap::<String, u32>::new();
+    for agent in stage.agents().await? {
+        if let Some(node) = agent.node {
+            *nodes.entry(node).or_default() += 1;
+        }
+    }
+    let nodes: Vec<String> = nodes
+        .into_iter()
+        .map(|(node, agents)| format!("{agents} on {node}"))
+        .collect();
+    let services = stage.services(SENDER).await?.len() + stage.services(RECEIVER).await?.len();
+    Ok(format!(
+        "level {:<4}  a Master with its CA, {NODES} nodes; {} agents certified and placed ({}); {services} services in the DF",
+        stage.level(),
+        AGENTS,
+        nodes.join(", ")
+    ))
+}
+
+/// A line for people, between the steps.
+fn say(output: Output, line: &str) {
+    if !output.is_json() {
+        anstream::println!("{line}");
+    }
+}
+
+/// The tables, the faults if there are any, and what to try next.
+fn conclude(report: &Report, demo: &Demo, output: Output) {
+    output.show(report, || {
+        let mut text = format!("\n{}\n", report.levels_table());
+        if !report.refusals.is_empty() {
+            text += &format!("\n{}\n", report.refusals_text());
+        }
+        text += &format!(
+            "\n{} certificates issued to {} agents on {} nodes; report: {}\n",
+            report.certificates,
+            report.agents,
+            report.nodes,
+            demo.report.display()
+        );
+        for fault in report.faults() {
+            text += &format!("\n{} {fault}", "FAULT".red().bold());
+        }
+        if report.faults().is_empty() {
+            text += &format!(
+                "\n{}\n",
+                "Every message arrived once and in order; every attack was refused.".green()
+            );
+        }
+        text += "\nTry next:\n";
+        for (command, what) in NEXT {
+            text += &format!("  {:<32} {what}\n", command.cyan());
+        }
+        text
+    });
+    if output.is_json() {
+        for fault in report.faults() {
+            anstream::eprintln!("{fault}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A platform of the demo's own: a Master with its CA service, two nodes and twenty agents, each a process.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use sealbus_platform::control::admin::{
+    AdminAnswer, AdminRequest, AgentStatus, PlatformStatus, SendMessage, ServiceStatus,
+};
+use sealbus_seal::SecurityLevel;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::process::{Child, Command};
+
+use super::conversation::{RECEIVER, SENDER};
+use crate::commands::unexpected;
+use crate::connection::Connection;
+use crate::error::CliError;
+
+/// Agents of each of the four kinds: senders and receivers, in Rust and in Python.
+pub(crate) const EACH: u32 = 5;
+/// Agents in all.
+pub(crate) const AGENTS: u32 = 4 * EACH;
+/// Remote Nodes.
+pub(crate) const NODES: u32 = 2;
+
+/// How long anything may take before the demo gives up on it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A running platform; its processes end when it is closed, or dropped.
+pub(crate) struct Stage {
+    directory: PathBuf,
+    level: SecurityLevel,
+    master: Child,
+}
+
+impl Stage {
+    /// Starts the platform and its agents, in a directory of its own.
+    pub(crate) async fn open(level: SecurityLevel, python: &Path) -> Result<Self, CliError> {
+        let directory =
+            std::env::temp_dir().join(format!("sealbus-demo-{}-{level}", std::process::id()));
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| CliError::File {
+                action,
+                path,
+                source,
+            }
+        };
+        std::fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+        let program = std::env::current_exe().map_err(failed("find", Path::new("this program")))?;
+        let manifest = directory.join("platform.toml");
+        std::fs::write(&manifest, manifest_text(level, &program, python)?)
+            .map_err(failed("write", &manifest))?;
+        let log = directory.join("master.log");
+        let log_file = std::fs::File::create(&log).map_err(failed("create", &log))?;
+        let log_twin = log_file.try_clone().map_err(failed("open", &log))?;
+        let master = Command::new(&program)
+            .arg("up")
+            .arg(&manifest)
+            .arg("--state")
+            .arg(directory.join("state"))
+            .stdin(Stdio::null())
+            .stdout(log_file)
+            .stderr(log_twin)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed("start", &program))?;
+        let mut stage = Self {
+            directory,
+            level,
+            master,
+        };
+        stage
+            .until(
+                "the agents to register with the DF",
+                async |stage: &mut Self| {
+                    let ready =
+                        stage.services(SENDER).await?.len() + stage.services(RECEIVER).await?.len();
+                    Ok((ready == AGENTS as usize).then_some(()))
+                },
+            )
+            .await?;
+        Ok(stage)
+    }
+
+    /// The platform's level.
+    pub(crate) fn level(&self) -> SecurityLevel {
+        self.level
+    }
+
+    /// Where its state, its logs and its manifest are.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A new connection to the Master.
+    pub(crate) async fn connect(&self) -> Result<Connection, CliError> {
+        Connection::to(&self.directory.join("state")).await
+    }
+
+    /// Looks again and again until there is something, the Master ends, or patience does.
+    pub(crate) async fn until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl AsyncFnMut(&mut Self) -> Result<Option<T>, CliError>,
+    ) -> Result<T, CliError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match look(self).await {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) | Err(CliError::NoPlatform { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            let ended = self.master.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() > deadline {
+                let why = match ended {
+                    Some(status) => format!("the Master ended ({status})"),
+                    None => format!("waited {} s in vain", PATIENCE.as_secs()),
+                };
+                return Err(CliError::Failed {
+                    message: format!("level {}: {why} for {what}", self.level),
+                    help: Some(format!("the logs are in {}", self.directory.display())),
+                });
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The services of a type, found in the DF.
+    pub(crate) async fn services(
+        &self,
+        service_type: &str,
+    ) -> Result<Vec<ServiceStatus>, CliError> {
+        let request = AdminRequest::DfSearch {
+            service_type: Some(service_type.to_owned()),
+            service_name: None,
+        };
+        match self.connect().await?.ask(request).await? {
+            AdminAnswer::Services { services } => Ok(services),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The agents, by name.
+    pub(crate) async fn agents(&self) -> Result<Vec<AgentStatus>, CliError> {
+        match self.connect().await?.ask(AdminRequest::Agents).await? {
+            AdminAnswer::Agents { agents } => Ok(agents),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The platform's own account of itself.
+    pub(crate) async fn status(&self) -> Result<PlatformStatus, CliError> {
+        match self.connect().await?.ask(AdminRequest::Status).await? {
+            AdminAnswer::Status(status) => Ok(status),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Asks an agent in JSON, and reads its answer.
+    pub(crate) async fn converse<Answer: DeserializeOwned>(
+        &self,
+        agent: &str,
+        performative: &str,
+        content: &impl Serialize,
+    ) -> Result<Answer, CliError> {
+        let failed = |message: String| CliError::Failed {
+            message,
+            help: Some(format!(
+                "see what it printed: the logs are in {}",
+                self.directory.display()
+            )),
+        };
+        let content = serde_json::to_string(content).map_err(|error| failed(error.to_string()))?;
+        let message = SendMessage {
+            performative: performative.to_owned(),
+            receivers: vec![agent.to_owned()],
+            content,
+            language: Some("json".to_owned()),
+            ontology: Some("sealbus-demo".to_owned()),
+            protocol: None,
+            wait: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+        };
+        let answer = self
+            .connect()
+            .await?
+            .ask(AdminRequest::Send { message })
+            .await?;
+        let AdminAnswer::Replies { replies } = answer else {
+            return Err(unexpected());
+        };
+        let reply = replies.first().ok_or_else(|| {
+            failed(format!(
+                "{agent} did not answer within {} s",
+                PATIENCE.as_secs()
+            ))
+        })?;
+        let reply = sealbus_acl::string::decode(reply.as_bytes(), &sealbus_acl::Limits::default())
+            .map_err(|error| failed(format!("{agent} answered what cannot be read: {error}")))?;
+        let text = reply.content_text().unwrap_or_default();
+        serde_json::from_str(text).map_err(|error| {
+            failed(format!(
+                "{agent} answered {text:?} ({}): {error}",
+                reply.performative
+            ))
+        })
+    }
+
+    /// Ends the platform and everything it started, and removes its directory.
+    pub(crate) async fn close(mut self) -> Result<(), CliError> {
+        let grace = Duration::from_secs(3);
+        let request = AdminRequest::Shutdown {
+            grace: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+        };
+        self.connect().await?.ask(request).await?;
+        let ended = tokio::time::timeout(PATIENCE, self.master.wait()).await;
+        if ended.is_err() {
+            return Err(CliError::Failed {
+                message: "the Master did not end when told to".to_owned(),
+                help: Some(format!("the logs are in {}", self.directory.display())),
+            });
+        }
+        // What cannot be removed is in the temporary directory anyway.
+        let _ = std::fs::remove_dir_all(&self.directory);
+        Ok(())
+    }
+}
+
+/// The manifest: twenty agents, half Python, half Rust, placed by the Master.
+fn manifest_text(level: SecurityLevel, program: &Path, python: &Path) -> Result<String, CliError> {
+    let quoted = |path: &Path| {
+        path.to_str()
+            .map(|path| serde_json::Value::from(path).to_string())
+            .ok_or_else(|| CliError::Usage {
+                message: format!("{} is not UTF-8", path.display()),
+                help: "put it where the path is".to_owned(),
+            })
+    };
+    let (rust, python) = (quoted(program)?, quoted(python)?);
+    let mut text = format!("[platform]\nname = \"demo\"\nlevel = \"{level}\"\nnodes = {NODES}\n");
+    for (language, command) in [
+        ("rust", format!("{rust}, \"demo-agent\"")),
+        (
+            "python",
+            format!("{python}, \"-m\", \"sealbus.demo_agent\""),
+        ),
+    ] {
+        for role in ["sender", "receiver"] {
+            text += &format!(
+                "\n[[agent]]\nname = \"{language}-{role}\"\ncommand = [{command}, \"{role}\"]\nreplicas = {EACH}\n"
+            );
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,99 @@
+//! Every error a command can end with: what happened, what to do, and the exit code.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use miette::Diagnostic;
+use serde_json::json;
+
+/// Why a command failed. The help text says what to do about it.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub(crate) enum CliError {
+    /// No Master listens behind the state directory.
+    #[error("no platform is running at {}", directory.display())]
+    #[diagnostic(help("start one with `sealbus up`, or name its state directory with --state"))]
+    NoPlatform {
+        /// The state directory that was looked at.
+        directory: PathBuf,
+    },
+    /// Several platforms run here, and none was named.
+    #[error("several platforms run here: {}", names.join(", "))]
+    #[diagnostic(help("say which with --platform NAME"))]
+    SeveralPlatforms {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// What was named does not exist.
+    #[error("{message}")]
+    #[diagnostic(help("{help}"))]
+    NotFound {
+        /// What was looked for.
+        message: String,
+        /// Where to look instead.
+        help: String,
+    },
+    /// The platform refused.
+    #[error("{message}")]
+    Refused {
+        /// The platform's own words.
+        message: String,
+        /// What the platform advises.
+        #[help]
+        advice: Option<String>,
+    },
+    /// The command line is well-formed but makes no sense.
+    #[error("{message}")]
+    #[diagnostic(help("{help}"))]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to type instead.
+        help: String,
+    },
+    /// A file or stream could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read`, `write`, `create`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Anything else that failed.
+    #[error("{message}")]
+    Failed {
+        /// What happened.
+        message: String,
+        /// What to do.
+        #[help]
+        help: Option<String>,
+    },
+    /// An error that already carries its own place, label and help (a manifest).
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Located(Box<dyn Diagnostic + Send + Sync>),
+}
+
+impl CliError {
+    /// The process's exit code, as the help of `sealbus` lists them.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Usage { .. } => 2,
+            Self::NoPlatform { .. } | Self::SeveralPlatforms { .. } => 3,
+            Self::NotFound { .. } => 4,
+            Self::Refused { .. } => 5,
+            Self::File { .. } | Self::Failed { .. } | Self::Located(_) => 1,
+        })
+    }
+
+    /// Writes the error to standard error, as text or, for programs, as one JSON object.
+    pub(crate) fn print(self, as_json: bool) {
+        if as_json {
+            let help = self.help().map(|help| help.to_string());
+            anstream::eprintln!("{}", json!({ "error": self.to_string(), "help": help }));
+        } else {
+            anstream::eprintln!("{:?}", miette::Report::new(self));
+        }
+    }
+}
