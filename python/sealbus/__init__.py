@@ -1,0 +1,96 @@
+"""Agents that talk fast and know who is talking.
+
+An agent is a class with hooks; a program names its agents and runs them::
+
+    from sealbus import AclMessage, Agent, Message, Performative, run
+
+    class Greeter(Agent):
+        async def on_message(self, message: Message) -> None:
+            await self.reply(message, Performative.INFORM, "hello")
+
+    class Guest(Agent):
+        async def setup(self) -> None:
+            answer = await self.request(AclMessage("request", "greeter"), timeout=5)
+            print(answer.content)
+            self.stop_all()
+
+    run(Greeter("greeter"), Guest("guest"))
+
+The program starts a platform inside itself: a Master, a Certification Authority, AMS and DF. Each agent makes its own
+key and is certified before it says a word. The same program, unchanged, runs on a platform of many machines under
+``sealbus up``, or joins one with the ticket in ``SEALBUS_TICKET``. ``SEALBUS_LOG`` says what is logged to stderr.
+"""
+
+import os
+
+from sealbus import acl
+from sealbus._sealbus import (
+    AID,
+    AclMessage,
+    AmsAgentDescription,
+    DfAgentDescription,
+    Filter,
+    Message,
+    ServiceDescription,
+    forked,
+    new_conversation_id,
+)
+from sealbus.agent import Agent, on
+from sealbus.directory import Ams, Df, Subscription
+from sealbus.errors import (
+    AclError,
+    AgentError,
+    AgentFailed,
+    AgentStopped,
+    DecodeError,
+    DirectoryError,
+    EncodeError,
+    PlatformError,
+    ReceiveTimeout,
+    RequestError,
+    RequestTimeout,
+    SealbusError,
+    SendError,
+    Undeliverable,
+)
+from sealbus.loop import EventLoop
+from sealbus.performative import Performative
+from sealbus.platform import Platform, run
+
+__all__ = [
+    "AID",
+    "AclError",
+    "AclMessage",
+    "Agent",
+    "AgentError",
+    "AgentFailed",
+    "AgentStopped",
+    "Ams",
+    "AmsAgentDescription",
+    "DecodeError",
+    "Df",
+    "DfAgentDescription",
+    "DirectoryError",
+    "EncodeError",
+    "EventLoop",
+    "Filter",
+    "Message",
+    "Performative",
+    "Platform",
+    "PlatformError",
+    "ReceiveTimeout",
+    "RequestError",
+    "RequestTimeout",
+    "SealbusError",
+    "SendError",
+    "ServiceDescription",
+    "Subscription",
+    "Undeliverable",
+    "acl",
+    "new_conversation_id",
+    "on",
+    "run",
+]
+
+# A forked child has no runtime thread: what its parent made must not be touched there.
+os.register_at_fork(after_in_child=forked)

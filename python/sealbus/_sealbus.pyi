@@ -1,0 +1,384 @@
+"""Types of the native half. ``tests/python/test_stubs.py`` holds this file to what the module has."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, Unpack
+
+from sealbus.errors import DecodeError
+from sealbus.performative import Performative
+
+Value: TypeAlias = str | int | float | bytes | datetime | timedelta | Sequence["Value"]
+
+class AID:
+    """An agent's identifier: its globally unique name, and where to find it."""
+
+    def __new__(
+        cls,
+        name: str,
+        *,
+        addresses: Sequence[str] = ...,
+        resolvers: Sequence[AID | str] = ...,
+        user_defined: Mapping[str, Value] | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """The globally unique name, such as ``seller-1@factory``."""
+    @property
+    def local_name(self) -> str:
+        """What stands before the last ``@``."""
+    @property
+    def platform(self) -> str | None:
+        """The home platform, which stands after the last ``@``."""
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Transport addresses, the preferred one first."""
+    @property
+    def resolvers(self) -> tuple[AID, ...]:
+        """Agents that can find out addresses for this name."""
+    @property
+    def user_defined(self) -> dict[str, Value]:
+        """Further parameters, by custom with names that begin with ``X-``."""
+    def __eq__(self, other: object) -> bool:
+        """Two agents are the same when their names are."""
+    def __hash__(self) -> int: ...
+
+class _Parameters(TypedDict, total=False):
+    performative: Performative | str
+    sender: AID | str | None
+    receivers: AID | str | Sequence[AID | str] | None
+    reply_to: AID | str | Sequence[AID | str] | None
+    content: str | bytes | bytearray | None
+    language: Value | None
+    encoding: Value | None
+    ontology: Value | None
+    protocol: str | None
+    conversation_id: Value | None
+    reply_with: Value | None
+    in_reply_to: Value | None
+    reply_by: datetime | timedelta | str | None
+    user_defined: dict[str, Value] | None
+
+class AclMessage:
+    """A message (FIPA00061): what it does, who says it to whom, and its content.
+
+    It never changes; :meth:`replace` makes another one.
+    """
+
+    def __new__(
+        cls,
+        performative: Performative | str,
+        receivers: AID | str | Sequence[AID | str] | None = None,
+        content: str | bytes | bytearray | None = None,
+        *,
+        sender: AID | str | None = None,
+        reply_to: AID | str | Sequence[AID | str] | None = None,
+        language: Value | None = None,
+        encoding: Value | None = None,
+        ontology: Value | None = None,
+        protocol: str | None = None,
+        conversation_id: Value | None = None,
+        reply_with: Value | None = None,
+        in_reply_to: Value | None = None,
+        reply_by: datetime | timedelta | str | None = None,
+        user_defined: dict[str, Value] | None = None,
+    ) -> Self: ...
+    @property
+    def performative(self) -> Performative | str:
+        """What the message does; a plain ``str`` for an act that is not FIPA's."""
+    @property
+    def sender(self) -> AID | None:
+        """Who sends it; the bus fills it in."""
+    @property
+    def receivers(self) -> tuple[AID, ...]:
+        """Who is meant to receive it."""
+    @property
+    def reply_to(self) -> tuple[AID, ...]:
+        """Where answers go instead of to the sender."""
+    @property
+    def content(self) -> str | bytes | None:
+        """What is said, as its sender gave it: text or bytes."""
+    @property
+    def content_text(self) -> str | None:
+        """The content if it is text."""
+    @property
+    def content_bytes(self) -> bytes | None:
+        """The content's bytes, whether it is text (in UTF-8) or bytes."""
+    @property
+    def language(self) -> Value | None:
+        """The language of the content, such as ``fipa-sl``."""
+    @property
+    def encoding(self) -> Value | None:
+        """The encoding of the content."""
+    @property
+    def ontology(self) -> Value | None:
+        """What the symbols in the content mean."""
+    @property
+    def protocol(self) -> str | None:
+        """The interaction protocol, such as ``fipa-contract-net``."""
+    @property
+    def conversation_id(self) -> Value | None:
+        """The conversation the message belongs to."""
+    @property
+    def reply_with(self) -> Value | None:
+        """The tag that an answer must repeat as ``in_reply_to``."""
+    @property
+    def in_reply_to(self) -> Value | None:
+        """The ``reply_with`` of the message that this one answers."""
+    @property
+    def reply_by(self) -> datetime | timedelta | str | None:
+        """The latest moment for an answer: a point in time, or how long after reception."""
+    @property
+    def user_defined(self) -> dict[str, Value]:
+        """User-defined parameters, named ``X-…``."""
+    def with_content(self, content: str | bytes | bytearray | None) -> AclMessage:
+        """The same message with other content."""
+    def replace(self, **changes: Unpack[_Parameters]) -> AclMessage:
+        """The same message with some parameters changed; None removes one."""
+    def create_reply(
+        self, performative: Performative | str, content: str | bytes | bytearray | None = None
+    ) -> AclMessage:
+        """An answer to this message: to its ``reply_to`` or else its sender, in the same conversation, protocol,
+        language and ontology, with ``in_reply_to`` set to its ``reply_with``."""
+    def __eq__(self, other: object) -> bool: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+
+class Message(AclMessage):
+    """A message an agent received: an :class:`AclMessage` to read, and what is known about who wrote it."""
+
+    @property
+    def provenance(self) -> Literal["same-process", "proved", "carried", "claimed", "platform"]:
+        """How the bus knows the sender: an agent of this process; proved by its certificate on the connection that
+        carried the message; merely claimed (levels `none` and `tls`); or the platform itself."""
+    @property
+    def text(self) -> str:
+        """The content, which must be text; raises :class:`~sealbus.AclError` if it is bytes or missing."""
+    @property
+    def sender_name(self) -> str:
+        """The sender's name, or ``nobody`` for an anonymous message."""
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the sender's name is more than a claim."""
+    @property
+    def undelivered(self) -> tuple[str, str] | None:
+        """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""
+
+class Filter:
+    """A condition on a message: what it takes, in which conversation, from whom.
+
+    Filters are joined with ``&``, ``|`` and ``~``. What a filter does not take stays in the mailbox, in its order.
+
+    >>> offers = Filter("propose", conversation_id="sale-7") | Filter("refuse")
+    """
+
+    def __new__(
+        cls,
+        performative: Performative | str | None = None,
+        *,
+        sender: AID | str | None = None,
+        conversation_id: str | None = None,
+        in_reply_to: str | None = None,
+        protocol: str | None = None,
+        ontology: str | None = None,
+        language: str | None = None,
+    ) -> Self: ...
+    def takes(self, message: AclMessage) -> bool:
+        """Whether this filter takes the message."""
+    def __and__(self, other: Filter) -> Filter: ...
+    def __rand__(self, other: Filter) -> Filter: ...
+    def __or__(self, other: Filter) -> Filter: ...
+    def __ror__(self, other: Filter) -> Filter: ...
+    def __invert__(self) -> Filter: ...
+
+class ServiceDescription:
+    """Something that an agent offers, or the template of a search for it."""
+
+    def __new__(
+        cls,
+        name: str | None = None,
+        type: str | None = None,
+        *,
+        protocols: Sequence[str] = ...,
+        ontologies: Sequence[str] = ...,
+        languages: Sequence[str] = ...,
+        ownership: str | None = None,
+        properties: dict[str, str | int | float | None] | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def of_type(type: str) -> ServiceDescription:
+        """A template for services of a type."""
+    @property
+    def name(self) -> str | None:
+        """The service's name; an entry must have it."""
+    @property
+    def type(self) -> str | None:
+        """The service's type; an entry must have it."""
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Interaction protocols of the service."""
+    @property
+    def ontologies(self) -> tuple[str, ...]:
+        """Ontologies of the service."""
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Content languages of the service."""
+    @property
+    def ownership(self) -> str | None:
+        """Who owns the service."""
+    @property
+    def properties(self) -> dict[str, str | int | float | bytes | None]:
+        """Whatever else tells services of one type apart."""
+    def __eq__(self, other: object) -> bool: ...
+
+class DfAgentDescription:
+    """An entry of the DF, an agent and what it offers, or the template of a search for entries."""
+
+    def __new__(
+        cls,
+        name: AID | str | None = None,
+        services: Sequence[ServiceDescription] = ...,
+        *,
+        protocols: Sequence[str] = ...,
+        ontologies: Sequence[str] = ...,
+        languages: Sequence[str] = ...,
+        lease_time: datetime | timedelta | str | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> AID | None:
+        """The agent; every entry has one."""
+    @property
+    def services(self) -> tuple[ServiceDescription, ...]:
+        """What it offers."""
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Interaction protocols it follows."""
+    @property
+    def ontologies(self) -> tuple[str, ...]:
+        """Ontologies it knows."""
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Content languages it speaks."""
+    @property
+    def lease_time(self) -> datetime | timedelta | str | None:
+        """Until when the entry stands, or for how long."""
+    def __eq__(self, other: object) -> bool: ...
+
+class AmsAgentDescription:
+    """An entry of the AMS, an agent and where it is in its life, or the template of a search for entries."""
+
+    def __new__(
+        cls,
+        name: AID | str | None = None,
+        *,
+        ownership: str | None = None,
+        state: str | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> AID | None:
+        """The agent; every entry has one."""
+    @property
+    def ownership(self) -> str | None:
+        """Who owns the agent."""
+    @property
+    def state(self) -> str | None:
+        """Where it is in its life: ``initiated``, ``active``, ``suspended``, ``waiting`` or ``transit``."""
+    def __eq__(self, other: object) -> bool: ...
+
+class Unsent:
+    """A message that waits for room on its way to some of its receivers."""
+
+class Pump:
+    """Wakes one asyncio loop when agents have mail or calls have ended."""
+
+    def __new__(cls) -> Self: ...
+    def fileno(self) -> int: ...
+    def has_news(self) -> bool: ...
+    def take(self) -> tuple[list[int], list[tuple[int, BaseException | None, Any]]]: ...
+    def cancel(self, call: int) -> None: ...
+
+class Driver:
+    """What a loop's selector waits in."""
+
+    def __new__(cls, epoll: int) -> Self: ...
+    def attach(self, pump: Pump) -> None: ...
+    def detach(self, pump: Pump) -> None: ...
+    def drive(self, timeout: float | None) -> int: ...
+    def close(self) -> None: ...
+
+class AgentHandle:
+    """The way of one agent to the bus."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def aid(self) -> AID: ...
+    @property
+    def platform(self) -> str: ...
+    def peer(self, name: str) -> AID: ...
+    def set_hook(self, pump: Pump, mailbox: int) -> None: ...
+    def wish(self) -> Literal["stop", "freeze"] | None: ...
+    def try_send(self, message: AclMessage) -> Unsent | None: ...
+    def try_send_many(
+        self, messages: list[AclMessage], first: int
+    ) -> tuple[int, Unsent | None]: ...
+    def finish(self, pump: Pump, call: int, unsent: Unsent) -> None: ...
+    def flush(self) -> None: ...
+    def prepare_request(self, request: AclMessage) -> tuple[AclMessage, Filter]: ...
+    def try_receive(self, filter: Filter | None) -> Message | None: ...
+    def try_receive_except(self, filters: Sequence[Filter | None]) -> Message | None: ...
+    def try_receive_many(self, most: int) -> list[Message]: ...
+    def has_mail(self, filter: Filter | None) -> bool: ...
+    def take_state(self) -> bytes | None: ...
+    def hand_over(self, pump: Pump, call: int, state: bytes) -> None: ...
+    def decline_move(self, reason: str) -> None: ...
+    def leave(self, parting: str, failure: str) -> None: ...
+
+class PlatformHandle:
+    """A place on a platform: embedded, under a node, or with a ticket."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def level(self) -> str: ...
+    def cast(self, names: Sequence[str]) -> list[tuple[str, int]]: ...
+    def open_agent(self, pump: Pump, call: int, name: str) -> None: ...
+    def announce(self, pump: Pump, call: int) -> None: ...
+    def stop(self, reason: str) -> None: ...
+    def stopping(self, pump: Pump, call: int) -> None: ...
+    def expelled(self) -> str | None: ...
+    def close(self, pump: Pump, call: int) -> None: ...
+
+def new_conversation_id() -> str:
+    """A name no other conversation has."""
+
+def join_platform(pump: Pump, call: int) -> None: ...
+def forked() -> None: ...
+def df_register(df: AID, description: DfAgentDescription) -> AclMessage: ...
+def df_modify(df: AID, description: DfAgentDescription) -> AclMessage: ...
+def df_deregister(df: AID, agent: AID) -> AclMessage: ...
+def df_search(df: AID, template: DfAgentDescription, most: int | None) -> AclMessage: ...
+def df_subscribe(df: AID, template: DfAgentDescription) -> AclMessage: ...
+def df_cancel(subscribe: AclMessage) -> AclMessage: ...
+def ams_search(ams: AID, template: AmsAgentDescription, most: int | None) -> AclMessage: ...
+def directory_done(answer: Message) -> None: ...
+def df_found(answer: Message) -> list[DfAgentDescription]: ...
+def df_told(news: Message) -> list[DfAgentDescription]: ...
+def ams_found(answer: Message) -> list[AmsAgentDescription]: ...
+def encode(message: AclMessage, representation: str) -> bytes: ...
+def decode(data: bytes, representation: str) -> AclMessage: ...
+def explain(
+    data: bytes, representation: str | None
+) -> tuple[str, list[tuple[int, int, int, str, str]], DecodeError | None, str]: ...
+def validate(
+    message: AclMessage,
+) -> list[tuple[Literal["warning", "error"], str, str, str]]: ...
+def representations() -> list[str]:
+    """Short names of all encodings."""
+
+def representation_name(representation: str) -> str:
+    """FIPA's name of an encoding, such as ``fipa.acl.rep.string.std``."""
+
+def detect(data: bytes) -> str | None:
+    """The encoding that these bytes are in, by how they begin; None if that tells nothing."""
+
+def performatives() -> list[str]:
+    """Names of FIPA's communicative acts, in the order of their codes."""

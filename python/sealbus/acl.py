@@ -1,0 +1,121 @@
+"""The language agents speak: ACL messages in every encoding.
+
+>>> from sealbus import AclMessage, acl
+>>> encoded = acl.encode(AclMessage("inform", "seller@factory", "sold"), "string")
+>>> acl.decode(encoded, "string").content
+'sold'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sealbus import _sealbus
+from sealbus._sealbus import (
+    AID,
+    AclMessage,
+    detect,
+    performatives,
+    representation_name,
+    representations,
+)
+from sealbus.errors import AclError, DecodeError, EncodeError
+from sealbus.performative import Performative
+
+__all__ = [
+    "AID",
+    "AclError",
+    "AclMessage",
+    "DecodeError",
+    "EncodeError",
+    "ExplainedPiece",
+    "Explanation",
+    "Finding",
+    "Performative",
+    "decode",
+    "detect",
+    "encode",
+    "explain",
+    "performatives",
+    "representation_name",
+    "representations",
+    "validate",
+]
+
+
+def encode(message: AclMessage, representation: str = "bitefficient") -> bytes:
+    """The message in an encoding: ``bitefficient``, ``string``, ``xml``, ``json``, or FIPA's name of it.
+
+    Raises :class:`EncodeError`, which names the field, if the encoding cannot carry the message.
+    """
+    return _sealbus.encode(message, representation)
+
+
+def decode(data: bytes | bytearray, representation: str = "bitefficient") -> AclMessage:
+    """The message that these bytes are.
+
+    Raises :class:`DecodeError`, which says where and what was expected, if they are none.
+    """
+    return _sealbus.decode(bytes(data), representation)
+
+
+@dataclass(frozen=True)
+class ExplainedPiece:
+    """A run of bytes and what it is."""
+
+    start: int
+    """Where it begins."""
+    end: int
+    """Where it ends: the first byte after it."""
+    depth: int
+    """How deep it is nested."""
+    meaning: str
+    """What it is, and its value."""
+    reference: str
+    """Which standard says so, and the name of the rule in it."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A message taken apart; as :class:`str` it is a table to read."""
+
+    encoding: str
+    """The encoding, by FIPA's name."""
+    pieces: list[ExplainedPiece]
+    """What each run of bytes is, in their order; white space of text encodings is left out."""
+    error: DecodeError | None
+    """Why it stops before the end, if it does."""
+    text: str = field(repr=False)
+    """The table."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def explain(data: bytes | bytearray, representation: str | None = None) -> Explanation:
+    """Takes a message apart, byte by byte, with the rule of the standard for each.
+
+    What cannot be read is explained up to there. Without a representation it is known by how the bytes begin.
+    """
+    encoding, pieces, error, text = _sealbus.explain(bytes(data), representation)
+    return Explanation(encoding, [ExplainedPiece(*piece) for piece in pieces], error, text)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something in a message that is against the standard, or unwise."""
+
+    severity: Literal["warning", "error"]
+    """``error``: against the standard; ``warning``: allowed, but some platforms will not understand it."""
+    field: str
+    """The parameter, such as ``receiver[0].name``."""
+    message: str
+    """What about it, and what to do."""
+    reference: str
+    """Which standard says so."""
+
+
+def validate(message: AclMessage) -> list[Finding]:
+    """Checks a message as a strict receiver does; nothing found means that all is well."""
+    return [Finding(*finding) for finding in _sealbus.validate(message)]

@@ -1,0 +1,290 @@
+"""The class an agent's author derives from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from sealbus._sealbus import AID, AclMessage, Filter, Message
+from sealbus.directory import Ams, Df
+from sealbus.errors import AgentStopped
+from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus.life import Life
+
+__all__ = ["Agent", "on"]
+
+_T = TypeVar("_T")
+_Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
+
+_HANDLES = "__sealbus_handles__"
+
+
+def on(
+    performative: Performative | str | None = None,
+    *,
+    sender: AID | str | None = None,
+    conversation_id: str | None = None,
+    in_reply_to: str | None = None,
+    protocol: str | None = None,
+    ontology: str | None = None,
+    language: str | None = None,
+) -> Callable[[_Handler], _Handler]:
+    """Marks a method of an agent as the handler of the messages described.
+
+    Handlers are tried in the order in which they stand in the class; the first whose description fits gets the
+    message, and what none takes goes to :meth:`Agent.on_message`::
+
+        class Seller(Agent):
+            @on(Performative.CFP, protocol="fipa-contract-net")
+            async def offer(self, message: Message) -> None:
+                await self.reply(message, Performative.PROPOSE, "12 EUR")
+    """
+    described = Filter(
+        performative=performative,
+        sender=sender,
+        conversation_id=conversation_id,
+        in_reply_to=in_reply_to,
+        protocol=protocol,
+        ontology=ontology,
+        language=language,
+    )
+
+    def mark(handler: _Handler) -> _Handler:
+        setattr(handler, _HANDLES, described)
+        return handler
+
+    return mark
+
+
+class Agent:
+    """An agent: its state, and what it does when something happens to it.
+
+    ============================  ==================================================  ========================
+    hook                          when                                                default
+    ============================  ==================================================  ========================
+    :meth:`setup`                 once, when the agent is certified and on the bus    nothing
+    a handler marked :func:`on`   for each message it describes
+    :meth:`on_message`            for each message that no handler describes and no   answers `not-understood`
+                                  ``receive`` or ``request`` waits for
+    :meth:`teardown`              once, before the agent leaves: on its own wish,     nothing
+                                  Ctrl-C, SIGTERM, ``sealbus kill``
+    :meth:`save`                  before the agent moves to another node              an empty state
+    :meth:`restore`               instead of ``setup``, at the node it moved to       ``setup``
+    ============================  ==================================================  ========================
+
+    Hooks run one after the other, so an agent never sees itself half changed. All agents of a program share one
+    thread: a hook waits with ``await`` and never blocks. What a hook raises ends this agent and no other.
+
+    Messages are taken out of the mailbox for hooks only if the class has handlers or its own ``on_message``;
+    otherwise they wait for :meth:`receive`.
+    """
+
+    _handlers: ClassVar[tuple[tuple[Filter, str], ...]] = ()
+    _name: str | None = None
+    _life: Life | None = None
+
+    def __init__(self, name: str | None = None) -> None:
+        """An agent with this local name; without one, the class's name in lower case.
+
+        Under ``sealbus up`` the manifest names the agent.
+        """
+        self._name = name
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        handlers: dict[str, Filter] = {}
+        for base in reversed(cls.__mro__):
+            for attribute, value in vars(base).items():
+                described = getattr(value, _HANDLES, None)
+                if isinstance(described, Filter):
+                    handlers.pop(attribute, None)
+                    handlers[attribute] = described
+                elif attribute in handlers:
+                    # Overridden without a mark: it handles what it handled before.
+                    continue
+        cls._handlers = tuple((described, attribute) for attribute, described in handlers.items())
+
+    # ----- hooks
+
+    async def setup(self) -> None:
+        """Called once, when the agent has its certificate and can send and receive.
+
+        It may take as long as it likes: an agent that only acts, and never waits to be asked, does all its work here
+        and ends with :meth:`stop`. What arrives meanwhile waits in the mailbox, in order.
+        """
+
+    async def on_message(self, message: Message) -> None:
+        """Called with each message that nothing else took, in the order of arrival, the one after the other.
+
+        The default answers ``not-understood``, as FIPA asks of an agent that cannot deal with a message, except to
+        ``not-understood`` and ``failure``, which end an exchange.
+        """
+        if message.performative not in (Performative.NOT_UNDERSTOOD, Performative.FAILURE):
+            await self.reply(message, Performative.NOT_UNDERSTOOD)
+
+    async def teardown(self) -> None:
+        """Called once before the agent leaves. It can still send, search and deregister."""
+
+    async def save(self) -> bytes:
+        """The state to carry to another node, called between two messages when the agent is moved.
+
+        Messages it has not seen yet travel with it, and those sent meanwhile follow: none is lost and none comes
+        twice. An exception keeps the agent where it is, running.
+        """
+        return b""
+
+    async def restore(self, state: bytes) -> None:
+        """Takes over the state that :meth:`save` gave at the node the agent came from; called instead of
+        :meth:`setup`."""
+        await self.setup()
+
+    # ----- who it is
+
+    @property
+    def name(self) -> str:
+        """The local name: ``seller-1`` of ``seller-1@factory``."""
+        if self._life is not None:
+            return self._life.handle.name
+        return self._name or type(self).__name__.lower()
+
+    @property
+    def aid(self) -> AID:
+        """The agent's identifier, which others write to."""
+        return self._living.handle.aid
+
+    @property
+    def platform(self) -> str:
+        """The platform's name: ``factory`` of ``seller-1@factory``."""
+        return self._living.handle.platform
+
+    def peer(self, name: str) -> AID:
+        """The identifier of another agent: of this platform when `name` is a local name, of another one when it is
+        ``name@platform``."""
+        return self._living.handle.peer(name)
+
+    @property
+    def df(self) -> Df:
+        """The Directory Facilitator: who offers which service."""
+        return self._living.df
+
+    @property
+    def ams(self) -> Ams:
+        """The Agent Management System: which agents there are."""
+        return self._living.ams
+
+    # ----- sending
+
+    async def send(self, message: AclMessage) -> None:
+        """Sends a message to each of its receivers, and waits while a receiver's mailbox is full.
+
+        ``sender`` is filled in, and receivers without ``@`` are agents of this platform. When this returns, the
+        message is accepted: it is delivered once and in order, or a ``failure`` message from the AMS says which
+        receiver did not get it and why.
+        """
+        life = self._living
+        if life.moving is not None:
+            await life.settle()
+        unsent = life.handle.try_send(message)
+        if unsent is not None:
+            await life.finish(unsent)
+        life.turn -= 1
+        if life.turn <= 0:
+            await life.pause()
+
+    async def send_many(self, messages: Iterable[AclMessage]) -> None:
+        """Sends many messages in their order, faster than one by one.
+
+        Stops at the first that is not accepted; what came before it is sent.
+        """
+        await self._living.send_many(messages if isinstance(messages, list) else list(messages))
+
+    async def reply(
+        self,
+        message: AclMessage,
+        performative: Performative | str,
+        content: str | bytes | bytearray | None = None,
+    ) -> None:
+        """Answers a message, in its conversation."""
+        await self.send(message.create_reply(performative, content))
+
+    # ----- receiving
+
+    async def receive(
+        self, filter: Filter | None = None, *, timeout: float | None = None
+    ) -> Message:
+        """Waits for the next message that `filter` takes; the others stay in the mailbox, in order.
+
+        Without a filter any message will do. `timeout` is in seconds; when it has passed,
+        :class:`~sealbus.ReceiveTimeout` is raised.
+        """
+        life = self._living
+        if life.turn > 0 and life.moving is None and not life.is_awaited():
+            life.turn -= 1
+            message = life.handle.try_receive(filter)
+            if message is not None:
+                return message
+        return await life.receive(filter, timeout)
+
+    async def receive_many(
+        self, most: int = 1024, *, timeout: float | None = None
+    ) -> list[Message]:
+        """Waits until there is mail, then takes up to `most` messages at once, in order."""
+        return await self._living.receive_many(most, timeout)
+
+    async def request(
+        self, message: AclMessage, *, timeout: float | None = None
+    ) -> Message:
+        """Sends a message and waits for the reply to it.
+
+        The reply is the first message that repeats the request's ``reply_with`` (it and ``conversation_id`` are filled
+        in when missing), whatever it says: ``refuse``, ``failure`` and ``not-understood`` are replies. An ``agree``
+        only announces the outcome and is passed over. Other messages stay in the mailbox.
+
+        Raises :class:`~sealbus.Undeliverable` when the platform reports that the request did not arrive, and
+        :class:`~sealbus.RequestTimeout` when no reply came within `timeout` seconds.
+        """
+        return await self._living.request(message, timeout)
+
+    # ----- living
+
+    async def spawn(self, agent: Agent) -> AID:
+        """Starts another agent in this program, if the platform lets it run here."""
+        return await self._living.start(agent)
+
+    def create_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Lets `work` run beside the hooks until it ends or the agent leaves. What it raises ends the agent."""
+        return self._living.create_task(work)
+
+    def stop(self) -> None:
+        """Lets this agent leave when its current hook has returned."""
+        self._living.stop()
+
+    def stop_all(self) -> None:
+        """Lets all agents of this program leave; those of other processes stay."""
+        life = self._living
+        life.stop()
+        life.platform.stop(f"agent {self.name} stopped the program")
+
+    @property
+    def _living(self) -> Life:
+        life = self._life
+        if life is None:
+            raise AgentStopped(self.name, "is not on a platform; start it with sealbus.run() first")
+        return life
+
+    @classmethod
+    def _takes_messages(cls) -> bool:
+        return bool(cls._handlers) or cls.on_message is not Agent.on_message
+
+    async def _dispatch(self, message: Message) -> None:
+        for described, attribute in self._handlers:
+            if described.takes(message):
+                await getattr(self, attribute)(message)
+                return
+        await self.on_message(message)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"

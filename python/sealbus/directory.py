@@ -1,0 +1,199 @@
+"""Finding others: what agents offer (DF), and which agents there are (AMS)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Self
+
+from sealbus import _sealbus
+from sealbus._sealbus import (
+    AID,
+    AclMessage,
+    AmsAgentDescription,
+    DfAgentDescription,
+    Filter,
+    ServiceDescription,
+)
+from sealbus.errors import DirectoryError, RequestTimeout, Undeliverable
+from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus._sealbus import Message
+    from sealbus.life import Life
+
+ANSWER_TIME = 10.0
+"""Seconds to wait for the answer of a directory, unless told otherwise."""
+
+
+class Df:
+    """The Directory Facilitator, the yellow pages: :attr:`sealbus.Agent.df`.
+
+    A template is the type of a service, a :class:`ServiceDescription` or a :class:`DfAgentDescription`; an entry
+    matches if it has at least what the template has.
+    """
+
+    def __init__(self, life: Life, aid: AID | str | None = None) -> None:
+        self._life = life
+        self._aid = AID(f"df@{life.handle.platform}") if aid is None else _aid(aid)
+
+    def at(self, df: AID | str) -> Df:
+        """Another DF, such as one of another platform."""
+        return Df(self._life, df)
+
+    async def register(
+        self,
+        *services: ServiceDescription,
+        description: DfAgentDescription | None = None,
+        timeout: float = ANSWER_TIME,
+    ) -> None:
+        """Makes known what this agent offers, in place of what it offered before.
+
+        Further slots of the entry, such as a lease time, come from `description`.
+        """
+        entry = self._entry(services, description)
+        try:
+            await self._ask(_sealbus.df_register(self._aid, entry), timeout)
+        except DirectoryError as refused:
+            # An entry of an earlier life, or from before the agent moved, is its own and gives way.
+            if refused.exception != "already-registered":
+                raise
+            await self._ask(_sealbus.df_modify(self._aid, entry), timeout)
+
+    async def modify(
+        self,
+        *services: ServiceDescription,
+        description: DfAgentDescription | None = None,
+        timeout: float = ANSWER_TIME,
+    ) -> None:
+        """Changes this agent's entry, which there must be."""
+        await self._ask(_sealbus.df_modify(self._aid, self._entry(services, description)), timeout)
+
+    async def deregister(self, *, timeout: float = ANSWER_TIME) -> None:
+        """Removes this agent's entry; all is well if there was none."""
+        try:
+            await self._ask(_sealbus.df_deregister(self._aid, self._life.handle.aid), timeout)
+        except DirectoryError as refused:
+            if refused.exception != "not-registered":
+                raise
+
+    async def search(
+        self,
+        template: str | ServiceDescription | DfAgentDescription,
+        *,
+        most: int | None = None,
+        timeout: float = ANSWER_TIME,
+    ) -> list[DfAgentDescription]:
+        """All entries that match, or at most so many."""
+        request = _sealbus.df_search(self._aid, _template(template), most)
+        return _sealbus.df_found(await self._life.request(request, timeout))
+
+    async def subscribe(
+        self, template: str | ServiceDescription | DfAgentDescription
+    ) -> Subscription:
+        """Is told of entries that match: of those there are, and from then on of each that comes, changes or goes."""
+        request = _sealbus.df_subscribe(self._aid, _template(template))
+        await self._life.agent.send(request)
+        return Subscription(self._life, request)
+
+    async def _ask(self, request: AclMessage, timeout: float) -> None:
+        _sealbus.directory_done(await self._life.request(request, timeout))
+
+    def _entry(
+        self, services: Iterable[ServiceDescription], description: DfAgentDescription | None
+    ) -> DfAgentDescription:
+        further = description or DfAgentDescription()
+        return DfAgentDescription(
+            self._life.handle.aid,
+            [*further.services, *services],
+            protocols=further.protocols,
+            ontologies=further.ontologies,
+            languages=further.languages,
+            lease_time=further.lease_time,
+        )
+
+
+class Subscription:
+    """A standing question to a DF, from :meth:`Df.subscribe`: an asynchronous iterator over its news.
+
+    News are entries that came or changed, and, with nothing but a name, those that went. They wait in the agent's
+    mailbox; an agent that takes them in a hook knows them by :attr:`filter`.
+    """
+
+    def __init__(self, life: Life, request: AclMessage) -> None:
+        self._life = life
+        self._request = request
+        self.filter = Filter(conversation_id=str(request.conversation_id))
+        """Takes the news of this subscription."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[DfAgentDescription]:
+        return await self.next()
+
+    async def next(self, *, timeout: float | None = None) -> list[DfAgentDescription]:
+        """Waits for the next news."""
+        while True:
+            news: Message = await self._life.receive(self.filter, timeout)
+            lost = news.undelivered
+            if lost is not None:
+                receiver, reason = lost
+                cause = f"the subscription was not delivered to {receiver}: {reason}"
+                raise Undeliverable(self._life.name, cause)
+            if news.performative is not Performative.AGREE:
+                return _sealbus.df_told(news)
+
+    async def cancel(self) -> None:
+        """Ends the subscription, and drops the news that were not read."""
+        try:
+            answer = await self._life.request(_sealbus.df_cancel(self._request), ANSWER_TIME)
+        except RequestTimeout:
+            # Some DFs just stop.
+            return
+        finally:
+            while self._life.handle.try_receive(self.filter) is not None:
+                pass
+        _sealbus.directory_done(answer)
+
+
+class Ams:
+    """The Agent Management System, the white pages: :attr:`sealbus.Agent.ams`."""
+
+    def __init__(self, life: Life, aid: AID | str | None = None) -> None:
+        self._life = life
+        self._aid = AID(f"ams@{life.handle.platform}") if aid is None else _aid(aid)
+
+    def at(self, ams: AID | str) -> Ams:
+        """Another AMS, such as one of another platform."""
+        return Ams(self._life, ams)
+
+    async def search(
+        self,
+        template: AmsAgentDescription | None = None,
+        *,
+        most: int | None = None,
+        timeout: float = ANSWER_TIME,
+    ) -> list[AmsAgentDescription]:
+        """All agents that match; every agent without a template."""
+        request = _sealbus.ams_search(self._aid, template or AmsAgentDescription(), most)
+        return _sealbus.ams_found(await self._life.request(request, timeout))
+
+    async def find(
+        self, agent: AID | str, *, timeout: float = ANSWER_TIME
+    ) -> AmsAgentDescription | None:
+        """The entry of one agent, if there is one."""
+        name = self._life.handle.peer(agent) if isinstance(agent, str) else agent
+        found = await self.search(AmsAgentDescription(name), timeout=timeout)
+        return found[0] if found else None
+
+
+def _aid(agent: AID | str) -> AID:
+    return AID(agent) if isinstance(agent, str) else agent
+
+
+def _template(template: str | ServiceDescription | DfAgentDescription) -> DfAgentDescription:
+    if isinstance(template, str):
+        template = ServiceDescription.of_type(template)
+    if isinstance(template, ServiceDescription):
+        template = DfAgentDescription(services=[template])
+    return template

@@ -1,0 +1,103 @@
+"""Every exception of Sealbus. All derive from :class:`SealbusError`, and each says who, what and why."""
+
+from __future__ import annotations
+
+
+class SealbusError(Exception):
+    """The base of all exceptions of Sealbus."""
+
+
+# ----- the language
+
+
+class AclError(SealbusError, ValueError):
+    """Something is not a legal message, agent name or parameter."""
+
+
+class DecodeError(AclError):
+    """Bytes are not a message in this encoding."""
+
+    offset: int
+    """Where the problem is, in bytes from the start of the input."""
+
+    def __init__(self, problem: str, offset: int) -> None:
+        super().__init__(problem, offset)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class EncodeError(AclError):
+    """An encoding cannot carry a message."""
+
+    field: str
+    """The parameter it cannot carry, such as ``receiver[2].name``."""
+
+    def __init__(self, problem: str, field: str) -> None:
+        super().__init__(problem, field)
+        self.field = field
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+# ----- agents
+
+
+class PlatformError(SealbusError):
+    """The platform did not start, or does not let this process or agent in."""
+
+
+class AgentError(SealbusError):
+    """Something happened to one agent."""
+
+    agent: str
+    """The agent's name."""
+
+    def __init__(self, agent: str, cause: str) -> None:
+        super().__init__(agent, cause)
+        self.agent = agent
+
+    def __str__(self) -> str:
+        agent, cause = self.args
+        return str(cause) if str(cause).startswith(agent) else f"{agent}: {cause}"
+
+
+class AgentFailed(AgentError):
+    """A hook of an agent raised; what it raised is the ``__cause__``."""
+
+
+class AgentStopped(AgentError):
+    """The agent has left the platform, or is about to: it no longer sends or receives."""
+
+
+class SendError(AgentError):
+    """A message was not accepted."""
+
+
+class ReceiveTimeout(AgentError, TimeoutError):
+    """No message that was waited for came in time."""
+
+
+class RequestError(AgentError):
+    """A request got no reply."""
+
+
+class RequestTimeout(RequestError, TimeoutError):
+    """A request was accepted, and no reply came in time."""
+
+
+class Undeliverable(RequestError):
+    """A request was not delivered."""
+
+
+class DirectoryError(AgentError):
+    """The DF or the AMS refused or failed."""
+
+    exception: str | None
+    """FIPA's reason, such as ``unauthorised``, in SL; None if the answer could not be read."""
+
+    def __init__(self, agent: str, cause: str, exception: str | None = None) -> None:
+        super().__init__(agent, cause)
+        self.exception = exception

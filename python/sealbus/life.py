@@ -1,0 +1,404 @@
+"""One agent's life: its hooks one after the other, and who waits for which message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sealbus._sealbus import AID, AclMessage, AgentHandle, Filter, Message, Unsent
+from sealbus.directory import Ams, Df
+from sealbus.errors import (
+    AgentFailed,
+    AgentStopped,
+    ReceiveTimeout,
+    RequestTimeout,
+    Undeliverable,
+)
+from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus.agent import Agent
+    from sealbus.platform import Platform
+
+_T = TypeVar("_T")
+
+log = logging.getLogger("sealbus")
+
+HOOK_GRACE = 1.0
+"""Seconds a hook may go on after its agent was asked to stop, before it is cancelled."""
+
+TEARDOWN_LIMIT = 5.0
+"""Seconds an agent has for its ``teardown``."""
+
+TURN = 256
+"""Messages an agent takes or sends without a pause before other work of the loop gets its turn."""
+
+
+class _Waiter:
+    """Somebody who waits for a message that a filter takes."""
+
+    __slots__ = ("filter", "future")
+
+    def __init__(self, filter: Filter | None) -> None:
+        self.filter = filter
+        self.future: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """Lets the one who waits look into the mailbox again."""
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
+
+
+class Life:
+    """What the package knows of an agent that is on a platform."""
+
+    def __init__(self, agent: Agent, handle: AgentHandle, platform: Platform) -> None:
+        self.agent = agent
+        self.handle = handle
+        self.platform = platform
+        self.df = Df(self)
+        self.ams = Ams(self)
+        self.turn = TURN
+        """What is left of this agent's turn."""
+        self.moving: asyncio.Future[None] | None = None
+        """While the agent's state is handed over: done when it is known where the agent goes on."""
+        self.failure: AgentFailed | None = None
+        """What ended the agent, unless it left by its own or the platform's wish."""
+        self._loop = platform.loop
+        self._pump = platform.pump
+        self._takes_messages = agent._takes_messages()
+        self._waiters: list[_Waiter] = []
+        # Set while the agent is at rest: done when there is something to do.
+        self._rest: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._tearing_down = False
+        self._freeze = False
+        self._moved = False
+        self._number = self._pump.listen(self._news)
+        handle.set_hook(self._pump.native, self._number)
+
+    @property
+    def name(self) -> str:
+        """The agent's full name, for errors."""
+        return self.handle.aid.name
+
+    # ----- receiving
+
+    async def receive(self, filter: Filter | None, timeout: float | None) -> Message:
+        """Waits for the next message that `filter` takes."""
+        if self.turn <= 0:
+            await self.pause()
+        self._check_not_stopping()
+        waiter = self._expect(filter)
+        try:
+            message = await self._wait(waiter, timeout)
+        finally:
+            self._waiters.remove(waiter)
+        if message is None:
+            wanted = "a message" if filter is None else str(filter)
+            raise ReceiveTimeout(self.name, f"waited {timeout:g} s for {wanted} and nothing came")
+        return message
+
+    async def receive_many(self, most: int, timeout: float | None) -> list[Message]:
+        """Waits until there is mail, then takes up to `most` messages."""
+        if most < 1:
+            raise ValueError(f"cannot receive {most} messages: ask for at least one")
+        await self.pause()
+        await self.settle()
+        messages = self._take_many(most)
+        if not messages:
+            messages = [await self.receive(None, timeout)]
+            messages += self._take_many(most - 1)
+        return messages
+
+    async def settle(self) -> None:
+        """Waits until it is known where the agent goes on, if it is being moved."""
+        if self.moving is not None:
+            await asyncio.shield(self.moving)
+
+    def _take_many(self, most: int) -> list[Message]:
+        """Messages that are there and that nobody waits for."""
+        if not self._waiters:
+            return self.handle.try_receive_many(most)
+        awaited = [waiter.filter for waiter in self._waiters]
+        messages: list[Message] = []
+        while len(messages) < most:
+            message = self.handle.try_receive_except(awaited)
+            if message is None:
+                break
+            messages.append(message)
+        return messages
+
+    async def request(self, request: AclMessage, timeout: float | None) -> Message:
+        """Sends a message and waits for the reply to it."""
+        await self.settle()
+        request, reply = self.handle.prepare_request(request)
+        deadline = None if timeout is None else self._loop.time() + timeout
+        waiter = self._expect(reply)
+        try:
+            unsent = self.handle.try_send(request)
+            if unsent is not None:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await self.finish(unsent)
+                except TimeoutError:
+                    raise self._no_reply(request, timeout) from None
+            while True:
+                left = None if deadline is None else deadline - self._loop.time()
+                message = await self._wait(waiter, left)
+                if message is None:
+                    raise self._no_reply(request, timeout)
+                lost = message.undelivered
+                if lost is not None:
+                    receiver, reason = lost
+                    cause = f"the request was not delivered to {receiver}: {reason}"
+                    raise Undeliverable(self.name, cause)
+                if message.performative is not Performative.AGREE:
+                    return message
+        finally:
+            self._waiters.remove(waiter)
+
+    def _no_reply(self, request: AclMessage, timeout: float | None) -> RequestTimeout:
+        asked = ", ".join(receiver.name for receiver in request.receivers)
+        return RequestTimeout(self.name, f"{asked} did not reply within {timeout:g} s")
+
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for a message of this agent."""
+        return bool(self._waiters)
+
+    def _look_for(self, waiter: _Waiter) -> Message | None:
+        """A message for the waiter: one that nobody else asks for by a filter, if it has none itself."""
+        if waiter.filter is None:
+            awaited = [other.filter for other in self._waiters if other.filter is not None]
+            if awaited:
+                return self.handle.try_receive_except(awaited)
+        return self.handle.try_receive(waiter.filter)
+
+    def _check_not_stopping(self) -> None:
+        if self._stopping and not self._tearing_down:
+            raise AgentStopped(self.name, "is being stopped")
+
+    def _expect(self, filter: Filter | None) -> _Waiter:
+        waiter = _Waiter(filter)
+        self._waiters.append(waiter)
+        return waiter
+
+    async def _wait(self, waiter: _Waiter, timeout: float | None) -> Message | None:
+        """The message that the waiter waits for; None when the time is up."""
+        expiry: asyncio.TimerHandle | None = None
+        expired = False
+
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            waiter.wake()
+
+        try:
+            while True:
+                await self.settle()
+                # In vain, it makes the mailbox tell of the next message.
+                message = self._look_for(waiter)
+                if message is not None or expired:
+                    return message
+                self._check_not_stopping()
+                if timeout is not None and expiry is None:
+                    expiry = self._loop.call_later(timeout, expire)
+                waiter.future = self._loop.create_future()
+                await waiter.future
+        finally:
+            if expiry is not None:
+                expiry.cancel()
+
+    def _news(self) -> None:
+        """Called by the pump when there is mail, or the platform wishes something of the agent."""
+        if self.moving is not None:
+            return
+        wish = self.handle.wish()
+        if wish == "stop":
+            self._begin_to_stop()
+        elif wish == "freeze":
+            self._freeze = True
+        for waiter in self._waiters:
+            if self.handle.has_mail(waiter.filter):
+                waiter.wake()
+        if self._rest is not None and not self._rest.done():
+            self._rest.set_result(None)
+
+    # ----- sending
+
+    async def finish(self, unsent: Unsent) -> None:
+        """Goes on with a message that found no room, waiting for it."""
+        await self._pump.call(self.handle.finish, unsent)
+
+    async def send_many(self, messages: list[AclMessage]) -> None:
+        """Sends all messages in their order."""
+        sent = 0
+        while sent < len(messages):
+            await self.settle()
+            sent, unsent = self.handle.try_send_many(messages, sent)
+            if unsent is not None:
+                await self.finish(unsent)
+        await self.pause()
+
+    async def pause(self) -> None:
+        """Gives the loop's other work its turn."""
+        self.turn = TURN
+        await asyncio.sleep(0)
+
+    # ----- living
+
+    def begin(self) -> asyncio.Task[None]:
+        """Starts the agent."""
+        self._task = self._loop.create_task(self._live(), name=f"agent {self.name}")
+        return self._task
+
+    async def start(self, agent: Agent) -> AID:
+        """Starts another agent in this program."""
+        await self.platform.start(agent)
+        return agent.aid
+
+    def create_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Runs `work` beside the hooks."""
+        if self._stopping:
+            work.close()
+            raise AgentStopped(self.name, "is being stopped")
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        raised = task.exception()
+        if raised is not None and not self._is_farewell(raised):
+            self._fail("a task of the agent", raised)
+            self._begin_to_stop()
+
+    def stop(self) -> None:
+        """Lets the agent leave when its hook has returned."""
+        self._stopping = True
+        if self._rest is not None and not self._rest.done():
+            self._rest.set_result(None)
+
+    def _begin_to_stop(self) -> None:
+        """Lets the agent leave soon: what its hook waits for is cut off, now or after its grace."""
+        if self._tearing_down:
+            return
+        self.stop()
+        for waiter in self._waiters:
+            waiter.wake()
+        if self._task is not None:
+            self._loop.call_later(HOOK_GRACE, self._cancel_hook)
+
+    def _cancel_hook(self) -> None:
+        if self._task is not None and not self._tearing_down:
+            self._task.cancel()
+
+    def _is_farewell(self, raised: BaseException) -> bool:
+        """Whether something was raised for no other reason than that the agent is stopped."""
+        return self._stopping and isinstance(raised, AgentStopped)
+
+    def _fail(self, where: str, raised: BaseException) -> None:
+        self._stopping = True
+        if self.failure is None:
+            failure = AgentFailed(self.name, f"{where} raised {type(raised).__name__}: {raised}")
+            failure.__cause__ = raised
+            self.failure = failure
+            log.error("%s", failure)
+
+    async def _live(self) -> None:
+        where = "setup"
+        try:
+            state = self.handle.take_state()
+            if state is None:
+                await self.agent.setup()
+            else:
+                where = "restore"
+                await self.agent.restore(state)
+            while not self._stopping:
+                if self._freeze:
+                    where = "save"
+                    await self._hand_over()
+                    continue
+                message = self._next_message()
+                if message is None:
+                    await self._until_news()
+                    continue
+                where = f"on_message for {message!r}"
+                await self.agent._dispatch(message)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                # Not by us: the program itself is being cancelled.
+                self._stopping = True
+                raise
+        except Exception as raised:
+            if not self._is_farewell(raised):
+                self._fail(where, raised)
+        finally:
+            self._tearing_down = True
+            await self._leave()
+
+    def _next_message(self) -> Message | None:
+        """The next message for a hook: one that nobody waits for."""
+        if not self._takes_messages or self.turn <= 0:
+            return None
+        self.turn -= 1
+        if not self._waiters:
+            return self.handle.try_receive(None)
+        return self.handle.try_receive_except([waiter.filter for waiter in self._waiters])
+
+    async def _until_news(self) -> None:
+        if self.turn <= 0:
+            await self.pause()
+            return
+        self._rest = self._loop.create_future()
+        try:
+            await self._rest
+        finally:
+            self._rest = None
+
+    async def _hand_over(self) -> None:
+        """Gives the agent's state to the platform, which carries it to another node."""
+        self._freeze = False
+        try:
+            state = await self.agent.save()
+        except Exception as raised:
+            log.error("%s: save raised, so the agent stays", self.name, exc_info=raised)
+            self.handle.decline_move(f"save raised {type(raised).__name__}: {raised}")
+            return
+        self.moving = self._loop.create_future()
+        try:
+            if await self._pump.call(self.handle.hand_over, bytes(state)):
+                self._moved = True
+                self._stopping = True
+        finally:
+            self.moving.set_result(None)
+            self.moving = None
+        if not self._moved:
+            # What came meanwhile.
+            self._news()
+
+    async def _leave(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.copy(), timeout=TEARDOWN_LIMIT)
+        try:
+            if not self._moved:
+                async with asyncio.timeout(TEARDOWN_LIMIT):
+                    await self.agent.teardown()
+        except Exception as raised:
+            self._fail("teardown", raised)
+        finally:
+            self._tearing_down = False
+            for waiter in self._waiters:
+                waiter.wake()
+            self._pump.ignore(self._number)
+            parting = "moved" if self._moved else "ended" if self.failure is None else "failed"
+            self.handle.leave(parting, str(self.failure))

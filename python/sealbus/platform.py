@@ -1,0 +1,219 @@
+"""A program's place on a platform: embedded, under a node, or with a ticket."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sealbus import _sealbus
+from sealbus.agent import Agent
+from sealbus.errors import AgentFailed, PlatformError
+from sealbus.loop import EventLoop
+from sealbus.life import HOOK_GRACE, TEARDOWN_LIMIT, Life
+from sealbus.pump import Pump
+
+__all__ = ["Platform", "run"]
+
+_A = TypeVar("_A", bound=Agent)
+
+MARGIN = 1.0
+"""Seconds beyond what hooks and teardown may take, before agents are cut off."""
+
+
+class Platform:
+    """The platform that this program's agents live on, until the ``async with`` ends.
+
+    Under ``sealbus up`` it is the platform that started the program, with ``SEALBUS_TICKET`` the one that gave the
+    ticket. Otherwise the program brings its own: Master, CA service, AMS and DF live in the process, with no server and
+    no configuration, and agents are certified all the same::
+
+        async with Platform() as platform:
+            await platform.start(Seller("seller"))
+            buyer = await platform.start(Agent("buyer"))
+            await buyer.send(AclMessage("cfp", "seller", "box"))
+            offer = await buyer.receive(timeout=1)
+
+    When the block ends, all agents leave. If one failed, :class:`~sealbus.AgentFailed` is raised then.
+    """
+
+    def __init__(self) -> None:
+        self._handle: _sealbus.PlatformHandle | None = None
+        self._lives: dict[asyncio.Task[None], Life] = {}
+        self._failures: list[AgentFailed] = []
+        self._all_left = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self.loop = asyncio.get_running_loop()
+        self.pump = Pump(self.loop)
+        try:
+            self._handle = await self.pump.call(_sealbus.join_platform)
+        except BaseException:
+            self.pump.close()
+            raise
+        self._watch = self.loop.create_task(self._cut_off_in_the_end())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.stop("the program is done")
+            await self.wait()
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+            for task in self._lives:
+                task.cancel()
+            if self._lives:
+                # What does not let itself be cancelled is left behind.
+                await asyncio.wait(self._lives.copy(), timeout=MARGIN)
+            await self.pump.call(self._joined.close)
+            self.pump.close()
+        if raised is None:
+            self._raise_failures()
+
+    @property
+    def _joined(self) -> _sealbus.PlatformHandle:
+        if self._handle is None:
+            raise PlatformError("not on a platform: use 'async with Platform() as platform'")
+        return self._handle
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the program has its place on the platform."""
+        return self._handle is not None
+
+    @property
+    def name(self) -> str:
+        """The platform's name: ``factory`` of ``seller-1@factory``."""
+        return self._joined.name
+
+    @property
+    def level(self) -> str:
+        """The platform's security level: ``none``, ``tls``, ``auth``, ``signed`` or ``sealed``."""
+        return self._joined.level
+
+    async def start(self, agent: _A, name: str | None = None) -> _A:
+        """Puts an agent on the platform, certified, under `name` or its own, and starts its ``setup``."""
+        self._begin(await self._open(agent, name or agent.name))
+        return agent
+
+    async def start_all(self, *agents: Agent) -> None:
+        """Starts those of the program's agents that are to run here: all of them, or those the platform placed here.
+
+        All are on the bus before the first one acts, so that they find each other.
+        """
+        parts = self._joined.cast([agent.name for agent in agents])
+        opening = [self.loop.create_task(self._open(agents[role], name)) for name, role in parts]
+        try:
+            lives = await asyncio.gather(*opening)
+        except BaseException:
+            for task in opening:
+                task.cancel()
+            raise
+        await self.pump.call(self._joined.announce)
+        for life in lives:
+            self._begin(life)
+
+    async def wait(self) -> None:
+        """Waits until all agents of this program have left."""
+        while self._lives:
+            self._all_left.clear()
+            await self._all_left.wait()
+
+    def stop(self, reason: str = "the program stopped it") -> None:
+        """Asks all agents of this program to leave; no more can be started."""
+        self._joined.stop(reason)
+
+    async def _open(self, agent: Agent, name: str) -> Life:
+        if agent._life is not None:
+            raise PlatformError(f"agent {agent.name} is on a platform already: make another one")
+        handle: _sealbus.AgentHandle = await self.pump.call(self._joined.open_agent, name)
+        agent._life = Life(agent, handle, self)
+        return agent._life
+
+    def _begin(self, life: Life) -> None:
+        task = life.begin()
+        self._lives[task] = life
+        task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        life = self._lives.pop(task)
+        if life.failure is not None:
+            self._failures.append(life.failure)
+        if not self._lives:
+            self._all_left.set()
+
+    async def _cut_off_in_the_end(self) -> None:
+        """Ends agents that were asked to leave and have had their time for it."""
+        longest = HOOK_GRACE + TEARDOWN_LIMIT + MARGIN
+        grace: float | None = await self.pump.call(self._joined.stopping)
+        # The last moment is needed to say goodbye.
+        await asyncio.sleep(longest if grace is None else min(longest, 0.8 * grace))
+        for task in self._lives:
+            task.cancel()
+
+    def _raise_failures(self) -> None:
+        expelled = self._joined.expelled()
+        if expelled is not None:
+            raise PlatformError(f"the program had to stop: {expelled}")
+        if len(self._failures) == 1:
+            raise self._failures[0]
+        if self._failures:
+            raise ExceptionGroup("agents failed", self._failures)
+
+
+def run(
+    *agents: Agent,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = EventLoop,
+) -> None:
+    """Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
+
+    Where they run is not the program's business: on an embedded platform, if nothing is said; attached to the node that
+    started the program; or joined to a platform with a ticket. An agent that fails does not take others with it;
+    :class:`~sealbus.AgentFailed` comes at the end.
+
+    `loop_factory` makes another kind of event loop, such as ``uvloop.new_event_loop``.
+    """
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(_run(agents))
+
+
+async def _run(agents: tuple[Agent, ...]) -> None:
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    platform = Platform()
+    asked = cut_off = False
+
+    def interrupt(what: str) -> None:
+        nonlocal asked, cut_off
+        if platform.is_joined and not asked:
+            asked = True
+            platform.stop(what)
+        elif main is not None:
+            # Once more: at once. The time after that it is an ordinary interruption.
+            cut_off = True
+            main.cancel()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    # Outside the main thread there are no signals to take.
+    with suppress(NotImplementedError, RuntimeError, ValueError):
+        loop.add_signal_handler(signal.SIGINT, interrupt, "interrupted (Ctrl-C)")
+        loop.add_signal_handler(signal.SIGTERM, interrupt, "terminated (SIGTERM)")
+    try:
+        async with platform:
+            await platform.start_all(*agents)
+            await platform.wait()
+    except asyncio.CancelledError:
+        if cut_off:
+            raise KeyboardInterrupt from None
+        raise

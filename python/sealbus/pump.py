@@ -1,0 +1,89 @@
+"""What connects the native half to one asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sealbus import _sealbus
+from sealbus.loop import EventLoop
+
+
+class Pump:
+    """Wakes one loop, once for any amount of news, when agents have mail or calls have ended."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._native = _sealbus.Pump()
+        self._futures: dict[int, asyncio.Future[Any]] = {}
+        self._mailboxes: dict[int, Callable[[], None]] = {}
+        self._count = 0
+        if isinstance(loop, EventLoop):
+            loop.selector.attach(self._native, self._drain_safely)
+        else:
+            loop.add_reader(self._native.fileno(), self._drain)
+
+    @property
+    def native(self) -> _sealbus.Pump:
+        """The native half's side of this pump."""
+        return self._native
+
+    def close(self) -> None:
+        """Stops listening. Calls that have not ended are cancelled."""
+        if not self._loop.is_closed():
+            if isinstance(self._loop, EventLoop):
+                self._loop.selector.detach(self._native)
+            else:
+                self._loop.remove_reader(self._native.fileno())
+        for future in self._futures.values():
+            future.cancel()
+        self._futures.clear()
+        self._mailboxes.clear()
+
+    def listen(self, mail: Callable[[], None]) -> int:
+        """Calls `mail` whenever a mailbox has mail; the number is what the mailbox is known by."""
+        self._count += 1
+        self._mailboxes[self._count] = mail
+        return self._count
+
+    def ignore(self, mailbox: int) -> None:
+        """Ends :meth:`listen`."""
+        self._mailboxes.pop(mailbox, None)
+
+    async def call(self, begin: Callable[..., None], *arguments: Any) -> Any:
+        """Begins a native call and waits for its outcome; a cancelled wait ends the call."""
+        self._count += 1
+        number = self._count
+        future = self._loop.create_future()
+        self._futures[number] = future
+        try:
+            begin(self._native, number, *arguments)
+            return await future
+        except asyncio.CancelledError:
+            self._native.cancel(number)
+            raise
+        finally:
+            self._futures.pop(number, None)
+
+    def _drain_safely(self) -> None:
+        try:
+            self._drain()
+        except Exception as raised:
+            context = {"message": "a defect of Sealbus in handing over news", "exception": raised}
+            self._loop.call_exception_handler(context)
+
+    def _drain(self) -> None:
+        mailboxes, calls = self._native.take()
+        for number in mailboxes:
+            mail = self._mailboxes.get(number)
+            if mail is not None:
+                mail()
+        for number, failure, value in calls:
+            future = self._futures.pop(number, None)
+            if future is None or future.done():
+                continue
+            if failure is None:
+                future.set_result(value)
+            else:
+                future.set_exception(failure)

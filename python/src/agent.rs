@@ -1,0 +1,312 @@
+//! An agent's place on the bus, as `sealbus/life.py` uses it. Nothing here waits: what must, is a call of the pump.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use sealbus::{Expected, Filter};
+use sealbus_acl::{AclMessage, Aid};
+use sealbus_bus::{ReceivedMessage, TrySendError, Unsent};
+use sealbus_platform::process::{AgentHandle, Parting, Thawed, Wish};
+
+use crate::acl::aid::PyAid;
+use crate::acl::message::PyAclMessage;
+use crate::error;
+use crate::filter::PyFilter;
+use crate::message::PyMessage;
+use crate::pump::PyPump;
+use crate::runtime::{self, Owned};
+
+/// The way of one agent to the bus.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "AgentHandle")]
+pub(crate) struct PyAgentHandle {
+    aid: Aid,
+    platform: String,
+    place: Owned<Arc<Place>>,
+}
+
+/// None when the agent has left, and while its state is handed over.
+struct Place(Mutex<Option<AgentHandle>>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Leaving is told to the platform by a task.
+        let runtime = runtime::handle();
+        let _entered = runtime.as_ref().map(|runtime| runtime.enter());
+        drop(self.0.get_mut().take());
+    }
+}
+
+/// A message that waits for room on its way to some of its receivers.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "Unsent")]
+pub(crate) struct PyUnsent(Mutex<Option<Unsent>>);
+
+impl PyAgentHandle {
+    pub(crate) fn new(handle: AgentHandle) -> Self {
+        Self {
+            aid: handle.aid().clone(),
+            platform: handle.process().platform().to_owned(),
+            place: Owned::new(Arc::new(Place(Mutex::new(Some(handle))))),
+        }
+    }
+
+    fn lock(&self) -> PyResult<MutexGuard<'_, Option<AgentHandle>>> {
+        Ok(self.place.get()?.0.lock())
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut AgentHandle) -> T) -> PyResult<T> {
+        match self.lock()?.as_mut() {
+            Some(handle) => Ok(act(handle)),
+            None => Err(error::agent_stopped(
+                &self.aid.name,
+                "has left the platform",
+            )),
+        }
+    }
+
+    /// A message to send: receivers without a platform are of this one.
+    fn addressed(&self, message: &PyAclMessage) -> Arc<AclMessage> {
+        let mut message = message.to_shared();
+        if message
+            .receivers
+            .iter()
+            .any(|receiver| receiver.platform().is_none())
+        {
+            for receiver in &mut Arc::make_mut(&mut message).receivers {
+                if receiver.platform().is_none() {
+                    receiver.name = format!("{}@{}", receiver.name, self.platform);
+                }
+            }
+        }
+        message
+    }
+
+    fn send(&self, handle: &AgentHandle, message: &PyAclMessage) -> PyResult<Option<PyUnsent>> {
+        match handle.try_send(self.addressed(message)) {
+            Ok(()) => Ok(None),
+            Err(TrySendError::Full(unsent)) => Ok(Some(PyUnsent(Mutex::new(Some(unsent))))),
+            Err(TrySendError::Failed(problem)) => Err(error::send(&self.aid.name, &problem)),
+        }
+    }
+
+    fn take(
+        &self,
+        py: Python<'_>,
+        mut matches: impl FnMut(&ReceivedMessage) -> bool,
+    ) -> PyResult<Option<Py<PyMessage>>> {
+        loop {
+            let taken = self.with(|handle| handle.mailbox().try_receive_matching(&mut matches))?;
+            let Some(received) = taken else {
+                return Ok(None);
+            };
+            if let Some(message) = PyMessage::make(py, received)? {
+                return Ok(Some(message));
+            }
+        }
+    }
+}
+
+fn takes(filter: &Filter, received: &ReceivedMessage) -> bool {
+    filter.is_any()
+        || received
+            .message()
+            .is_ok_and(|message| filter.takes(&message))
+}
+
+#[pymethods]
+impl PyAgentHandle {
+    #[getter]
+    fn name(&self) -> &str {
+        self.aid.local_name()
+    }
+
+    #[getter]
+    fn aid(&self) -> PyAid {
+        PyAid(self.aid.clone())
+    }
+
+    #[getter]
+    fn platform(&self) -> &str {
+        &self.platform
+    }
+
+    fn peer(&self, name: &str) -> PyResult<PyAid> {
+        self.with(|handle| handle.process().peer(name))?
+            .map(PyAid)
+            .map_err(|problem| error::aid(&problem))
+    }
+
+    /// Has `pump` tell of mail and wishes under the number `mailbox`.
+    fn set_hook(&self, pump: &PyPump, mailbox: u64) -> PyResult<()> {
+        let signal = pump.signal()?;
+        self.with(|handle| handle.set_hook(move || signal.mail(mailbox)))
+    }
+
+    /// What the platform wishes: `stop`, `freeze` or nothing.
+    fn wish(&self) -> PyResult<Option<&'static str>> {
+        let wish = match self.lock()?.as_ref() {
+            Some(handle) => handle.wishes().current(),
+            None => None,
+        };
+        Ok(wish.map(|wish| match wish {
+            Wish::Stop => "stop",
+            Wish::Freeze => "freeze",
+        }))
+    }
+
+    // ----- sending
+
+    /// Sends without waiting; what is returned has found no room, and is to be finished.
+    fn try_send(&self, message: &Bound<'_, PyAclMessage>) -> PyResult<Option<PyUnsent>> {
+        self.with(|handle| self.send(handle, message.get()))?
+    }
+
+    /// Sends messages from number `first` on; returns the number of the first not dealt with, and the one before it if
+    /// that has found no room.
+    fn try_send_many(
+        &self,
+        messages: &Bound<'_, PyList>,
+        first: usize,
+    ) -> PyResult<(usize, Option<PyUnsent>)> {
+        let mut next = first;
+        while next < messages.len() {
+            let message = messages.get_item(next)?.cast_into::<PyAclMessage>()?;
+            next += 1;
+            let unsent = self.with(|handle| self.send(handle, message.get()))??;
+            if unsent.is_some() {
+                return Ok((next, unsent));
+            }
+        }
+        Ok((next, None))
+    }
+
+    /// Waits for room for what `try_send` returned.
+    fn finish(&self, pump: &PyPump, call: u64, unsent: &PyUnsent) -> PyResult<()> {
+        let Some(unsent) = unsent.0.lock().take() else {
+            return Err(error::platform("this message was finished before"));
+        };
+        let outbox = self.with(|handle| handle.outbox().clone())?;
+        let agent = self.aid.name.clone();
+        pump.call(call, async move {
+            let outcome = outbox.finish(unsent).await;
+            move |py: Python<'_>| match outcome {
+                Ok(()) => Ok(py.None()),
+                Err(problem) => Err(error::send(&agent, &problem)),
+            }
+        })
+    }
+
+    /// Pushes out on this thread what was sent last.
+    fn flush(&self) -> PyResult<()> {
+        self.with(|handle| handle.outbox().flush())
+    }
+
+    /// Names the conversation and the reply of a request; returns it with what its reply is known by.
+    fn prepare_request(&self, request: &Bound<'_, PyAclMessage>) -> (PyAclMessage, PyFilter) {
+        let mut request = Arc::unwrap_or_clone(self.addressed(request.get()));
+        let expected = Expected::of(&mut request);
+        let reply = Filter::matching(move |message| expected.is_answered_by(message));
+        (PyAclMessage::new(request), PyFilter(reply))
+    }
+
+    // ----- receiving
+
+    fn try_receive(
+        &self,
+        py: Python<'_>,
+        filter: Option<&Bound<'_, PyFilter>>,
+    ) -> PyResult<Option<Py<PyMessage>>> {
+        match filter {
+            None => self.take(py, |_| true),
+            Some(filter) => self.take(py, |received| takes(&filter.get().0, received)),
+        }
+    }
+
+    /// The first message that none of `filters` takes; without a filter one takes all.
+    fn try_receive_except(
+        &self,
+        py: Python<'_>,
+        filters: Vec<Option<Bound<'_, PyFilter>>>,
+    ) -> PyResult<Option<Py<PyMessage>>> {
+        self.take(py, |received| {
+            !filters.iter().any(|filter| match filter {
+                None => true,
+                Some(filter) => takes(&filter.get().0, received),
+            })
+        })
+    }
+
+    fn try_receive_many<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
+        let mut received = Vec::new();
+        self.with(|handle| handle.mailbox().try_recv_many(&mut received, most))?;
+        let list = PyList::empty(py);
+        for received in received {
+            if let Some(message) = PyMessage::make(py, received)? {
+                list.append(message)?;
+            }
+        }
+        Ok(list)
+    }
+
+    /// Whether there is a message that `filter` takes; if not, the next message will be told of.
+    fn has_mail(&self, filter: Option<&Bound<'_, PyFilter>>) -> PyResult<bool> {
+        let mut found = false;
+        self.with(|handle| {
+            handle.mailbox().try_receive_matching(|received| {
+                found = found || filter.is_none_or(|filter| takes(&filter.get().0, received));
+                false
+            })
+        })?;
+        Ok(found)
+    }
+
+    // ----- living
+
+    /// The state it was moved with.
+    fn take_state<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let state = self.with(AgentHandle::take_state)?;
+        Ok(state.map(|state| PyBytes::new(py, &state)))
+    }
+
+    /// Hands the agent's state to the platform; the outcome is whether it goes on elsewhere.
+    fn hand_over(&self, pump: &PyPump, call: u64, state: Vec<u8>) -> PyResult<()> {
+        let place = self.place.get()?.clone();
+        let Some(mut handle) = place.0.lock().take() else {
+            return Err(error::agent_stopped(
+                &self.aid.name,
+                "has left the platform",
+            ));
+        };
+        pump.call(call, async move {
+            let gone = handle.hand_over(state).await == Thawed::Gone;
+            *place.0.lock() = Some(handle);
+            move |py: Python<'_>| Ok(gone.into_pyobject(py)?.to_owned().into_any().unbind())
+        })
+    }
+
+    fn decline_move(&self, reason: &str) -> PyResult<()> {
+        self.with(|handle| handle.decline_move(reason))
+    }
+
+    /// Leaves the platform: it has `ended`, `failed` or `moved`.
+    fn leave(&self, parting: &str, failure: String) -> PyResult<()> {
+        let runtime = runtime::handle()?;
+        let _entered = runtime.enter();
+        let handle = self.lock()?.take();
+        if let Some(handle) = handle {
+            handle.leave(match parting {
+                "moved" => Parting::Moved,
+                "failed" => Parting::Failed(failure),
+                _ => Parting::Ended,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A name no other conversation has.
+#[pyfunction]
+pub(crate) fn new_conversation_id() -> String {
+    sealbus::new_conversation_id()
+}

@@ -1,0 +1,56 @@
+//! From Rust's errors to the package's exceptions, which `sealbus/errors.py` defines.
+
+use pyo3::PyErr;
+use sealbus_acl::{AidError, DecodeError, EncodeError};
+use sealbus_bus::SendError;
+
+mod exceptions {
+    pyo3::import_exception!(sealbus.errors, AclError);
+    pyo3::import_exception!(sealbus.errors, DecodeError);
+    pyo3::import_exception!(sealbus.errors, EncodeError);
+    pyo3::import_exception!(sealbus.errors, AgentStopped);
+    pyo3::import_exception!(sealbus.errors, DirectoryError);
+    pyo3::import_exception!(sealbus.errors, PlatformError);
+    pyo3::import_exception!(sealbus.errors, SendError);
+}
+
+/// A value that cannot stand in a message.
+pub(crate) fn acl(problem: impl ToString) -> PyErr {
+    exceptions::AclError::new_err(problem.to_string())
+}
+
+pub(crate) fn aid(error: &AidError) -> PyErr {
+    acl(error)
+}
+
+pub(crate) fn decode(error: &DecodeError) -> PyErr {
+    exceptions::DecodeError::new_err((error.to_string(), error.offset))
+}
+
+pub(crate) fn encode(error: &EncodeError) -> PyErr {
+    exceptions::EncodeError::new_err((error.to_string(), error.field.to_string()))
+}
+
+/// The platform, or this process's part of it, does not work.
+pub(crate) fn platform(problem: impl ToString) -> PyErr {
+    exceptions::PlatformError::new_err(problem.to_string())
+}
+
+/// The agent is no longer there to do it.
+pub(crate) fn agent_stopped(agent: &str, what: &str) -> PyErr {
+    exceptions::AgentStopped::new_err((agent.to_owned(), what.to_owned()))
+}
+
+/// A message was not accepted.
+pub(crate) fn send(agent: &str, problem: &SendError) -> PyErr {
+    let agent = agent.to_owned();
+    match problem {
+        SendError::Detached(_) => exceptions::AgentStopped::new_err((agent, problem.to_string())),
+        _ => exceptions::SendError::new_err((agent, problem.to_string())),
+    }
+}
+
+/// A directory refused or failed, for a reason of the ontology `fipa-agent-management` if it gave one.
+pub(crate) fn directory(agent: &str, problem: String, exception: Option<String>) -> PyErr {
+    exceptions::DirectoryError::new_err((agent.to_owned(), problem, exception))
+}

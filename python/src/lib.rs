@@ -1,0 +1,53 @@
+//! The native half of the Python package `sealbus`: messages, and the way to the bus.
+
+use mimalloc::MiMalloc;
+
+mod acl;
+mod agent;
+mod directory;
+mod driver;
+mod error;
+mod filter;
+mod management;
+mod message;
+mod platform;
+mod pump;
+mod runtime;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// What `sealbus/_sealbus.pyi` describes.
+#[pyo3::pymodule]
+mod _sealbus {
+    #[pymodule_export]
+    use crate::acl::aid::PyAid;
+    #[pymodule_export]
+    use crate::acl::message::PyAclMessage;
+    #[pymodule_export]
+    use crate::acl::representation::{
+        decode, detect, encode, explain, performatives, representation_name, representations,
+        validate,
+    };
+    #[pymodule_export]
+    use crate::agent::{PyAgentHandle, PyUnsent, new_conversation_id};
+    #[pymodule_export]
+    use crate::directory::{
+        ams_found, ams_search, df_cancel, df_deregister, df_found, df_modify, df_register,
+        df_search, df_subscribe, df_told, directory_done,
+    };
+    #[pymodule_export]
+    use crate::driver::PyDriver;
+    #[pymodule_export]
+    use crate::filter::PyFilter;
+    #[pymodule_export]
+    use crate::management::{PyAmsAgentDescription, PyDfAgentDescription, PyServiceDescription};
+    #[pymodule_export]
+    use crate::message::PyMessage;
+    #[pymodule_export]
+    use crate::platform::{PyPlatformHandle, join_platform};
+    #[pymodule_export]
+    use crate::pump::PyPump;
+    #[pymodule_export]
+    use crate::runtime::forked;
+}

@@ -1,0 +1,87 @@
+//! The class `Message`: a message as an agent gets it.
+
+use pyo3::prelude::*;
+use sealbus::{Message, Undelivered};
+use sealbus_bus::{Provenance, ReceivedMessage};
+
+use crate::acl::message::PyAclMessage;
+use crate::error;
+
+/// A message an agent received: an `AclMessage` to read, and what is known about who wrote it.
+#[pyclass(frozen, extends = PyAclMessage, module = "sealbus", name = "Message")]
+pub(crate) struct PyMessage {
+    provenance: Provenance,
+}
+
+impl PyMessage {
+    /// None if it cannot be read: messages are checked before they are put into a mailbox, so this is said and left out.
+    pub(crate) fn make(py: Python<'_>, received: ReceivedMessage) -> PyResult<Option<Py<Self>>> {
+        let provenance = received.provenance().clone();
+        match PyAclMessage::received(received) {
+            Ok(message) => {
+                let message = PyClassInitializer::from(message).add_subclass(Self { provenance });
+                Ok(Some(Py::new(py, message)?))
+            }
+            Err(error) => {
+                tracing::error!(%error, "unreadable message left out");
+                Ok(None)
+            }
+        }
+    }
+
+    /// The message as the Rust SDK has it.
+    pub(crate) fn to_facade(message: &Bound<'_, Self>) -> PyResult<Message> {
+        let acl: &Bound<'_, PyAclMessage> = message.as_super();
+        let received =
+            ReceivedMessage::shared(acl.get().to_shared(), message.get().provenance.clone());
+        Message::new(received).map_err(|problem| error::decode(&problem))
+    }
+}
+
+#[pymethods]
+impl PyMessage {
+    #[getter]
+    fn provenance(&self) -> &'static str {
+        match self.provenance {
+            Provenance::SameProcess => "same-process",
+            Provenance::Proved(_) => "proved",
+            Provenance::Carried(_) => "carried",
+            Provenance::Claimed => "claimed",
+            Provenance::Platform => "platform",
+        }
+    }
+
+    #[getter]
+    fn text(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let message: &Bound<'_, PyAclMessage> = slf.as_super();
+        match message.get().view().content_text() {
+            Some(text) => Ok(text.into_owned()),
+            None => Self::to_facade(slf)?
+                .text()
+                .map(str::to_owned)
+                .map_err(error::acl),
+        }
+    }
+
+    #[getter]
+    fn sender_name(slf: &Bound<'_, Self>) -> String {
+        let message: &Bound<'_, PyAclMessage> = slf.as_super();
+        let sender = message.get().view().sender();
+        sender.map_or_else(|| "nobody".to_owned(), |sender| sender.name().to_owned())
+    }
+
+    #[getter]
+    fn is_trusted(&self) -> bool {
+        self.provenance.is_trusted()
+    }
+
+    /// Which receiver did not get which message, and why, if that is what the platform says here.
+    #[getter]
+    fn undelivered(slf: &Bound<'_, Self>) -> PyResult<Option<(String, String)>> {
+        if !matches!(slf.get().provenance, Provenance::Platform) {
+            return Ok(None);
+        }
+        let notice = Undelivered::read(&Self::to_facade(slf)?);
+        Ok(notice.map(|notice| (notice.receiver, notice.reason)))
+    }
+}

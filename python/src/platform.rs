@@ -1,0 +1,130 @@
+//! This program's place on a platform, as `sealbus/platform.py` uses it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use sealbus::{Platform, Process, ProcessEnd, Role, cast};
+
+use crate::agent::PyAgentHandle;
+use crate::error;
+use crate::pump::PyPump;
+use crate::runtime::Owned;
+
+/// A place on a platform: embedded, under a node, or with a ticket.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "PlatformHandle")]
+pub(crate) struct PyPlatformHandle(Owned<Arc<Place>>);
+
+struct Place {
+    process: Process,
+    placed: Option<Vec<String>>,
+    /// None once it is closed.
+    platform: Mutex<Option<Platform>>,
+}
+
+/// Takes the place that the environment names; the outcome is a `PlatformHandle`.
+#[pyfunction]
+pub(crate) fn join_platform(pump: &PyPump, call: u64) -> PyResult<()> {
+    sealbus::log_to_stderr();
+    pump.call(call, async move {
+        let joined = Platform::join().await.map(|platform| Place {
+            process: platform.process().clone(),
+            placed: platform.placed().map(<[String]>::to_vec),
+            platform: Mutex::new(Some(platform)),
+        });
+        move |py: Python<'_>| {
+            let place = joined.map_err(error::platform)?;
+            Ok(Py::new(py, PyPlatformHandle(Owned::new(Arc::new(place))))?.into_any())
+        }
+    })
+}
+
+#[pymethods]
+impl PyPlatformHandle {
+    /// The platform's name.
+    #[getter]
+    fn name(&self) -> PyResult<&str> {
+        Ok(self.0.get()?.process.platform())
+    }
+
+    /// The security level.
+    #[getter]
+    fn level(&self) -> PyResult<String> {
+        Ok(self.0.get()?.process.level().to_string())
+    }
+
+    /// Which of the agents of these names are to run here, under which names: pairs of a name and an index.
+    fn cast(&self, names: Vec<String>) -> PyResult<Vec<(String, usize)>> {
+        let roles: Vec<_> = names
+            .into_iter()
+            .map(|name| Role { name, count: None })
+            .collect();
+        let parts = cast(&roles, self.0.get()?.placed.as_deref()).map_err(error::platform)?;
+        Ok(parts
+            .into_iter()
+            .map(|part| (part.name, part.role))
+            .collect())
+    }
+
+    /// Has an agent certified and puts it on the bus; the outcome is its `AgentHandle`.
+    fn open_agent(&self, pump: &PyPump, call: u64, name: String) -> PyResult<()> {
+        let process = self.0.get()?.process.clone();
+        pump.call(call, async move {
+            let opened = process.agent(&name).await;
+            move |py: Python<'_>| {
+                let handle = opened.map_err(error::platform)?;
+                Ok(Py::new(py, PyAgentHandle::new(handle))?.into_any())
+            }
+        })
+    }
+
+    /// Tells the platform that this program's agents can be reached.
+    fn announce(&self, pump: &PyPump, call: u64) -> PyResult<()> {
+        let process = self.0.get()?.process.clone();
+        pump.call(call, async move {
+            let announced = process.announce().await;
+            move |py: Python<'_>| announced.map(|()| py.None()).map_err(error::platform)
+        })
+    }
+
+    /// Asks all agents of this program to end.
+    fn stop(&self, reason: &str) -> PyResult<()> {
+        self.0.get()?.process.stop(reason);
+        Ok(())
+    }
+
+    /// Waits until the agents are asked to end; the outcome is how many seconds the platform gives them, if it says.
+    fn stopping(&self, pump: &PyPump, call: u64) -> PyResult<()> {
+        let process = self.0.get()?.process.clone();
+        pump.call(call, async move {
+            let grace = process
+                .stopping()
+                .await
+                .grace
+                .map(|grace| grace.as_secs_f64());
+            move |py: Python<'_>| Ok(grace.into_pyobject(py)?.into_any().unbind())
+        })
+    }
+
+    /// Why this process had to leave the platform, if it had to.
+    fn expelled(&self) -> PyResult<Option<String>> {
+        Ok(match self.0.get()?.process.end() {
+            Some(end @ (ProcessEnd::PlatformGone { .. } | ProcessEnd::Revoked { .. })) => {
+                Some(end.to_string())
+            }
+            _ => None,
+        })
+    }
+
+    /// Leaves the platform; an embedded one ends.
+    fn close(&self, pump: &PyPump, call: u64) -> PyResult<()> {
+        let place = self.0.get()?.clone();
+        pump.call(call, async move {
+            let platform = place.platform.lock().take();
+            if let Some(platform) = platform {
+                platform.close().await;
+            }
+            |py: Python<'_>| Ok(py.None())
+        })
+    }
+}

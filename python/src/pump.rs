@@ -1,0 +1,183 @@
+//! The bridge from the runtime's thread to one asyncio loop: a descriptor that becomes readable, and what happened.
+//!
+//! Nothing on the runtime's side takes the interpreter's lock. What happens there is put down in a list, and the loop,
+//! woken at most once for any amount of it, comes and takes the list. One future across the threads for each message
+//! would wake the loop for each, at many times the price.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Context;
+
+use futures_util::FutureExt;
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::task::AbortHandle;
+
+use crate::error;
+use crate::runtime::{self, Owned};
+
+/// How a call ended; made into a Python value by the loop's thread.
+pub(crate) type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
+#[derive(Default)]
+struct Happened {
+    /// The mailboxes that have mail, by the number their owner gave them.
+    mailboxes: Vec<u64>,
+    /// Finished calls, by the number of the call.
+    calls: Vec<(u64, Outcome)>,
+}
+
+/// The runtime's side: held by its tasks and by the hooks of mailboxes.
+pub(crate) struct Signal {
+    event: OwnedFd,
+    /// Whether the loop was woken and has not come yet.
+    woken: AtomicBool,
+    /// Whether the loop drives the runtime itself and needs no descriptor to be woken by.
+    driven: AtomicBool,
+    driver: AtomicWaker,
+    happened: Mutex<Happened>,
+}
+
+impl Signal {
+    /// Tells the loop that a mailbox has mail.
+    pub(crate) fn mail(&self, mailbox: u64) {
+        self.happened.lock().mailboxes.push(mailbox);
+        self.wake();
+    }
+
+    fn call_finished(&self, call: u64, outcome: Outcome) {
+        self.happened.lock().calls.push((call, outcome));
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if self.woken.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if self.driven.load(Ordering::Acquire) {
+            self.driver.wake();
+        } else {
+            // It can only fail by being full, and it is read after each write.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// From now on a driver is woken and not the descriptor.
+    pub(crate) fn drive(&self) {
+        self.driven.store(true, Ordering::Release);
+    }
+
+    /// Whether there is news; if not, the context's task is woken when there is.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> bool {
+        self.driver.register(context.waker());
+        self.woken.load(Ordering::Acquire)
+    }
+
+    fn take(&self) -> Happened {
+        if !self.driven.load(Ordering::Acquire) {
+            let mut counter = [0u8; 8];
+            // Nothing to read: the loop came before it was woken, which does no harm.
+            let _ = rustix::io::read(&self.event, &mut counter);
+        }
+        // Open to the next wake before the lists are taken: what comes in between wakes once more, in vain.
+        self.woken.store(false, Ordering::Release);
+        std::mem::take(&mut *self.happened.lock())
+    }
+}
+
+/// Wakes one asyncio loop when agents have mail or calls have ended.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "Pump")]
+pub(crate) struct PyPump {
+    signal: Owned<Arc<Signal>>,
+    calls: Owned<Mutex<HashMap<u64, AbortHandle>>>,
+}
+
+/// A call that has ended: its number, what it raised, what it returned.
+type Ended = (u64, Option<PyErr>, Option<Py<PyAny>>);
+
+#[pymethods]
+impl PyPump {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|problem| error::platform(format!("no eventfd: {problem}")))?;
+        let signal = Signal {
+            event,
+            woken: AtomicBool::new(false),
+            driven: AtomicBool::new(false),
+            driver: AtomicWaker::new(),
+            happened: Mutex::default(),
+        };
+        Ok(Self {
+            signal: Owned::new(Arc::new(signal)),
+            calls: Owned::new(Mutex::default()),
+        })
+    }
+
+    /// Whether something happened that was not taken yet.
+    fn has_news(&self) -> PyResult<bool> {
+        Ok(self.signal.get()?.woken.load(Ordering::Acquire))
+    }
+
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.signal.get()?.event.as_raw_fd())
+    }
+
+    /// What happened since the last time: mailboxes that have mail, and calls that have ended.
+    fn take(&self, py: Python<'_>) -> PyResult<(Vec<u64>, Vec<Ended>)> {
+        let happened = self.signal.get()?.take();
+        let calls = self.calls.get()?;
+        let mut ended = Vec::with_capacity(happened.calls.len());
+        for (call, outcome) in happened.calls {
+            calls.lock().remove(&call);
+            ended.push(match outcome(py) {
+                Ok(value) => (call, None, Some(value)),
+                Err(raised) => (call, Some(raised), None),
+            });
+        }
+        Ok((happened.mailboxes, ended))
+    }
+
+    /// Ends a call that nobody waits for any more.
+    fn cancel(&self, call: u64) -> PyResult<()> {
+        if let Some(task) = self.calls.get()?.lock().remove(&call) {
+            task.abort();
+        }
+        Ok(())
+    }
+}
+
+impl PyPump {
+    pub(crate) fn signal(&self) -> PyResult<Arc<Signal>> {
+        Ok(self.signal.get()?.clone())
+    }
+
+    /// Runs `work` on the runtime; the loop learns its outcome under the number `call`.
+    pub(crate) fn call<T, F>(&self, call: u64, work: F) -> PyResult<()>
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send + 'static,
+    {
+        let signal = self.signal()?;
+        let mut calls = self.calls.get()?.lock();
+        let task = runtime::handle()?.spawn(async move {
+            let outcome: Outcome = match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(outcome) => Box::new(outcome),
+                Err(_) => Box::new(|_| {
+                    Err(error::platform(
+                        "a defect of Sealbus; its message is on stderr",
+                    ))
+                }),
+            };
+            signal.call_finished(call, outcome);
+        });
+        calls.insert(call, task.abort_handle());
+        Ok(())
+    }
+}

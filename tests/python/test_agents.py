@@ -1,0 +1,548 @@
+"""Agents in conversation on an embedded platform."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+import uvloop
+
+from sealbus import (
+    AID,
+    AclMessage,
+    Agent,
+    AgentFailed,
+    AgentStopped,
+    EventLoop,
+    Filter,
+    Message,
+    Performative,
+    Platform,
+    PlatformError,
+    ReceiveTimeout,
+    RequestTimeout,
+    SendError,
+    Undeliverable,
+    on,
+)
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[Platform]:
+    async with Platform() as platform:
+        yield platform
+
+
+class Echo(Agent):
+    async def on_message(self, message: Message) -> None:
+        if message.performative is Performative.REQUEST:
+            await self.reply(message, Performative.INFORM, message.content)
+
+
+# ----- sending and receiving
+
+
+async def test_a_message_arrives_as_it_was_sent(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    sent = AclMessage(
+        Performative.PROPOSE,
+        ben.aid,
+        b"\x00\xff",
+        ontology="trade",
+        protocol="fipa-contract-net",
+        conversation_id="sale 7",
+        reply_with="r1",
+        user_defined={"X-n": 1},
+    )
+    await anna.send(sent)
+    received = await ben.receive(timeout=5)
+    assert received == sent.replace(sender=anna.aid)
+    assert received.sender_name == anna.aid.name == f"anna@{platform.name}"
+    assert received.provenance == "same-process"
+    assert received.is_trusted
+    assert received.undelivered is None
+
+
+async def test_agents_are_who_they_say(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    assert (anna.name, anna.platform) == ("anna", platform.name)
+    assert anna.peer("ben") == AID(f"ben@{platform.name}")
+    assert anna.peer("ben@elsewhere") == AID("ben@elsewhere")
+    with pytest.raises(SendError, match="ben"):
+        await anna.send(AclMessage("inform", anna.aid, sender="ben"))
+
+
+async def test_text_is_text_and_bytes_are_bytes(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    await anna.send_many([AclMessage("inform", "anna", "é"), AclMessage("inform", "anna", b"e")])
+    assert (await anna.receive()).text == "é"
+    with pytest.raises(ValueError, match="bytes"):
+        _ = (await anna.receive()).text
+
+
+async def test_a_message_goes_to_all_its_receivers(platform: Platform) -> None:
+    agents = [await platform.start(Agent(name)) for name in ("anna", "ben", "cleo")]
+    await agents[0].send(AclMessage("inform", ["ben", "cleo", "anna"], "hello"))
+    for agent in agents:
+        assert (await agent.receive(timeout=5)).text == "hello"
+
+
+async def test_a_filter_leaves_the_rest_in_order(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    for number in range(6):
+        performative = "inform" if number % 2 else "request"
+        await anna.send(AclMessage(performative, ben.aid, str(number), conversation_id=f"c{number % 3}"))
+    assert (await ben.receive(Filter("inform"))).text == "1"
+    assert (await ben.receive(Filter(conversation_id="c2"))).text == "2"
+    assert (await ben.receive(Filter("inform") & Filter(conversation_id="c2"))).text == "5"
+    assert (await ben.receive(~Filter("request"))).text == "3"
+    assert (await ben.receive(Filter("inform") | Filter(sender=anna.aid))).text == "0"
+    assert (await ben.receive()).text == "4"
+    with pytest.raises(ReceiveTimeout, match=f"ben@{platform.name}.*performative cfp"):
+        await ben.receive(Filter("cfp"), timeout=0.01)
+
+
+async def test_a_filter_without_platform_is_refused(platform: Platform) -> None:
+    with pytest.raises(ValueError, match="anna@PLATFORM"):
+        Filter(sender="anna")
+
+
+async def test_receive_times_out_and_goes_on(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    with pytest.raises(TimeoutError, match="anna"):
+        await anna.receive(timeout=0.01)
+    await anna.send(AclMessage("inform", "anna", "late"))
+    assert (await anna.receive(timeout=5)).text == "late"
+
+
+async def test_a_cancelled_receive_loses_no_message(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    for number in range(200):
+        waiting = asyncio.create_task(ben.receive())
+        await asyncio.sleep(0)
+        await anna.send(AclMessage("inform", ben.aid, str(number)))
+        if number % 3:
+            # Before, while and after the loop is told of the message.
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            waiting.cancel()
+        try:
+            received = await waiting
+        except asyncio.CancelledError:
+            received = await ben.receive(timeout=5)
+        assert received.text == str(number)
+
+
+async def test_several_waiters_each_get_theirs(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    async with asyncio.TaskGroup() as group:
+        waiting = [
+            group.create_task(ben.receive(Filter(conversation_id=f"c{number}"), timeout=5))
+            for number in range(100)
+        ]
+        any_other = group.create_task(ben.receive(timeout=5))
+        await asyncio.sleep(0)
+        for number in reversed(range(100)):
+            await anna.send(AclMessage("inform", ben.aid, conversation_id=f"c{number}"))
+        await anna.send(AclMessage("inform", ben.aid, "other"))
+    assert [task.result().conversation_id for task in waiting] == [f"c{n}" for n in range(100)]
+    assert any_other.result().text == "other"
+
+
+# ----- many messages
+
+
+@pytest.mark.parametrize("batches", [False, True])
+async def test_thousands_both_ways_none_lost_and_in_order(platform: Platform, batches: bool) -> None:
+    count = 20_000
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+
+    async def speak(agent: Agent, other: Agent) -> None:
+        if batches:
+            for start in range(0, count, 500):
+                await agent.send_many(
+                    [AclMessage("inform", other.aid, str(n)) for n in range(start, start + 500)]
+                )
+        else:
+            for number in range(count):
+                await agent.send(AclMessage("inform", other.aid, str(number)))
+
+    async def hear(agent: Agent) -> None:
+        numbers: list[int] = []
+        while len(numbers) < count:
+            if batches:
+                numbers += [int(message.text) for message in await agent.receive_many(timeout=30)]
+            else:
+                numbers.append(int((await agent.receive(timeout=30)).text))
+        assert numbers == list(range(count))
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(speak(anna, ben))
+        group.create_task(speak(ben, anna))
+        group.create_task(hear(anna))
+        group.create_task(hear(ben))
+
+
+async def test_a_full_mailbox_holds_back_its_writers_only(platform: Platform) -> None:
+    fast, slow = await platform.start(Agent("fast")), await platform.start(Agent("slow"))
+    other = await platform.start(Agent("other"))
+    large = AclMessage("inform", slow.aid, b"x" * 100_000)
+
+    async def flood() -> int:
+        for number in range(1000):
+            await fast.send(large.replace(reply_with=number))
+        return 1000
+
+    flooding = asyncio.create_task(flood())
+    await asyncio.wait([flooding], timeout=0.3)
+    assert not flooding.done(), "a mailbox took 100 MB"
+    await fast.send(AclMessage("inform", other.aid, "still here"))
+    assert (await other.receive(timeout=5)).text == "still here"
+    numbers = [(await slow.receive(timeout=5)).reply_with for _ in range(1000)]
+    assert numbers == list(range(1000))
+    assert await flooding == 1000
+
+
+async def test_batch_calls_refuse_what_makes_no_sense(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    await anna.send_many([])
+    with pytest.raises(ValueError, match="at least one"):
+        await anna.receive_many(0)
+    with pytest.raises(TypeError):
+        await anna.send_many(["hello"])  # type: ignore[list-item]
+    await anna.send_many(AclMessage("inform", "anna", str(n)) for n in range(10))
+    assert [m.text for m in await anna.receive_many(3)] == ["0", "1", "2"]
+    assert len(await anna.receive_many()) == 7
+    with pytest.raises(ReceiveTimeout):
+        await anna.receive_many(timeout=0.01)
+
+
+# ----- requests
+
+
+async def test_a_request_finds_its_reply(platform: Platform) -> None:
+    await platform.start(Echo("echo"))
+    anna = await platform.start(Agent("anna"))
+    reply = await anna.request(AclMessage("request", "echo", "hello"), timeout=5)
+    assert (reply.text, reply.performative) == ("hello", Performative.INFORM)
+
+
+async def test_many_requests_at_once_keep_apart(platform: Platform) -> None:
+    await platform.start(Echo("echo"))
+    anna = await platform.start(Agent("anna"))
+    requests = [anna.request(AclMessage("request", "echo", str(n)), timeout=10) for n in range(300)]
+    replies = await asyncio.gather(*requests)
+    assert [reply.text for reply in replies] == [str(n) for n in range(300)]
+
+
+async def test_a_request_passes_over_agree(platform: Platform) -> None:
+    class Slow(Agent):
+        async def on_message(self, message: Message) -> None:
+            await self.reply(message, Performative.AGREE)
+            await asyncio.sleep(0.01)
+            await self.reply(message, Performative.FAILURE, "broken")
+
+    await platform.start(Slow("slow"))
+    anna = await platform.start(Agent("anna"))
+    reply = await anna.request(AclMessage("request", "slow"), timeout=5)
+    assert (reply.performative, reply.content) == ("failure", "broken")
+
+
+async def test_a_request_without_reply_times_out(platform: Platform) -> None:
+    deaf, anna = await platform.start(Agent("deaf")), await platform.start(Agent("anna"))
+    with pytest.raises(RequestTimeout, match=r"deaf@.* did not reply within 0\.05 s") as caught:
+        await anna.request(AclMessage("request", deaf.aid), timeout=0.05)
+    assert caught.value.agent == anna.aid.name
+    assert isinstance(caught.value, TimeoutError)
+
+
+async def test_a_request_to_nobody_fails_at_once(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    with pytest.raises(Undeliverable, match="nobody"):
+        await anna.request(AclMessage("request", "nobody"), timeout=5)
+
+
+async def test_a_message_to_nobody_comes_back(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    await anna.send(AclMessage("inform", "nobody", conversation_id="c1", reply_with="r1"))
+    failure = await anna.receive(timeout=5)
+    assert (failure.performative, failure.provenance) == ("failure", "platform")
+    assert (failure.conversation_id, failure.in_reply_to) == ("c1", "r1")
+    assert failure.undelivered is not None
+    assert failure.undelivered[0] == f"nobody@{platform.name}"
+
+
+# ----- hooks
+
+
+async def test_handlers_take_what_they_describe(platform: Platform) -> None:
+    taken: list[tuple[str, str]] = []
+
+    class Base(Agent):
+        @on("cfp")
+        async def call(self, message: Message) -> None:
+            taken.append(("base call", message.text))
+
+        @on(protocol="fipa-subscribe")
+        async def subscription(self, message: Message) -> None:
+            taken.append(("subscription", message.text))
+
+    class Seller(Base):
+        async def call(self, message: Message) -> None:
+            taken.append(("call", message.text))
+
+        @on(Performative.REQUEST, ontology="trade")
+        async def trade(self, message: Message) -> None:
+            taken.append(("trade", message.text))
+
+        async def on_message(self, message: Message) -> None:
+            taken.append(("rest", message.text))
+            if message.text == "5":
+                self.stop()
+
+    await platform.start(Seller("seller"))
+    anna = await platform.start(Agent("anna"))
+    to = anna.peer("seller")
+    await anna.send_many(
+        [
+            AclMessage("cfp", to, "1"),
+            AclMessage("request", to, "2"),
+            AclMessage("request", to, "3", ontology="trade"),
+            AclMessage("inform", to, "4", protocol="fipa-subscribe"),
+            AclMessage("inform", to, "5"),
+        ]
+    )
+    while len(taken) < 5:
+        await asyncio.sleep(0.001)
+    assert taken == [("call", "1"), ("rest", "2"), ("trade", "3"), ("subscription", "4"), ("rest", "5")]
+
+
+async def test_what_is_not_understood_is_said(platform: Platform) -> None:
+    class Deaf(Agent):
+        @on("cfp")
+        async def call(self, message: Message) -> None: ...
+
+    await platform.start(Deaf("deaf"))
+    anna = await platform.start(Agent("anna"))
+    reply = await anna.request(AclMessage("request", "deaf"), timeout=5)
+    assert reply.performative is Performative.NOT_UNDERSTOOD
+    await anna.send(AclMessage("not-understood", "deaf"))
+    with pytest.raises(ReceiveTimeout):
+        await anna.receive(timeout=0.05)
+
+
+async def test_hooks_run_one_after_the_other(platform: Platform) -> None:
+    class Careful(Agent):
+        inside = 0
+
+        async def on_message(self, message: Message) -> None:
+            assert self.inside == 0
+            self.inside += 1
+            answer = await self.request(AclMessage("request", "echo", message.content), timeout=5)
+            self.inside -= 1
+            await self.reply(message, "inform", answer.content)
+
+    await platform.start(Echo("echo"))
+    await platform.start(Careful("careful"))
+    anna = await platform.start(Agent("anna"))
+    requests = [anna.request(AclMessage("request", "careful", str(n)), timeout=5) for n in range(50)]
+    assert [reply.text for reply in await asyncio.gather(*requests)] == [str(n) for n in range(50)]
+
+
+async def test_a_task_beside_the_hooks_gets_its_own_replies(platform: Platform) -> None:
+    replies: list[str] = []
+
+    class Busy(Agent):
+        async def setup(self) -> None:
+            self.create_task(self.ask())
+
+        async def ask(self) -> None:
+            for number in range(100):
+                reply = await self.request(AclMessage("request", "echo", str(number)), timeout=5)
+                replies.append(reply.text)
+            self.stop()
+
+        async def on_message(self, message: Message) -> None:
+            assert message.performative == "inform"
+            assert message.content == "noise"
+
+    await platform.start(Echo("echo"))
+    await platform.start(Busy("busy"))
+    anna = await platform.start(Agent("anna"))
+    while len(replies) < 100:
+        with_noise = AclMessage("inform", "busy", "noise")
+        await anna.send(with_noise)
+        await asyncio.sleep(0)
+        if len(replies) >= 99:
+            break
+    while len(replies) < 100:
+        await asyncio.sleep(0.001)
+    assert replies == [str(n) for n in range(100)]
+
+
+async def test_an_agent_starts_another(platform: Platform) -> None:
+    class Parent(Agent):
+        async def setup(self) -> None:
+            child = await self.spawn(Echo("child"))
+            assert child == self.peer("child")
+            reply = await self.request(AclMessage("request", child, "hello"), timeout=5)
+            self.heard = reply.text
+
+    parent = await platform.start(Parent())
+    while not hasattr(parent, "heard"):
+        await asyncio.sleep(0.001)
+    assert (parent.name, parent.heard) == ("parent", "hello")
+
+
+# ----- ends
+
+
+async def test_stop_lets_the_agent_leave_after_its_hook() -> None:
+    events: list[str] = []
+
+    class Brief(Agent):
+        async def setup(self) -> None:
+            self.stop()
+            await asyncio.sleep(0.01)
+            events.append("setup")
+
+        async def teardown(self) -> None:
+            reply = await self.request(AclMessage("request", "echo", "bye"), timeout=5)
+            events.append(reply.text)
+
+    async with Platform() as platform:
+        await platform.start(Echo("echo"))
+        brief = await platform.start(Brief())
+        while len(events) < 2:
+            await asyncio.sleep(0.001)
+        while True:
+            try:
+                await brief.send(AclMessage("inform", "echo"))
+                await asyncio.sleep(0.001)
+            except AgentStopped:
+                break
+        with pytest.raises(AgentStopped):
+            await brief.receive()
+    assert events == ["setup", "bye"]
+
+
+async def test_leaving_the_platform_ends_hooks_that_wait() -> None:
+    events: list[str] = []
+
+    class Waiting(Agent):
+        async def setup(self) -> None:
+            try:
+                await self.receive()
+            except AgentStopped:
+                events.append("stopped")
+                raise
+
+        async def teardown(self) -> None:
+            events.append("teardown")
+
+    class Sleeping(Agent):
+        async def setup(self) -> None:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                events.append("cancelled")
+                raise
+
+    async with Platform() as platform:
+        await platform.start(Waiting())
+        await platform.start(Sleeping())
+        await asyncio.sleep(0.01)
+    assert events == ["stopped", "teardown", "cancelled"]
+
+
+@pytest.mark.parametrize("hook", ["setup", "on_message", "teardown", "task"])
+async def test_a_failing_hook_ends_its_agent_and_no_other(
+    hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty(Agent):
+        def fail(self, here: str) -> None:
+            if hook == here:
+                raise ValueError("out of order")
+
+        async def setup(self) -> None:
+            self.fail("setup")
+            if hook == "task":
+                self.create_task(self.task())
+
+        async def task(self) -> None:
+            await asyncio.sleep(0)
+            self.fail("task")
+
+        async def on_message(self, message: Message) -> None:
+            self.fail("on_message")
+            self.stop()
+
+        async def teardown(self) -> None:
+            self.fail("teardown")
+
+    with pytest.raises(AgentFailed, match="out of order") as caught:
+        async with Platform() as platform:
+            await platform.start(Faulty("faulty"))
+            await platform.start(Echo("echo"))
+            anna = await platform.start(Agent("anna"))
+            with caplog.at_level(logging.CRITICAL, "sealbus"):
+                await anna.send(AclMessage("inform", "faulty"))
+                reply = await anna.request(AclMessage("request", "echo", "fine"), timeout=5)
+                assert reply.text == "fine"
+                await asyncio.sleep(0.05)
+            name = platform.name
+    assert caught.value.agent == f"faulty@{name}"
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert f"faulty@{name}" in str(caught.value)
+
+
+async def test_several_failures_come_together() -> None:
+    class Faulty(Agent):
+        async def setup(self) -> None:
+            raise ValueError(self.name)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with Platform() as platform:
+            await platform.start_all(Faulty("one"), Faulty("two"))
+            await platform.wait()
+    assert [type(failure) for failure in caught.value.exceptions] == [AgentFailed, AgentFailed]
+
+
+async def test_a_name_is_taken_once(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    with pytest.raises(PlatformError, match="anna"):
+        await platform.start(Agent("anna"))
+    with pytest.raises(PlatformError, match="on a platform already"):
+        await platform.start(anna)
+    with pytest.raises(PlatformError):
+        await platform.start(Agent("not legal"))
+    with pytest.raises(AgentStopped, match=r"not on a platform.*run"):
+        await Agent("elsewhere").receive()
+
+
+async def test_one_loop_holds_several_platforms() -> None:
+    async with Platform() as one, Platform() as two:
+        first, second = await one.start(Agent("anna")), await two.start(Agent("anna"))
+        await first.send(AclMessage("inform", "anna", "one"))
+        await second.send(AclMessage("inform", "anna", "two"))
+        assert (await first.receive(timeout=5)).text == "one"
+        assert (await second.receive(timeout=5)).text == "two"
+
+
+async def test_an_exception_in_the_block_is_what_is_raised() -> None:
+    with pytest.raises(KeyError):
+        async with Platform() as platform:
+            await platform.start(Agent("anna"))
+            raise KeyError
+
+
+def test_agents_live_in_any_loop() -> None:
+    async def converse() -> str:
+        async with Platform() as platform:
+            await platform.start(Echo("echo"))
+            anna = await platform.start(Agent("anna"))
+            return (await anna.request(AclMessage("request", "echo", "hello"), timeout=5)).text
+
+    for factory in [asyncio.new_event_loop, uvloop.new_event_loop, EventLoop] * 3:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            assert runner.run(converse()) == "hello"

@@ -1,0 +1,159 @@
+"""Registering and finding services and agents."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from sealbus import (
+    AID,
+    AclMessage,
+    Agent,
+    AmsAgentDescription,
+    DfAgentDescription,
+    DirectoryError,
+    Message,
+    Platform,
+    ServiceDescription,
+    Undeliverable,
+    _sealbus,
+    on,
+)
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[Platform]:
+    async with Platform() as platform:
+        yield platform
+
+
+SHOP = ServiceDescription("books by mail", "bookshop", properties={"stars": 5, "city": "Ulm"})
+
+
+def test_descriptions_keep_what_they_were_given() -> None:
+    assert (SHOP.name, SHOP.type, SHOP.properties) == (
+        "books by mail",
+        "bookshop",
+        {"stars": 5, "city": "Ulm"},
+    )
+    entry = DfAgentDescription("anna@home", [SHOP], protocols=["fipa-request"])
+    assert entry.name == AID("anna@home")
+    assert entry.services == (SHOP,)
+    assert entry.protocols == ("fipa-request",)
+    assert entry == DfAgentDescription("anna@home", [SHOP], protocols=["fipa-request"])
+    assert entry != DfAgentDescription("ben@home", [SHOP], protocols=["fipa-request"])
+    assert "books by mail" in repr(entry)
+    with pytest.raises(ValueError, match="no agent state 'asleep'"):
+        AmsAgentDescription(state="asleep")
+    with pytest.raises(ValueError, match="property"):
+        ServiceDescription(properties={"x": [1]})  # type: ignore[dict-item]
+
+
+async def test_a_service_is_found_by_type_and_by_more(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    assert await ben.df.search("bookshop") == []
+    await anna.df.register(SHOP)
+    [found] = await ben.df.search("bookshop")
+    assert (found.name, found.services) == (anna.aid, (SHOP,))
+    assert await ben.df.search(ServiceDescription(properties={"city": "Ulm"})) == [found]
+    assert await ben.df.search(ServiceDescription(properties={"city": "Bern"})) == []
+    assert await ben.df.search(DfAgentDescription(anna.aid)) == [found]
+    assert await ben.df.search("bakery") == []
+
+
+async def test_a_registration_replaces_the_one_before(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    await anna.df.register(SHOP)
+    bakery = ServiceDescription("bread", "bakery")
+    await anna.df.register(bakery)
+    assert await anna.df.search("bookshop") == []
+    [found] = await anna.df.search("bakery")
+    assert found.services == (bakery,)
+    await anna.df.deregister()
+    await anna.df.deregister()
+    assert await anna.df.search("bakery") == []
+    with pytest.raises(DirectoryError) as caught:
+        await anna.df.modify(bakery)
+    assert caught.value.exception == "not-registered"
+    assert caught.value.agent == anna.aid.name
+
+
+async def test_a_lease_ends(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    short = DfAgentDescription(lease_time=timedelta(seconds=1))
+    await anna.df.register(SHOP, description=short)
+    assert len(await anna.df.search("bookshop")) == 1
+    async with asyncio.timeout(20):
+        while await anna.df.search("bookshop"):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_search_may_be_limited(platform: Platform) -> None:
+    for number in range(5):
+        agent = await platform.start(Agent(f"shop-{number}"))
+        await agent.df.register(SHOP)
+    assert len(await agent.df.search("bookshop", most=2)) == 2
+    assert len(await agent.df.search("bookshop")) == 5
+
+
+async def test_a_subscriber_is_told_of_what_comes_and_goes(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    await anna.df.register(SHOP)
+    news = await ben.df.subscribe("bookshop")
+    [first] = await news.next(timeout=5)
+    assert (first.name, first.services) == (anna.aid, (SHOP,))
+    cleo = await platform.start(Agent("cleo"))
+    await cleo.df.register(SHOP)
+    [second] = await news.next(timeout=5)
+    assert second.name == cleo.aid
+    await anna.df.deregister()
+    [gone] = await news.next(timeout=5)
+    assert (gone.name, gone.services) == (anna.aid, ())
+    await news.cancel()
+    await cleo.df.deregister()
+    with pytest.raises(TimeoutError):
+        await news.next(timeout=0.1)
+
+
+async def test_only_the_owner_changes_its_entry(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    await anna.df.register(SHOP)
+    forged = _sealbus.df_deregister(AID(f"df@{platform.name}"), anna.aid)
+    answer = await ben.request(forged, timeout=5)
+    with pytest.raises(DirectoryError) as caught:
+        _sealbus.directory_done(answer)
+    assert caught.value.exception == "unauthorised"
+    assert len(await ben.df.search("bookshop")) == 1
+
+
+async def test_the_ams_knows_the_agents(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    async with asyncio.timeout(20):
+        # The platform enters an agent in the AMS after letting it in.
+        while (entry := await anna.ams.find("anna")) is None:
+            await asyncio.sleep(0.001)
+    assert entry.state == "active"
+    names = {entry.name for entry in await anna.ams.search()}
+    assert {anna.aid, AID(f"df@{platform.name}")} <= names
+    assert await anna.ams.find("nobody") is None
+
+
+async def test_a_directory_elsewhere_is_asked_there(platform: Platform) -> None:
+    anna = await platform.start(Agent("anna"))
+    with pytest.raises(Undeliverable, match="librarian"):
+        await anna.df.at(f"librarian@{platform.name}").search("bookshop")
+
+
+async def test_an_answer_that_makes_no_sense_is_an_error(platform: Platform) -> None:
+    class Librarian(Agent):
+        @on("request")
+        async def nonsense(self, request: Message) -> None:
+            await self.reply(request, "inform", "how do I know?")
+
+    await platform.start(Librarian("librarian"))
+    anna = await platform.start(Agent("anna"))
+    with pytest.raises(DirectoryError, match="cannot be read") as caught:
+        await anna.df.at(anna.peer("librarian")).search("bookshop")
+    assert caught.value.exception is None
+    await anna.send(AclMessage("inform", anna.aid))

@@ -1,0 +1,76 @@
+"""The stub file says exactly what the native module has."""
+
+import ast
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import sealbus
+from sealbus import _sealbus
+
+STUB = ast.parse((Path(sealbus.__file__).parent / "_sealbus.pyi").read_text())
+
+# What every object has, or what a type checker need not know.
+UNTOLD = {"__doc__", "__module__", "__hash__", "__repr__", "__str__", "__reduce__", "__ne__", "__ge__", "__gt__",
+          "__le__", "__lt__", "__dict__", "__weakref__"}  # fmt: skip
+
+
+def public(names: object) -> set[str]:
+    return {name for name in vars(names) if name not in UNTOLD and not (name[0] == "_" and name[1] != "_")}
+
+
+def told_classes() -> dict[str, ast.ClassDef]:
+    return {
+        node.name: node
+        for node in STUB.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+
+
+def told_functions(body: list[ast.stmt]) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    arguments = function.args
+    names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+    names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def has(value: object) -> list[str]:
+    signature = inspect.signature(value)  # type: ignore[arg-type]
+    names = []
+    for name, parameter in signature.parameters.items():
+        prefix = "**" if parameter.kind is inspect.Parameter.VAR_KEYWORD else ""
+        names.append(prefix + name)
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def module_members(module: ModuleType) -> set[str]:
+    return {name for name in vars(module) if not name.startswith("_")}
+
+
+def test_the_module_has_what_the_stub_tells_and_no_more() -> None:
+    assert module_members(_sealbus) == told_classes().keys() | told_functions(STUB.body).keys()
+
+
+@pytest.mark.parametrize("name", sorted(told_functions(STUB.body)))
+def test_functions_take_what_the_stub_tells(name: str) -> None:
+    assert has(getattr(_sealbus, name)) == parameters(told_functions(STUB.body)[name])
+
+
+@pytest.mark.parametrize("name", sorted(told_classes()))
+def test_classes_have_what_the_stub_tells(name: str) -> None:
+    told = told_functions(told_classes()[name].body)
+    native = getattr(_sealbus, name)
+    assert public(native) - {"__new__"} == told.keys() - {"__new__", "__hash__"}
+    for member, function in told.items():
+        decorators = [node.id for node in function.decorator_list if isinstance(node, ast.Name)]
+        value = native if member == "__new__" else getattr(native, member)
+        if "property" in decorators:
+            assert inspect.isgetsetdescriptor(value), f"{name}.{member} is no property"
+        elif not member.startswith("__") or member == "__new__":
+            assert has(value) == parameters(function), f"{name}.{member}"
