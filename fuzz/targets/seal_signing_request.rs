@@ -1,0 +1,9 @@
+//! Any bytes: an error, or a request whose proof of possession was checked.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sealbus_seal::SigningRequest;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = SigningRequest::parse(bytes);
+});
