@@ -1,0 +1,58 @@
+//! Figures of Sealbus beside their floors and beside others. What counts are the ratios within one
+//! run: everything in a table is measured in turns, on one machine, in one process where it can be.
+
+// `count_allocations` is for the program beside this one.
+#[allow(dead_code)]
+mod acl;
+mod mesh;
+mod turns;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "sealbus-bench", about)]
+struct Arguments {
+    #[command(subcommand)]
+    table: Table,
+}
+
+#[derive(Subcommand)]
+enum Table {
+    /// Encoding and decoding messages: time, allocations and sizes, beside JADE, serde_json, prost
+    /// and memcpy
+    Acl {
+        /// Write the rows as JSON to this file too
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// Leave JADE out, which takes a JVM and some minutes
+        #[arg(long)]
+        without_jade: bool,
+        /// Only subjects with this in their name
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        only: String,
+    },
+    /// The mesh between two processes beside raw TCP and raw mutual TLS, agents of one process, and what an idle agent
+    /// costs
+    Mesh(mesh::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result: Result<(), Box<dyn std::error::Error>> = match Arguments::parse().table {
+        Table::Acl {
+            json,
+            without_jade,
+            only,
+        } => acl::run(json.as_deref(), !without_jade, &only),
+        Table::Mesh(arguments) => mesh::run(&arguments).map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The mesh beside raw TCP and raw mutual TLS: round trips and streams between two processes, in turns, in one run; and
+//! what agents of one process cost.
+
+mod agents;
+mod credentials;
+mod idle;
+mod peer;
+mod raw;
+mod report;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use clap::Args;
+use sealbus_bus::ProcessEndpoint;
+use sealbus_seal::SecurityLevel;
+use thiserror::Error;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::mesh::credentials::Authority;
+use crate::mesh::report::{Report, Way};
+
+/// Payloads of the round trips, in bytes of content.
+const ROUND_TRIP_SIZES: [usize; 2] = [128, 16 << 10];
+/// Content of the streamed messages, in bytes.
+const STREAM_SIZE: usize = 64;
+
+/// What to measure, and how long.
+#[derive(Args, Clone)]
+pub(crate) struct Arguments {
+    /// Write the figures as JSON to this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Round trips in each turn
+    #[arg(long, default_value_t = 10_000)]
+    round_trips: usize,
+    /// Messages streamed in each turn
+    #[arg(long, default_value_t = 2_000_000)]
+    messages: usize,
+    /// Turns; the median counts
+    #[arg(long, default_value_t = 3)]
+    turns: usize,
+    /// Idle agents whose memory is measured
+    #[arg(long, default_value_t = 100_000)]
+    idle_agents: usize,
+    /// Only ways with this in their name
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Be the other process
+    #[arg(long, hide = true)]
+    peer: Option<String>,
+    /// Be the process with idle agents
+    #[arg(long, hide = true)]
+    idle: bool,
+}
+
+/// Why the figures could not be taken.
+#[derive(Debug, Error)]
+pub(crate) enum BenchError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("the other process said {0:?}")]
+    Peer(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Whatever else goes wrong ends the run.
+fn failed(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Failed(error.to_string())
+}
+
+/// Runs one of the processes of the benchmark: the one that measures, unless the arguments say otherwise.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), BenchError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    match &arguments.peer {
+        Some(level) => runtime.block_on(peer::run(level)),
+        None if arguments.idle => runtime.block_on(idle::measure(arguments.idle_agents)),
+        // A task like those of agents; what `block_on` runs itself is woken at a higher price.
+        None => runtime
+            .block_on(async { tokio::spawn(measure_all(arguments.clone())).await })
+            .map_err(failed)?,
+    }
+}
+
+/// The other process, as this one talks to it.
+struct Peer {
+    _child: Child,
+    to: ChildStdin,
+    from: Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    async fn start(level: SecurityLevel, authority: &Authority) -> Result<Self, BenchError> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["mesh", "--peer", level.as_str()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failed("the other process has no pipes"));
+        };
+        let mut peer = Self {
+            _child: child,
+            to,
+            from: BufReader::new(from).lines(),
+        };
+        peer.say(&authority.root_text()).await?;
+        while let Some(request) = peer.hear().await?.strip_prefix("certify ") {
+            let chain = authority.certify_text(request).map_err(failed)?;
+            peer.say(&chain).await?;
+        }
+        Ok(peer)
+    }
+
+    async fn say(&mut self, line: &str) -> Result<(), BenchError> {
+        self.to.write_all(format!("{line}\n").as_bytes()).await?;
+        Ok(())
+    }
+
+    async fn hear(&mut self) -> Result<String, BenchError> {
+        self.from
+            .next_line()
+            .await?
+            .ok_or_else(|| failed("the other process has ended"))
+    }
+
+    async fn hear_address(&mut self) -> Result<SocketAddr, BenchError> {
+        let line = self.hear().await?;
+        line.parse().map_err(|_| BenchError::Peer(line))
+    }
+}
+
+async fn measure_all(arguments: Arguments) -> Result<(), BenchError> {
+    let authority = Authority::create().map_err(failed)?;
+    let mut report = Report::default();
+    let arguments = &arguments;
+    let is_wanted = |way: Way| way.name().contains(&arguments.only);
+    for turn in 0..arguments.turns {
+        for way in Way::ALL.into_iter().filter(|way| is_wanted(*way)) {
+            eprintln!("turn {} of {}: {}", turn + 1, arguments.turns, way.name());
+            measure(way, arguments, &authority, &mut report).await?;
+        }
+    }
+    if arguments.idle_agents > 0 && arguments.only.is_empty() {
+        eprintln!("memory of {} idle agents", arguments.idle_agents);
+        let output = Command::new(std::env::current_exe()?)
+            .args([
+                "mesh",
+                "--idle",
+                "--idle-agents",
+                &arguments.idle_agents.to_string(),
+            ])
+            .output()
+            .await?;
+        report.idle = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(bytes, what)| Some((what.to_owned(), bytes.parse().ok()?)))
+            .collect();
+    }
+    report.print();
+    if let Some(file) = &arguments.json {
+        report.write(file)?;
+    }
+    Ok(())
+}
+
+async fn measure(
+    way: Way,
+    arguments: &Arguments,
+    authority: &Authority,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let round_trips = arguments.round_trips;
+    let level = match way {
+        Way::InProcess => {
+            for size in ROUND_TRIP_SIZES {
+                let times = agents::in_process_round_trips(size, round_trips).await?;
+                report.add_round_trips(way, size, times);
+            }
+            let rate = agents::in_process_stream(STREAM_SIZE, arguments.messages).await?;
+            report.add_stream(way, rate);
+            return Ok(());
+        }
+        Way::RawTcp | Way::MeshNone => SecurityLevel::None,
+        Way::MeshTls => SecurityLevel::Tls,
+        Way::RawTls | Way::MeshAuth => SecurityLevel::Auth,
+    };
+    let mut peer = Peer::start(level, authority).await?;
+    if matches!(way, Way::RawTcp | Way::RawTls) {
+        peer.say("raw").await?;
+        let address = peer.hear_address().await?;
+        let mut stream = raw::connect(address, level, authority).await?;
+        for size in ROUND_TRIP_SIZES {
+            let encoded = agents::encoded_size(size)?;
+            let times = raw::round_trips(&mut stream, encoded, round_trips).await?;
+            report.add_round_trips(way, size, times);
+        }
+        let encoded = agents::encoded_size(STREAM_SIZE)?;
+        let rate = raw::stream(&mut stream, encoded, arguments.messages).await?;
+        report.add_stream(way, rate);
+    } else {
+        let agents = agents::Agents::open(level, authority).await?;
+        let own = agents.process();
+        peer.say(&format!("mesh {} {}", own.address, own.identity))
+            .await?;
+        let address = peer.hear_address().await?;
+        let identity = peer.hear().await?.parse().map_err(failed)?;
+        agents.meet(ProcessEndpoint { identity, address });
+        for size in ROUND_TRIP_SIZES {
+            let times = agents.round_trips(size, round_trips).await?;
+            report.add_round_trips(way, size, times);
+        }
+        let rate = agents.stream(STREAM_SIZE, arguments.messages).await?;
+        report.add_stream(way, rate);
+        agents.leave().await;
+    }
+    Ok(())
+}

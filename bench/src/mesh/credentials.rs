@@ -1,0 +1,115 @@
+//! Certificates for the two processes: the first one is the authority, the second asks it over its pipes.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sealbus_seal::issuance::Grant;
+use sealbus_seal::{
+    CLOCK_SKEW, CertificateChain, Credential, Identity, IssuingAuthority, KeyPair, PlatformName,
+    RootAuthority, SigningRequest, Timestamp, Trust, Validity,
+};
+
+const LIFETIME: Duration = Duration::from_secs(86_400);
+const PLATFORM: &str = "bench";
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// The platform of the benchmark.
+pub(crate) fn platform() -> Result<PlatformName> {
+    Ok(PlatformName::new(PLATFORM)?)
+}
+
+/// The certification authority.
+pub(crate) struct Authority {
+    root: RootAuthority,
+    issuing: IssuingAuthority,
+}
+
+impl Authority {
+    pub(crate) fn create() -> Result<Self> {
+        let validity = Validity::starting(Timestamp::from(SystemTime::now()), LIFETIME);
+        let root = RootAuthority::create(&platform()?, validity)?;
+        let issuing = root.create_authority("ca-1", validity)?;
+        Ok(Self { root, issuing })
+    }
+
+    pub(crate) fn trust(&self) -> Result<Arc<Trust>> {
+        trust(self.root.certificate())
+    }
+
+    fn certify(&self, identity: Identity, request: &[u8]) -> Result<CertificateChain> {
+        let validity = Validity::starting(Timestamp::from(SystemTime::now()), LIFETIME);
+        let grant = Grant::by_operator(identity, [127, 0, 0, 1].into());
+        Ok(self
+            .issuing
+            .issue(&grant, &SigningRequest::parse(request)?, validity)?
+            .chain)
+    }
+
+    pub(crate) fn credential(&self, identity: Identity) -> Result<Arc<Credential>> {
+        let key = KeyPair::generate()?;
+        let mut chain = self.certify(identity, &key.signing_request()?)?;
+        chain.share_issuers(self.issuing.chain());
+        Ok(Arc::new(Credential::new(key, chain)?))
+    }
+
+    pub(crate) fn root_text(&self) -> String {
+        to_text(self.root.certificate())
+    }
+
+    /// Answers `IDENTITY REQUEST` with a chain.
+    pub(crate) fn certify_text(&self, request: &str) -> Result<String> {
+        let (identity, request) = request.split_once(' ').ok_or("a request has two words")?;
+        let chain = self.certify(identity.parse()?, &from_text(request)?)?;
+        let mut encoded = Vec::new();
+        chain.encode(&mut encoded);
+        Ok(to_text(&encoded))
+    }
+}
+
+fn trust(root: &[u8]) -> Result<Arc<Trust>> {
+    Ok(Arc::new(Trust::new(
+        platform()?,
+        &[root.to_vec().into()],
+        CLOCK_SKEW,
+    )?))
+}
+
+/// The second process's side: its lines are printed, the answers read.
+pub(crate) struct Customer {
+    pub(crate) trust: Arc<Trust>,
+}
+
+impl Customer {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            trust: trust(&from_text(&read_line()?)?)?,
+        })
+    }
+
+    pub(crate) fn credential(&self, identity: &Identity) -> Result<Arc<Credential>> {
+        let key = KeyPair::generate()?;
+        println!("certify {identity} {}", to_text(&key.signing_request()?));
+        let chain = CertificateChain::decode(&from_text(&read_line()?)?)?;
+        Ok(Arc::new(Credential::new(key, chain)?))
+    }
+}
+
+pub(crate) fn read_line() -> Result<String> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line.trim_end().to_owned())
+}
+
+fn to_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_text(text: &str) -> Result<Vec<u8>> {
+    let digits = |at| text.get(at..at + 2).ok_or("an odd number of digits");
+    (0..text.len())
+        .step_by(2)
+        .map(|at| Ok(u8::from_str_radix(digits(at)?, 16)?))
+        .collect()
+}
