@@ -1,0 +1,194 @@
+"""The command line: help, JSON, exit codes, tickets, logs, the DF."""
+
+import json
+import subprocess
+
+import pytest
+from harness import PROGRAMS, SEALBUS, clean_environment, sealbus, wait_for
+
+COMMANDS = """
+    up node token ticket ps nodes send df kill move logs ca demo acl completion version
+""".split()
+NESTED = ["df search", "df register", "ca log", "ca list", "ca revoke"] + [
+    f"acl {each}" for each in ("convert", "explain", "validate")
+]
+PLAIN = f"""
+    [platform]
+    name = "factory"
+
+    [[agent]]
+    name = "worker"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+"""
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *NESTED])
+def test_help_of_each_command_has_an_example(command):
+    text = sealbus(*command.split(), "--help").stdout.decode()
+    assert "Usage: sealbus" in text
+    if command not in ("df", "ca", "acl"):
+        assert f"Example: sealbus {command}" in text or f"$(sealbus {command}" in text
+    assert "\x1b[" not in text, "no colours off a terminal"
+
+
+def test_the_overview_names_every_command_and_the_exit_codes():
+    text = sealbus("--help").stdout.decode()
+    for command in COMMANDS:
+        assert f"\n  {command}" in text
+    assert "Exit codes:" in text
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "elvish", "powershell"])
+def test_completion_for_each_shell(shell):
+    script = sealbus("completion", shell).stdout
+    assert b"sealbus" in script and b"revoke" in script
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, check=True)
+
+
+def test_the_version_is_the_workspaces():
+    told = json.loads(sealbus("version", "--json").stdout)
+    assert told["sealbus"] in sealbus("version").stdout.decode()
+    assert sealbus("--version").stdout.decode().split()[-1] == told["sealbus"]
+
+
+def test_wrong_command_lines_exit_with_2():
+    for arguments in (["no-such-command"], ["send"], ["token", "--lifetime", "soon"], ["demo", "--level", "high"]):
+        assert sealbus(*arguments, expect=2).stderr
+
+
+def test_without_a_platform_every_question_says_so(tmp_path):
+    state = tmp_path / "nothing"
+    for arguments in (["ps"], ["nodes"], ["token"], ["ca", "list"], ["kill", "x"], ["send", "x", "y"]):
+        done = sealbus(*arguments, "--state", state, expect=3)
+        assert str(state) in done.stderr.decode()
+        assert "sealbus up" in done.stderr.decode()
+        done = sealbus(*arguments, "--state", state, "--json", expect=3)
+        assert "sealbus up" in json.loads(done.stderr)["help"]
+
+
+def test_a_platform_is_found_by_name_and_alone_without_any(platform, tmp_path):
+    environment = {"XDG_STATE_HOME": str(tmp_path / "xdg")}
+    factory = platform(PLAIN)
+    program = factory.program(SEALBUS, "up", factory.manifest, name="up", environment=environment)
+
+    def up():
+        assert program.process.poll() is None, program.output()
+        return sealbus("nodes", expect=None, environment=environment).returncode == 0
+
+    wait_for(up, "the platform")
+    sealbus("ps", "--platform", "factory", environment=environment)
+    sealbus("ps", "--platform", "other", environment=environment, expect=3)
+
+
+def test_what_is_not_there_exits_with_4_and_names_it(platform):
+    factory = platform(PLAIN).up()
+    for arguments in (["kill", "nobody"], ["logs", "nobody"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
+        done = factory.tell(*arguments, expect=4)
+        assert "nobody" in done.stderr.decode()
+
+
+def test_every_command_that_shows_something_speaks_json(platform):
+    factory = platform(PLAIN).up()
+    factory.active("worker")
+    (agent,) = factory.ask("ps")
+    assert agent["name"] == "worker@factory" and agent["state"] == "active" and agent["pid"] > 0
+    (node,) = factory.ask("nodes")
+    assert node["name"] == "node-1" and node["agents"] == 1
+    assert factory.ask("ps", "--refused") == []
+    assert {"token", "expires"} <= factory.ask("token").keys()
+    assert {"agent", "ticket", "expires"} <= factory.ask("ticket", "guest").keys()
+    assert factory.ask("df", "search") == []
+    factory.ask("df", "register", "worker", "--type", "work", "--name", "hard")
+    (service,) = factory.ask("df", "search", "--type", "work")
+    assert service == {"agent": "worker@factory", "name": "hard", "service_type": "work"}
+    assert factory.ask("df", "search", "--type", "play") == []
+    answer = factory.ask("send", "worker", '["echo", "ä"]', "--performative", "request", "--wait", "20s")
+    assert len(answer["replies"]) == 1
+    assert any(each["identity"] == "spiffe://factory/agent/worker" for each in factory.ask("ca", "list"))
+    assert [event["sequence"] for event in factory.ask("ca", "log")] == list(range(len(factory.ask("ca", "log"))))
+    for line in factory.tell("logs", "worker", "--json").stdout.splitlines():
+        assert json.loads(line)["agent"] == "worker"
+
+
+def test_tables_for_people_have_no_colours_off_a_terminal(platform):
+    factory = platform(PLAIN).up()
+    factory.active("worker")
+    for arguments in (["ps"], ["nodes"], ["ca", "list"], ["ca", "log"]):
+        text = factory.tell(*arguments).stdout.decode()
+        assert "\x1b[" not in text
+        assert "worker" in text or arguments == ["nodes"]
+
+
+def test_logs_follow(platform):
+    factory = platform(PLAIN).up()
+    factory.active("worker")
+    follower = factory.program(
+        SEALBUS, "logs", "worker", "--follow", "--state", factory.state, name="follower"
+    )
+    wait_for(lambda: "worker is set up" in follower.output(), "what was printed before", also=follower.output)
+    for word in ("one", "two", "three"):
+        factory.send("worker", json.dumps(["print", word]))
+        wait_for(lambda word=word: word in follower.output().split(), word, also=follower.output)
+    assert follower.process.poll() is None
+    follower.process.kill()
+    follower.process.wait()
+    last = factory.tell("logs", "worker", "-n", "1").stdout.decode()
+    assert last == "three\n"
+
+
+def test_a_program_started_by_hand_joins_with_a_ticket(platform):
+    factory = platform(PLAIN).up()
+    factory.active("worker")
+    ticket = factory.ask("ticket", "guest")["ticket"]
+    environment = {"SEALBUS_TICKET": ticket}
+    import sys
+
+    guest = factory.program(sys.executable, PROGRAMS / "worker.py", name="guest", environment=environment)
+    factory.active("guest")
+    assert json.loads(factory.send("guest", '["echo", "hello"]')) == "hello"
+    factory.send("guest", '["send", "worker", 10, 0]')
+    wait_for(
+        lambda: json.loads(factory.send("worker", '["heard"]')) == {"guest": list(range(10))},
+        "the guest's messages",
+        also=factory.logs,
+    )
+    steps = [event["step"] for event in factory.events("guest") if event["step"] > 0]
+    assert steps[-1] == 6
+    # The ticket was good for one program.
+    second = factory.program(sys.executable, PROGRAMS / "worker.py", name="second", environment=environment)
+    assert second.wait() != 0
+    assert "ticket" in second.output()
+    assert guest.end() == 0, "SIGTERM is a clean end"
+    assert "guest leaves" in guest.output()
+    wait_for(lambda: factory.agents()["guest"]["state"] is None, "guest to be gone", also=factory.logs)
+
+
+def test_a_ticket_for_a_name_that_is_not_legal(platform):
+    factory = platform(PLAIN).up()
+    done = factory.tell("ticket", "bad name", expect=2)
+    assert "bad name" in done.stderr.decode()
+
+
+def test_ctrl_c_ends_the_platform_and_every_agent(platform):
+    factory = platform(PLAIN).up()
+    pid = factory.active("worker")["worker"]["pid"]
+    assert factory.master.end() == 0
+    wait_for(lambda: not factory.pids(), "every process to end", also=factory.logs)
+    from harness import alive
+
+    assert not alive(pid)
+
+
+def test_content_from_standard_input(platform):
+    factory = platform(PLAIN).up()
+    factory.active("worker")
+    done = subprocess.run(
+        [SEALBUS, "send", "worker", "-", "--performative", "request", "--wait", "20s", "--state", factory.state],
+        input=b'["echo", "from a pipe"]',
+        capture_output=True,
+        env=clean_environment(),
+        timeout=60,
+        check=True,
+    )
+    assert b"from a pipe" in done.stdout

@@ -1,0 +1,49 @@
+"""The same agents, unchanged, at each security level."""
+
+import json
+import re
+
+import pytest
+from harness import PROGRAMS, sealbus, wait_for
+
+
+@pytest.mark.parametrize("level", ["none", "tls", "auth"])
+def test_agents_talk_at_each_level(platform, level):
+    factory = platform(
+        f"""
+        [platform]
+        name = "factory"
+        level = "{level}"
+        nodes = 2
+
+        [[agent]]
+        name = "source"
+        command = ["PYTHON", "{PROGRAMS}/worker.py"]
+        node = "node-1"
+
+        [[agent]]
+        name = "sink"
+        command = ["PYTHON", "{PROGRAMS}/worker.py"]
+        node = "node-2"
+        """
+    ).up()
+    factory.active("source", "sink")
+    factory.send("source", '["send", "sink", 500, 0]')
+    wait_for(
+        lambda: json.loads(factory.send("sink", '["heard"]')) == {"source": list(range(500))},
+        "500 messages once and in order",
+        also=factory.logs,
+    )
+
+
+@pytest.mark.parametrize("level", ["signed", "sealed"])
+def test_a_level_that_no_transport_here_reaches_is_refused_by_name(platform, level):
+    factory = platform(f'[platform]\nname = "factory"\nlevel = "{level}"\n')
+    done = sealbus("up", factory.manifest, "--state", factory.state, expect=1)
+    assert level in done.stderr.decode()
+    assert not factory.pids()
+
+
+def test_the_option_raises_the_manifests_level(platform):
+    factory = platform('[platform]\nname = "factory"\nlevel = "none"\n').up("--level", "auth")
+    wait_for(lambda: re.search(r"at level auth\b", factory.master.output()), "the level to be told")

@@ -1,0 +1,63 @@
+"""An agent moves with its state; what is sent to it meanwhile arrives once and in order."""
+
+import json
+
+from harness import PROGRAMS, wait_for
+
+MANIFEST = f"""
+    [platform]
+    name = "factory"
+    nodes = 2
+
+    [[agent]]
+    name = "source"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+    node = "node-1"
+
+    [[agent]]
+    name = "mover"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+"""
+
+
+def test_state_and_messages_in_flight_move_along(platform):
+    factory = platform(MANIFEST).up()
+    before = factory.active("source", "mover")["mover"]
+    count = 5000
+    factory.send("source", json.dumps(["send", "mover", count, 500]))
+
+    def heard():
+        return json.loads(factory.send("mover", '["heard"]')).get("source", [])
+
+    wait_for(lambda: len(heard()) > 50, "traffic", also=factory.logs)
+    places = [before["node"]]
+    for _ in range(2):
+        goal = "node-2" if places[-1] == "node-1" else "node-1"
+        moved = factory.ask("move", "mover", goal)
+        assert moved == {"agents": ["mover"], "node": goal}
+        places.append(factory.active("mover")["mover"]["node"])
+        assert places[-1] == goal
+    after = factory.agents()["mover"]
+    assert after["pid"] != before["pid"] and after["serial"] != before["serial"]
+    wait_for(
+        lambda: json.loads(factory.send("source", '["sent"]')) == [count, True],
+        "all messages to be accepted",
+        also=factory.logs,
+    )
+    wait_for(lambda: len(heard()) >= count, "all messages to arrive", also=factory.logs)
+    assert heard() == list(range(count)), "once and in order, over both moves"
+    assert json.loads(factory.send("source", '["failures"]')) == []
+    revoked = {each["serial"]: each["revoked"] for each in factory.ask("ca", "list")}
+    assert revoked[before["serial"]] and not revoked[after["serial"]]
+    assert "mover is restored" in factory.tell("logs", "mover").stdout.decode()
+
+
+def test_a_move_to_nowhere_changes_nothing(platform):
+    factory = platform(MANIFEST).up()
+    before = factory.active("source", "mover")["mover"]
+    refused = factory.tell("move", "mover", "node-77", expect=None)
+    assert refused.returncode != 0
+    assert "node-77" in refused.stderr.decode()
+    refused = factory.tell("move", "nobody", "node-1", expect=4)
+    assert "nobody" in refused.stderr.decode()
+    assert factory.agents()["mover"] == before

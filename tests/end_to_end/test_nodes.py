@@ -1,0 +1,144 @@
+"""Machines join with one-time tokens, and their agents survive their death."""
+
+import json
+import os
+import signal
+import time
+
+from harness import PROGRAMS, SEALBUS, wait_for
+
+EMPTY = """
+    [platform]
+    name = "factory"
+"""
+
+
+def test_a_token_works_once(platform):
+    factory = platform(EMPTY).up()
+    token = factory.ask("token", "--name", "node-2")["token"]
+    first = factory.program(
+        SEALBUS, "node", "--token", token, "--state", factory.directory / "first", name="first"
+    )
+    wait_for(lambda: factory.nodes().get("node-2", {}).get("state") == "alive", "node-2", also=factory.logs)
+    second = factory.program(
+        SEALBUS, "node", "--token", token, "--state", factory.directory / "second", name="second"
+    )
+    assert second.wait() == 5
+    assert "token" in second.output() and "used" in second.output()
+    # What runs goes on.
+    assert first.process.poll() is None
+    assert factory.nodes()["node-2"]["state"] == "alive"
+
+
+def test_a_token_expires(platform):
+    factory = platform(EMPTY).up()
+    secret = factory.ask("token", "--name", "node-2", "--lifetime", "1s")
+    wait_for(lambda: time.time() * 1000 > secret["expires"] + 1500, "the token to expire")
+    late = factory.program(
+        SEALBUS, "node", "--token", secret["token"], "--state", factory.directory / "late", name="late"
+    )
+    assert late.wait() == 5
+    assert "expired" in late.output()
+    assert "node-2" not in factory.nodes()
+
+
+def test_a_taken_name_is_refused(platform):
+    factory = platform(EMPTY).up()
+    wait_for(lambda: factory.nodes().get("node-1", {}).get("state") == "alive", "node-1", also=factory.logs)
+    named = factory.tell("token", "--name", "node-1", expect=None)
+    if named.returncode == 0:
+        twin = factory.program(
+            SEALBUS,
+            "node",
+            "--token",
+            named.stdout.decode().strip(),
+            "--state",
+            factory.directory / "twin",
+            name="twin",
+        )
+        assert twin.wait() == 5
+        assert "node-1" in twin.output() and "taken" in twin.output()
+    else:
+        assert named.returncode == 5
+        assert "node-1" in named.stderr.decode() and "taken" in named.stderr.decode()
+    assert factory.nodes()["node-1"]["state"] == "alive"
+
+
+def test_a_wrong_token_is_refused_and_says_so(platform):
+    factory = platform(EMPTY).up()
+    token = factory.ask("token")["token"]
+    broken = token[:-4] + ("aaaa" if not token.endswith("aaaa") else "bbbb")
+    other = factory.program(
+        SEALBUS, "node", "--token", broken, "--state", factory.directory / "other", name="other"
+    )
+    assert other.wait() != 0
+    assert "token" in other.output()
+
+
+def test_a_dead_nodes_agents_are_placed_on_the_others(platform):
+    factory = platform(
+        f"""
+        [platform]
+        name = "factory"
+
+        [[agent]]
+        name = "worker"
+        command = ["PYTHON", "{PROGRAMS}/worker.py"]
+        replicas = 4
+        """
+    ).up()
+    names = [f"worker-{index}" for index in range(1, 5)]
+    factory.active(*names)
+    second = factory.node("node-2")
+    factory.tell("move", "worker-1", "node-2")
+    before = factory.active(*names)
+    assert before["worker-1"]["node"] == "node-2"
+    # The machine is gone, with everything on it.
+    for pid in (before["worker-1"]["pid"], second.pid):
+        os.kill(pid, signal.SIGKILL)
+
+    def placed_again():
+        agent = factory.agents()["worker-1"]
+        return agent["state"] == "active" and agent["node"] == "node-1"
+
+    wait_for(placed_again, "worker-1 to run on node-1", also=factory.logs)
+    assert factory.nodes()["node-2"]["state"] == "dead"
+    revoked = {each["serial"]: each["revoked"] for each in factory.ask("ca", "list")}
+    assert revoked[before["worker-1"]["serial"]]
+    assert json.loads(factory.send("worker-1", '["echo", "again"]')) == "again"
+    for name in names[1:]:
+        assert factory.agents()[name]["serial"] == before[name]["serial"], "the others were not touched"
+
+
+def test_a_node_comes_back_with_its_own_certificate(platform):
+    factory = platform(EMPTY).up()
+    node = factory.node("node-2")
+    node.end()
+    factory.program(SEALBUS, "node", "--state", factory.directory / "node-2", name="node-2-again")
+    wait_for(
+        lambda: factory.nodes()["node-2"]["state"] == "alive", "node-2 to be back", also=factory.logs
+    )
+
+
+def test_placement_obeys_pin_and_forbid(platform):
+    factory = platform(
+        f"""
+        [platform]
+        name = "factory"
+        nodes = 2
+
+        [[agent]]
+        name = "pinned"
+        command = ["PYTHON", "{PROGRAMS}/worker.py"]
+        replicas = 3
+        node = "node-2"
+
+        [[agent]]
+        name = "away"
+        command = ["PYTHON", "{PROGRAMS}/worker.py"]
+        replicas = 2
+        forbid = ["node-1"]
+        """
+    ).up()
+    agents = factory.active("pinned-1", "pinned-2", "pinned-3", "away-1", "away-2")
+    assert {agent["node"] for agent in agents.values()} == {"node-2"}

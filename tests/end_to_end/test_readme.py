@@ -1,0 +1,54 @@
+"""The README's agent runs as it stands, and its commands exist."""
+
+import re
+import subprocess
+import sys
+
+from harness import ROOT, clean_environment, sealbus, wait_for
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_agent_in_the_readme_runs_by_itself(tmp_path):
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(program.strip().splitlines()) <= 25
+    file = tmp_path / "agents.py"
+    file.write_text(program)
+    done = subprocess.run(
+        [sys.executable, file],
+        capture_output=True,
+        env=clean_environment(),
+        cwd=tmp_path,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.strip(), "it says something"
+
+
+def test_the_same_file_runs_on_the_platform_of_the_readme(platform):
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (manifest,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    shops = platform(manifest.replace('"python"', '"PYTHON"'))
+    (shops.directory / "books.py").write_text(program)
+    shops.up()
+    wait_for(
+        lambda: "seller@bookshops offers" in shops.tell("logs", "buyer", expect=None).stdout.decode(),
+        "the seller's offer",
+        also=shops.logs,
+    )
+    pids = {name: agent["process"] for name, agent in shops.agents().items()}
+    assert pids["seller"] != pids["buyer"]
+
+
+def test_the_commands_in_the_readme_exist():
+    for command in set(re.findall(r"`sealbus ([a-z]+(?: [a-z]+)?)", README)):
+        words = command.split()
+        nested = words[0] in ("ca", "df", "acl")
+        text = sealbus(*words[: 2 if nested else 1], "--help").stdout
+        assert b"Usage" in text
+
+
+def test_the_files_the_readme_points_to_exist():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
