@@ -1,0 +1,98 @@
+# Everything a contributor runs. Each target installs what it needs into .venv and target/, may be
+# run again at any time, and changes nothing outside this folder.
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMPS  := target/stamps
+CARGO   ?= cargo
+# Python is tested in the debug profile, so that one target folder and one profile serve everything.
+WHEELS  := target/wheels
+
+say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
+
+.DEFAULT_GOAL := help
+.PHONY: help check format test test-rust test-python test-end-to-end fuzz-corpus demo bench fuzz build clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
+
+# ---- what the targets need -------------------------------------------------------------------
+
+$(BIN)/python:
+	$(call say,Making a Python environment in $(VENV))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Sealbus needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=…"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/tools: requirements.txt | $(BIN)/python
+	$(call say,Installing maturin$(comma) pytest and mypy into $(VENV))
+	$(BIN)/python -m pip install --progress-bar off --quiet -r requirements.txt
+	@mkdir -p $(STAMPS) && touch $@
+
+comma := ,
+
+# Cargo and maturin decide themselves what is out of date: no stamp.
+.PHONY: binary package
+binary:
+	$(call say,Building the sealbus binary (debug))
+	$(CARGO) build --locked -p sealbus-cli
+
+package: $(STAMPS)/tools
+	$(call say,Building the Python package (debug) into $(VENV))
+	cd python && VIRTUAL_ENV=$(abspath $(VENV)) $(abspath $(BIN))/maturin develop --locked
+
+build: binary package ## The binary and the Python package, debug profile
+
+# ---- checking --------------------------------------------------------------------------------
+
+check: $(STAMPS)/tools ## Format, clippy, unit tests, types: what a change must pass before review
+	$(call say,Format)
+	$(CARGO) fmt --all --check
+	$(call say,Clippy)
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(call say,Unit tests)
+	$(CARGO) test --locked --workspace --exclude sealbus-python --lib --bins
+	$(call say,Python types)
+	$(BIN)/mypy --config-file python/pyproject.toml python/sealbus tests/python examples bench/python
+
+format: ## Format the Rust sources
+	$(CARGO) fmt --all
+
+test: test-rust test-python test-end-to-end ## Every test: fast ones first, then real binaries and processes
+	$(call say,All tests passed)
+
+test-rust:
+	$(call say,Rust tests (debug))
+	$(CARGO) test --locked --workspace --exclude sealbus-python
+
+test-python: package
+	$(call say,Python tests)
+	$(BIN)/pytest tests/python
+
+test-end-to-end: binary package
+	$(call say,End-to-end tests: real binaries$(comma) real processes)
+	$(BIN)/pytest tests/end_to_end
+
+# ---- seeing ----------------------------------------------------------------------------------
+
+demo: $(STAMPS)/tools ## Certified agents on two nodes talk over the mesh, and impostors are refused
+	$(call say,Building the sealbus binary (release; the first time takes some minutes))
+	$(CARGO) build --locked --release -p sealbus-cli
+	$(call say,Building the Python wheel (release))
+	cd python && $(abspath $(BIN))/maturin build --locked --release --out $(abspath $(WHEELS))
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps $$(ls -t $(WHEELS)/sealbus-*.whl | head -1)
+	$(call say,Running the demo)
+	target/release/sealbus demo --python $(BIN)/python $(DEMO)
+
+bench: $(STAMPS)/tools ## Figures beside their floors, in one run; report in bench/report
+	$(call say,Benchmark)
+	bench/run
+
+FUZZ_SECONDS ?= 60
+fuzz: ## Fuzz every parser, FUZZ_SECONDS=60 each
+	$(call say,Fuzzing)
+	fuzz/run $(FUZZ_SECONDS)
+
+clean: ## Remove everything that was built
+	rm -rf target $(VENV)
