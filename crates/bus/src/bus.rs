@@ -9,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use sealbus_acl::{AclMessageRef, Aid, Limits, bitefficient};
-use sealbus_seal::{Credential, PlatformName};
+use sealbus_seal::{Credential, Identity, PlatformName};
 use thiserror::Error;
 use tokio::runtime::Handle;
 
 use crate::agent::LocalAgent;
 use crate::error::UndeliverableReason;
+use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, Refused};
 use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::{Provenance, ReceivedMessage};
 use crate::outbox::Outbox;
@@ -111,6 +112,7 @@ pub(crate) struct Inner {
     pub(crate) routes: RwLock<HashMap<Arc<str>, Arc<Route>>>,
     transport: OnceLock<Arc<dyn Transport>>,
     resolver: OnceLock<Arc<dyn Resolver>>,
+    inlet: OnceLock<Arc<dyn FrameInlet>>,
     refusals: RefusalLog,
     pub(crate) runtime: Handle,
     /// Messages accepted from agents that have left.
@@ -143,6 +145,7 @@ impl Bus {
                 routes: RwLock::default(),
                 transport: OnceLock::new(),
                 resolver: OnceLock::new(),
+                inlet: OnceLock::new(),
                 refusals: RefusalLog::default(),
                 runtime,
                 accepted_before: AtomicU64::new(0),
@@ -170,6 +173,11 @@ impl Bus {
     /// Says what carries messages to other processes. Returns false if one was set before.
     pub fn set_transport(&self, transport: Arc<dyn Transport>) -> bool {
         self.inner.transport.set(transport).is_ok()
+    }
+
+    /// Says what takes the frames of other processes. Returns false if something was set before.
+    pub fn set_frame_inlet(&self, inlet: Arc<dyn FrameInlet>) -> bool {
+        self.inner.inlet.set(inlet).is_ok()
     }
 
     /// Attaches an agent: from now on it can send, and messages to `name` come to the mailbox.
@@ -237,7 +245,7 @@ impl Bus {
             platform: platform.to_string(),
             reason,
         };
-        match sealbus_seal::Identity::from_agent_name(name) {
+        match Identity::from_agent_name(name) {
             Ok(identity) if identity.platform() == platform => Ok(()),
             Ok(identity) => Err(illegal(format!(
                 "it belongs to platform {}",
@@ -361,6 +369,57 @@ impl Bus {
             reason,
             explanation,
         });
+    }
+
+    /// For transports: whether frames of other processes are taken here.
+    pub fn takes_frames(&self) -> bool {
+        self.inner.inlet.get().is_some()
+    }
+
+    /// For transports: a frame has come from another process, and its origin is proved as far as the level goes.
+    ///
+    /// # Errors
+    /// [`Refused`], noted and logged already: the sending process is to be told.
+    pub fn take_frame(&self, frame: ArrivedFrame) -> Result<(), Refused> {
+        let process = frame.process.clone();
+        let origin = frame.origin.clone();
+        let proved = match &frame.provenance {
+            Provenance::Proved(verified) => Some(verified.clone()),
+            _ => None,
+        };
+        let taken = match self.inner.inlet.get() {
+            Some(inlet) => inlet.take(frame),
+            None => Err(Refused {
+                reason: RefusalReason::NotPermitted,
+                explanation: "this process takes no frames of other processes".to_owned(),
+            }),
+        };
+        taken.inspect_err(|refused| {
+            let tried_by = match &origin {
+                FrameOrigin::Agent(name) => name.to_string(),
+                FrameOrigin::Process => process.to_string(),
+            };
+            let proved = proved.map_or_else(|| process.to_string(), |it| it.identity().to_string());
+            self.refused(
+                &tried_by,
+                Some(proved),
+                None,
+                refused.reason,
+                refused.explanation.clone(),
+            );
+        })
+    }
+
+    /// For transports: frames that were accepted for `process` were not taken there, oldest first.
+    pub fn frames_lost(
+        &self,
+        process: &Identity,
+        frames: Vec<LostFrame>,
+        reason: &UndeliverableReason,
+    ) {
+        if let Some(inlet) = self.inner.inlet.get() {
+            inlet.lost(process, frames, reason);
+        }
     }
 
     /// For transports: a message of `sender` that was accepted did not reach `receiver`. The sender is told.

@@ -11,6 +11,7 @@ mod bus;
 mod error;
 mod failure;
 mod gate;
+mod inlet;
 mod mailbox;
 mod message;
 mod outbox;
@@ -24,6 +25,10 @@ pub use agent::LocalAgent;
 pub use bus::{AttachError, Bus, BusConfig, Counters, Returned, WeakBus};
 pub use error::{SendError, TrySendError, UndeliverableReason, Unsent};
 pub use gate::Gate;
+pub use inlet::{
+    ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, LostFrame,
+    OutgoingFrame, ProcessDestination, Refused, check_sender,
+};
 pub use mailbox::{
     Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, PushError, Window,
     WindowListener, mailbox,

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::agent::LocalAgent;
 use crate::error::UndeliverableReason;
 use crate::gate::Gate;
+use crate::inlet::ProcessDestination;
 use crate::resolver::ProcessEndpoint;
 
 /// When a transport counts a message as accepted by the other side.
@@ -77,6 +78,22 @@ pub trait Transport: Send + Sync {
         process: &ProcessEndpoint,
         receiver: &str,
     ) -> Result<Arc<dyn Destination>, TransportError>;
+
+    /// The way to the bus of `process` itself; connecting goes on behind it. What arrives from there is handed to
+    /// [`Bus::take_frame`](crate::Bus::take_frame).
+    ///
+    /// # Errors
+    /// If there can be none; a transport that carries no frames says so by [`TransportError::NotOffered`].
+    fn process_destination(
+        &self,
+        process: &ProcessEndpoint,
+    ) -> Result<Arc<dyn ProcessDestination>, TransportError> {
+        let _ = process;
+        Err(TransportError::NotOffered {
+            transport: self.name(),
+            what: "frames between the buses of two processes",
+        })
+    }
 }
 
 /// The way to one agent in another process. Calls do not wait and do not allocate in the usual case.
@@ -128,6 +145,14 @@ pub enum TransportError {
     /// More agents or peers than the configuration allows.
     #[error("{0}")]
     OverLimit(String),
+    /// The transport cannot do that at all.
+    #[error("the transport {transport} does not carry {what}: use another one for this platform")]
+    NotOffered {
+        /// The transport.
+        transport: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    },
 }
 
 enum Source<'a> {

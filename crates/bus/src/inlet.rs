@@ -1,0 +1,235 @@
+//! What the buses of two processes say to each other: frames, carried by a [`Transport`](crate::Transport) in order
+//! and once. To the transport a frame is bytes; what stands in it is the business of the [`FrameInlet`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use sealbus_acl::AclMessageRef;
+use sealbus_seal::Identity;
+
+use crate::agent::LocalAgent;
+use crate::error::UndeliverableReason;
+use crate::gate::Gate;
+use crate::mailbox::{MESSAGE_OVERHEAD, WindowListener};
+use crate::message::Provenance;
+use crate::refusal::RefusalReason;
+use crate::transport::Rejected;
+
+/// Who writes a frame.
+#[derive(Clone, Copy, Debug)]
+pub enum FrameSender<'a> {
+    /// The process itself: what it says of its subscriptions, of credit and the like.
+    Process,
+    /// An agent of this process, which proves itself as it does for messages.
+    Agent(&'a Arc<LocalAgent>),
+}
+
+/// A frame on its way out.
+#[derive(Clone, Copy, Debug)]
+pub struct OutgoingFrame<'a> {
+    /// Who writes it.
+    pub sender: FrameSender<'a>,
+    /// The frame, the same for all processes it goes to: a transport keeps it without copying it.
+    pub payload: &'a Bytes,
+    /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that nobody needs to
+    /// be woken now.
+    pub is_deferred: bool,
+}
+
+/// The way to the bus of another process. Calls do not wait.
+///
+/// What it accepted is [taken](FrameInlet::take) there once and in the order of acceptance, whoever wrote it, or
+/// comes back through [`FrameInlet::lost`]. Its room is its own: an inlet that gives no credit holds up no agent's messages.
+pub trait ProcessDestination: Send + Sync {
+    /// Accepts the frame for delivery in order, or says why not.
+    ///
+    /// # Errors
+    /// [`Rejected`]; nothing was accepted then. After [`Rejected::Closed`] the way must be asked for anew;
+    /// [`Rejected::Moving`] says that it will be closed once all that was accepted has come back.
+    fn try_send(&self, frame: &OutgoingFrame<'_>) -> Result<(), Rejected>;
+
+    /// Where senders wait that were told [`Rejected::Full`]. It opens wide when the way ends.
+    fn gate(&self) -> &Gate;
+}
+
+/// Who wrote a frame that arrived, as far as the transport proved it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameOrigin {
+    /// The process itself.
+    Process,
+    /// An agent of that process, by its name.
+    Agent(Arc<str>),
+}
+
+/// A frame that has arrived.
+#[derive(Debug)]
+pub struct ArrivedFrame {
+    /// The process it came from.
+    pub process: Arc<Identity>,
+    /// Who wrote it.
+    pub origin: FrameOrigin,
+    /// What was proved about who wrote it.
+    pub provenance: Provenance,
+    /// The frame.
+    pub payload: Bytes,
+    /// The room it takes; the sending process has it again when this is dropped.
+    pub credit: FrameCredit,
+}
+
+impl ArrivedFrame {
+    /// Whether an ACL message that the frame carries is of the one who wrote the frame.
+    ///
+    /// # Errors
+    /// [`Refused`] with `forged-sender` if not: only agents write messages, each under its own name.
+    pub fn check_message(&self, message: &AclMessageRef<'_>) -> Result<(), Refused> {
+        match &self.origin {
+            FrameOrigin::Agent(name) => check_sender(name, message),
+            FrameOrigin::Process => Err(Refused {
+                reason: RefusalReason::ForgedSender,
+                explanation: format!("{} sent an agent's message as its own", self.process),
+            }),
+        }
+    }
+}
+
+/// Whether the `:sender` of a message is the name that its sender proved, or at levels without proofs claims.
+///
+/// # Errors
+/// [`Refused`] with `forged-sender`.
+pub fn check_sender(proved: &str, message: &AclMessageRef<'_>) -> Result<(), Refused> {
+    let explanation = match message.sender() {
+        Some(claimed) if *claimed.name() == *proved => return Ok(()),
+        Some(claimed) => format!("{proved} wrote under the name of {}", claimed.name()),
+        None => format!("{proved} wrote without its name"),
+    };
+    Err(Refused {
+        reason: RefusalReason::ForgedSender,
+        explanation,
+    })
+}
+
+/// Why something that arrived is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why, for machines.
+    pub reason: RefusalReason,
+    /// Why, for people.
+    pub explanation: String,
+}
+
+/// A frame that was accepted for another process and not taken there.
+#[derive(Clone, Debug)]
+pub struct LostFrame {
+    /// The agent that wrote it; `None`: the process itself.
+    pub sender: Option<Arc<str>>,
+    /// The frame.
+    pub payload: Bytes,
+    /// Whether it may have been taken all the same.
+    pub may_have_arrived: bool,
+}
+
+/// Takes the frames that other processes send to the bus of this one. Calls come from the tasks of transports and
+/// must not wait.
+pub trait FrameInlet: Send + Sync {
+    /// A frame has arrived. The transport has proved `origin`; what the frame says is not checked yet.
+    ///
+    /// # Errors
+    /// [`Refused`]: the transport tells the sending process, which finds the frame [lost](Self::lost); it is
+    /// counted and logged by [`Bus::take_frame`](crate::Bus::take_frame).
+    fn take(&self, frame: ArrivedFrame) -> Result<(), Refused>;
+
+    /// Frames that were accepted for `process` were not taken there, oldest first.
+    fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason);
+}
+
+/// What the inlet of this process lets one other process send: the receiving side of a [`ProcessDestination`]'s credit.
+pub struct FrameWindow {
+    listener: Arc<dyn WindowListener>,
+    size: u64,
+    taken: AtomicU64,
+    announced: AtomicU64,
+}
+
+impl FrameWindow {
+    /// A window of `size` bytes; `listener` hears (with tag 0) of the limit as it rises.
+    pub fn new(size: u64, listener: Arc<dyn WindowListener>) -> Arc<Self> {
+        Arc::new(Self {
+            listener,
+            size,
+            taken: AtomicU64::new(0),
+            announced: AtomicU64::new(size),
+        })
+    }
+
+    /// Bytes that may be sent at the beginning, each frame counted with [`MESSAGE_OVERHEAD`].
+    pub fn first_limit(&self) -> u64 {
+        self.size
+    }
+
+    /// The credit of a frame of that length, which the limit covers.
+    pub fn credit(self: &Arc<Self>, payload_length: usize) -> FrameCredit {
+        FrameCredit {
+            window: Some(self.clone()),
+            cost: (payload_length + MESSAGE_OVERHEAD) as u64,
+        }
+    }
+
+    fn give_back(&self, cost: u64) {
+        let limit = self.taken.fetch_add(cost, Ordering::AcqRel) + cost + self.size;
+        let mut announced = self.announced.load(Ordering::Acquire);
+        // Half a window at a time, as mailboxes do.
+        while limit.saturating_sub(announced) >= self.size / 2 {
+            match self.announced.compare_exchange_weak(
+                announced,
+                limit,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return self.listener.widened(0, limit),
+                Err(now) => announced = now,
+            }
+        }
+    }
+}
+
+/// The room that a frame takes of its [`FrameWindow`]: given back when this is dropped.
+pub struct FrameCredit {
+    window: Option<Arc<FrameWindow>>,
+    cost: u64,
+}
+
+impl FrameCredit {
+    /// The credit of a frame that nobody has to pay for, as of a transport that pushes back by other means.
+    pub const fn free() -> Self {
+        Self {
+            window: None,
+            cost: 0,
+        }
+    }
+}
+
+impl Drop for FrameCredit {
+    fn drop(&mut self) {
+        if let Some(window) = &self.window {
+            window.give_back(self.cost);
+        }
+    }
+}
+
+impl fmt::Debug for FrameCredit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameCredit")
+            .field("bytes", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for FrameWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameWindow")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
