@@ -8,10 +8,12 @@
 
 mod agent;
 mod bus;
+pub mod channel;
 mod error;
 mod failure;
 mod gate;
 mod inlet;
+mod lifetime;
 mod mailbox;
 mod message;
 mod outbox;
@@ -29,6 +31,7 @@ pub use inlet::{
     ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, LostFrame,
     OutgoingFrame, ProcessDestination, Refused, check_sender,
 };
+pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
     Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, PushError, Window,
     WindowListener, mailbox,

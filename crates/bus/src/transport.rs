@@ -1,5 +1,6 @@
 //! What a messaging system must do to carry messages between processes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
@@ -15,7 +16,7 @@ use crate::inlet::ProcessDestination;
 use crate::resolver::ProcessEndpoint;
 
 /// When a transport counts a message as accepted by the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Acknowledgement {
     /// It lies in the mailbox of the receiver, in its process.
     ReceiverProcess,
@@ -25,6 +26,32 @@ pub enum Acknowledgement {
     OnDisk,
     /// It is on the disks of a majority.
     OnMajority,
+}
+
+impl Acknowledgement {
+    /// All of them, weakest first.
+    pub const ALL: [Self; 4] = [
+        Self::ReceiverProcess,
+        Self::ReceiverAgent,
+        Self::OnDisk,
+        Self::OnMajority,
+    ];
+
+    /// Its name in the text of a [`Qos`](crate::channel::Qos) and in errors.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReceiverProcess => "process",
+            Self::ReceiverAgent => "agent",
+            Self::OnDisk => "disk",
+            Self::OnMajority => "majority",
+        }
+    }
+}
+
+impl fmt::Display for Acknowledgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// What a transport can do.

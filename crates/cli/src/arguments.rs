@@ -6,7 +6,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sealbus_seal::SecurityLevel;
 
-use crate::duration::Lifetime;
+use sealbus_bus::Lifetime;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())

@@ -4,7 +4,7 @@ mod arguments;
 mod commands;
 mod connection;
 mod demo;
-mod duration;
+
 mod error;
 mod output;
 

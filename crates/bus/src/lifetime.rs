@@ -4,20 +4,20 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long something may last; a number with its unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lifetime(pub(crate) Duration);
+/// How long something may last; a whole number with its unit, kept to the millisecond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lifetime(pub Duration);
 
 /// What was typed is not a length of time.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a length of time; write a whole number and ms, s, m, h or d, such as 90s")]
-pub(crate) struct LifetimeError(String);
+pub struct LifetimeError(String);
 
 impl FromStr for Lifetime {
     type Err = LifetimeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || LifetimeError(text.to_owned());
+        let error = || LifetimeError(text.chars().take(40).collect());
         let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(error)?;
         let (number, unit) = text.split_at(digits);
         let number: u64 = number.parse().map_err(|_| error())?;

@@ -1,0 +1,362 @@
+//! Addresses of channels and of agents on them: the papers' URL.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::path::{self, ChannelPath, MAX_LEVEL_LENGTH, PathProblem};
+use super::qos::{QosOverride, QosProblem};
+
+/// The longest address, in bytes.
+pub const MAX_ADDRESS_LENGTH: usize = 2048;
+
+/// How an address begins. Both mean the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AddressScheme {
+    /// `cia:`, as in the papers.
+    Cia,
+    /// `sealbus:`.
+    #[default]
+    Sealbus,
+}
+
+impl AddressScheme {
+    /// The scheme without its colon.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cia => "cia",
+            Self::Sealbus => "sealbus",
+        }
+    }
+}
+
+/// Whose platform the channel is on: `<user>@<country>:<pid>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelOwner {
+    /// The user, such as `frank.kargl`.
+    pub user: String,
+    /// The country, such as `de`; any name without `:`, `/` and `@` is taken.
+    pub country: String,
+    /// Tells several platforms of one user apart.
+    pub pid: Option<u32>,
+}
+
+/// `cia:<qos>://<user>@<country>:<pid>/<channel path>/<agent>`, such as
+/// `cia://frank.kargl@de/dates/business/diary-agent`: the agent `diary-agent` on the channel `/dates/business`.
+///
+/// `<qos>` and `:<pid>` may be left out. The last segment is the agent; an address that ends with `/` is that of
+/// the channel itself: `cia://frank.kargl@de/dates/business/`. With nothing between `//` and the next `/`, the channel is
+/// one of the reader's own platform: `sealbus:///dates/business/`. What is not plain in a URL is percent-encoded UTF-8.
+/// In the QoS the text of [`Qos`](super::Qos) is used, which needs no encoding.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelAddress {
+    /// How it begins.
+    pub scheme: AddressScheme,
+    /// What is wanted differently from the default.
+    pub qos: QosOverride,
+    /// Whose platform; `None`: the reader's.
+    pub owner: Option<ChannelOwner>,
+    /// The channel.
+    pub channel: ChannelPath,
+    /// The agent on it: its name, local (`diary-agent`) or whole (`diary-agent@factory`).
+    pub agent: Option<String>,
+}
+
+/// Why a text is no address.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("byte {offset} of the address {text:?}: {problem}")]
+pub struct AddressError {
+    /// The text, cut to 80 characters.
+    pub text: String,
+    /// Where, in bytes from the start of the text.
+    pub offset: usize,
+    /// What is wrong there.
+    pub problem: AddressProblem,
+}
+
+/// What is wrong with the text of an address.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AddressProblem {
+    /// Longer than [`MAX_ADDRESS_LENGTH`].
+    #[error("longer than {MAX_ADDRESS_LENGTH} bytes")]
+    TooLong,
+    /// Another scheme.
+    #[error("expected 'cia:' or 'sealbus:'")]
+    Scheme,
+    /// No `//`.
+    #[error("expected '://' after the scheme and the QoS")]
+    Slashes,
+    /// The QoS is none.
+    #[error(transparent)]
+    Qos(#[from] QosProblem),
+    /// No `@`.
+    #[error("expected <user>@<country>")]
+    Owner,
+    /// User or country is empty.
+    #[error("the {0} is empty")]
+    Empty(&'static str),
+    /// User or country is too long.
+    #[error("the {0} is longer than {MAX_LEVEL_LENGTH} bytes")]
+    PartTooLong(&'static str),
+    /// Not a number.
+    #[error("expected the pid, a number up to 4294967295")]
+    Pid,
+    /// No channel.
+    #[error("expected '/' and the path of the channel")]
+    NoChannel,
+    /// The channel is none.
+    #[error(transparent)]
+    Channel(PathProblem),
+    /// `%` without two hexadecimal digits.
+    #[error("expected two hexadecimal digits after '%'")]
+    Percent,
+    /// The encoded bytes are no UTF-8.
+    #[error("the percent-encoded bytes are no UTF-8")]
+    NotUtf8,
+    /// A character that must be encoded.
+    #[error("the character {0:?} must be percent-encoded here")]
+    Illegal(char),
+}
+
+impl ChannelAddress {
+    /// The channel on the reader's own platform, at the default QoS.
+    pub fn of(channel: ChannelPath) -> Self {
+        Self {
+            scheme: AddressScheme::default(),
+            qos: QosOverride::default(),
+            owner: None,
+            channel,
+            agent: None,
+        }
+    }
+}
+
+type At<T> = Result<T, (usize, AddressProblem)>;
+
+fn read(text: &str) -> At<ChannelAddress> {
+    if text.len() > MAX_ADDRESS_LENGTH {
+        return Err((MAX_ADDRESS_LENGTH, AddressProblem::TooLong));
+    }
+    let (scheme, start) = [AddressScheme::Cia, AddressScheme::Sealbus]
+        .into_iter()
+        .find_map(|scheme| {
+            let head = text.get(..scheme.as_str().len())?;
+            (head.eq_ignore_ascii_case(scheme.as_str())
+                && text.as_bytes().get(head.len()) == Some(&b':'))
+            .then_some((scheme, head.len() + 1))
+        })
+        .ok_or((0, AddressProblem::Scheme))?;
+    let rest = &text[start..];
+    let (qos, after_qos) = match rest.strip_prefix("//") {
+        Some(after) => ("", after),
+        None => rest
+            .split_once("://")
+            .ok_or((start, AddressProblem::Slashes))?,
+    };
+    let qos = qos
+        .parse()
+        .map_err(|error: super::QosError| (start + error.offset, error.problem.into()))?;
+    let owner_at = text.len() - after_qos.len();
+    let length = after_qos
+        .find('/')
+        .ok_or((text.len(), AddressProblem::NoChannel))?;
+    let owner =
+        read_owner(&after_qos[..length]).map_err(|(at, problem)| (owner_at + at, problem))?;
+    let (channel, agent) = read_path(&after_qos[length..])
+        .map_err(|(at, problem)| (owner_at + length + at, problem))?;
+    Ok(ChannelAddress {
+        scheme,
+        qos,
+        owner,
+        channel,
+        agent,
+    })
+}
+
+fn read_owner(text: &str) -> At<Option<ChannelOwner>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let (user, rest) = text.split_once('@').ok_or((0, AddressProblem::Owner))?;
+    let rest_at = user.len() + 1;
+    let (country, pid) = match rest.split_once(':') {
+        None => (rest, None),
+        Some((country, digits)) => {
+            let at = rest_at + country.len() + 1;
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            let pid = digits.parse().ok().filter(|_| is_number);
+            (country, Some(pid.ok_or((at, AddressProblem::Pid))?))
+        }
+    };
+    let part = |what, text: &str, at: usize| {
+        let decoded = decode(text).map_err(|(offset, problem)| (at + offset, problem))?;
+        match decoded.len() {
+            0 => Err((at, AddressProblem::Empty(what))),
+            1..=MAX_LEVEL_LENGTH => Ok(decoded),
+            _ => Err((at, AddressProblem::PartTooLong(what))),
+        }
+    };
+    Ok(Some(ChannelOwner {
+        user: part("user", user, 0)?,
+        country: part("country", country, rest_at)?,
+        pid,
+    }))
+}
+
+/// Reads from the first `/` on.
+fn read_path(text: &str) -> At<(ChannelPath, Option<String>)> {
+    let (channel, agent) = text.rsplit_once('/').unwrap_or((text, ""));
+    if channel.is_empty() {
+        return Err((1, AddressProblem::NoChannel));
+    }
+    let mut decoded = String::with_capacity(channel.len());
+    // Level by level, so that an encoded slash does not make two levels of one, and the place of an error is known.
+    let mut at = 1;
+    for level in channel[1..].split('/') {
+        let plain = decode(level).map_err(|(offset, problem)| (at + offset, problem))?;
+        path::check_level(&plain, false).map_err(|(offset, problem)| {
+            (
+                at + encoded_offset(level, offset),
+                AddressProblem::Channel(problem),
+            )
+        })?;
+        decoded.push('/');
+        decoded.push_str(&plain);
+        at += level.len() + 1;
+    }
+    let channel_path =
+        ChannelPath::new(&decoded).map_err(|error| (0, AddressProblem::Channel(error.problem)))?;
+    let at = channel.len() + 1;
+    let agent = match agent {
+        "" => None,
+        agent => {
+            let plain = decode(agent).map_err(|(offset, problem)| (at + offset, problem))?;
+            path::check_level(&plain, false).map_err(|(offset, problem)| {
+                (
+                    at + encoded_offset(agent, offset),
+                    AddressProblem::Channel(problem),
+                )
+            })?;
+            Some(plain)
+        }
+    };
+    Ok((channel_path, agent))
+}
+
+/// Where in the encoded text the byte at `offset` of the decoded text begins.
+fn encoded_offset(encoded: &str, offset: usize) -> usize {
+    let mut at = 0;
+    for _ in 0..offset {
+        at += if encoded.as_bytes().get(at) == Some(&b'%') {
+            3
+        } else {
+            1
+        };
+    }
+    at
+}
+
+/// What stands for itself: the unreserved characters of RFC 3986, section 2.3, and of section 3.3 those that
+/// have no meaning here, and `@`, which whole agent names hold.
+fn is_plain(byte: u8, allow_at: bool) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+        )
+        || (allow_at && matches!(byte, b'@' | b':'))
+}
+
+fn decode(text: &str) -> At<String> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if byte == b'%' {
+            let digit = |index: usize| {
+                bytes
+                    .get(index)
+                    .and_then(|byte| char::from(*byte).to_digit(16))
+            };
+            let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else {
+                return Err((at, AddressProblem::Percent));
+            };
+            decoded.push((high * 16 + low) as u8);
+            at += 3;
+        } else if byte >= 0x80 || is_plain(byte, true) || byte == b'*' {
+            // UTF-8 that is not encoded is what people paste; it is unmistakable. A `*` is refused by what it stands in.
+            decoded.push(byte);
+            at += 1;
+        } else {
+            let character = text[at..].chars().next().unwrap_or('\u{fffd}');
+            return Err((at, AddressProblem::Illegal(character)));
+        }
+    }
+    String::from_utf8(decoded).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        (encoded_offset(text, valid), AddressProblem::NotUtf8)
+    })
+}
+
+fn encode(f: &mut fmt::Formatter<'_>, text: &str, allow_at: bool) -> fmt::Result {
+    for byte in text.bytes() {
+        if is_plain(byte, allow_at) {
+            write!(f, "{}", char::from(byte))?;
+        } else {
+            write!(f, "%{byte:02X}")?;
+        }
+    }
+    Ok(())
+}
+
+impl FromStr for ChannelAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        read(text).map_err(|(offset, problem)| AddressError {
+            text: text.chars().take(80).collect(),
+            offset,
+            problem,
+        })
+    }
+}
+
+impl fmt::Display for ChannelAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.scheme.as_str())?;
+        if self.qos != QosOverride::default() {
+            write!(f, "{}:", self.qos)?;
+        }
+        f.write_str("//")?;
+        if let Some(owner) = &self.owner {
+            encode(f, &owner.user, false)?;
+            f.write_str("@")?;
+            encode(f, &owner.country, false)?;
+            if let Some(pid) = owner.pid {
+                write!(f, ":{pid}")?;
+            }
+        }
+        for level in self.channel.levels() {
+            f.write_str("/")?;
+            encode(f, level, true)?;
+        }
+        f.write_str("/")?;
+        match &self.agent {
+            Some(agent) => encode(f, agent, true),
+            None => Ok(()),
+        }
+    }
+}

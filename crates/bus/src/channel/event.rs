@@ -1,0 +1,131 @@
+//! What travels on a channel: an ACL message behind a small header.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::moment::Moment;
+use super::path::ChannelPath;
+use super::qos::Qos;
+use crate::message::{Provenance, ReceivedMessage};
+
+/// The number by which a requester knows the answers to its request again; unique among the requests of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.0)
+    }
+}
+
+/// The three ways to talk on a channel, and the answer to the third.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// An event, which every consumer of the channel sees.
+    Event,
+    /// A message to one named agent on the channel.
+    Message {
+        /// The agent's AID name.
+        receiver: Arc<str>,
+    },
+    /// A question to everyone on the channel, any of whom may answer.
+    Request {
+        /// What the answers name.
+        id: RequestId,
+    },
+    /// An answer to a request; it goes to the requester alone.
+    Reply {
+        /// The request answered.
+        id: RequestId,
+    },
+}
+
+impl Mechanism {
+    /// Its name in logs and on the command line.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Message { .. } => "message",
+            Self::Request { .. } => "request",
+            Self::Reply { .. } => "reply",
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What the bus must know about a message on a channel; made once by its publisher, and shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelHeader {
+    /// Which of the ways to talk it is.
+    pub mechanism: Mechanism,
+    /// The channel.
+    pub channel: ChannelPath,
+    /// The QoS in effect: the channel's, overridden by the message's.
+    pub qos: Qos,
+    /// Counts what the publisher put on this channel, from 1; in a persistent channel, the offset in its log. Order and
+    /// deduplication go by it.
+    pub number: u64,
+    /// When it was published.
+    pub published: Moment,
+    /// It is not to be handed out before; [`Qos::valid_from`] as a moment.
+    pub valid_from: Option<Moment>,
+    /// It is not to be handed out from then on; [`Qos::expiry`] as a moment.
+    pub expiry: Option<Moment>,
+}
+
+impl ChannelHeader {
+    /// The header of what is published at `published` with this QoS.
+    pub fn new(
+        mechanism: Mechanism,
+        channel: ChannelPath,
+        qos: Qos,
+        number: u64,
+        published: Moment,
+    ) -> Self {
+        Self {
+            mechanism,
+            channel,
+            number,
+            published,
+            valid_from: qos.valid_from.map(|time| time.from(published)),
+            expiry: qos.expiry.map(|time| time.from(published)),
+            qos,
+        }
+    }
+
+    /// Whether it may no longer be handed out.
+    pub fn is_expired(&self, now: Moment) -> bool {
+        self.expiry.is_some_and(|expiry| now >= expiry)
+    }
+
+    /// Whether it may be handed out already.
+    pub fn is_valid_from(&self, now: Moment) -> bool {
+        self.valid_from.is_none_or(|from| now >= from)
+    }
+}
+
+/// What a subscriber gets.
+#[derive(Clone, Debug)]
+pub struct ReceivedEvent {
+    /// The header; shared with the other receivers in this process.
+    pub header: Arc<ChannelHeader>,
+    /// The ACL message, with what is known about its sender.
+    pub message: ReceivedMessage,
+}
+
+impl ReceivedEvent {
+    /// What is known about who published it.
+    pub fn provenance(&self) -> &Provenance {
+        self.message.provenance()
+    }
+
+    /// Bytes it is counted as in a subscription's queue, without [`MESSAGE_OVERHEAD`](crate::MESSAGE_OVERHEAD).
+    pub fn size(&self) -> usize {
+        self.message.size()
+    }
+}

@@ -1,0 +1,33 @@
+//! The AgentBus: channels by topic, for events, directed messages and questions to everyone.
+//!
+//! Agents seldom know each other; they know what they care about. A channel is a [path](ChannelPath) such as
+//! `/dates/business`. On each channel there are three [mechanisms](Mechanism): an *event*, seen by every consumer; a
+//! *message* to one named agent on the channel; and a *request* to everyone, whose answers all come back. Each carries an
+//! ordinary ACL message, so that content, performative and the proved `:sender` mean what they mean everywhere, plus a
+//! small [`ChannelHeader`].
+//!
+//! The model is the AgentBus of F. Kargl, T. Illmann and M. Weber, "Evaluation of Java Messaging Middleware as a Platform
+//! for Software Agent Communication". Nothing here does I/O or reads a clock: time comes in as a [`Moment`].
+
+mod address;
+mod event;
+mod flow;
+mod moment;
+mod path;
+mod pattern;
+mod qos;
+
+pub use address::{
+    AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
+};
+pub use event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
+pub use flow::{FlowPolicy, QueueLimits, UnknownFlowPolicy};
+pub use moment::Moment;
+pub use path::{
+    ChannelPath, MAX_LEVEL_LENGTH, MAX_LEVELS, MAX_PATH_LENGTH, PathError, PathProblem,
+};
+pub use pattern::{ChannelPattern, PatternIndex};
+pub use qos::{
+    ChannelCapabilities, MAX_QOS_LENGTH, Persistence, Priority, Promise, Qos, QosError,
+    QosOverride, QosProblem, Reliability, Time, UnavailableQos,
+};
