@@ -4,7 +4,6 @@ mod arguments;
 mod commands;
 mod connection;
 mod demo;
-
 mod error;
 mod output;
 
