@@ -95,6 +95,7 @@ impl EmbeddedPlatform {
 
 #[cfg(test)]
 mod tests {
+    use sealbus_acl::management::AgentState;
     use sealbus_acl::{AclMessage, Performative};
 
     use super::*;
@@ -128,6 +129,46 @@ mod tests {
             certificate.identity().to_string(),
             "spiffe://home/agent/alice"
         );
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_active_in_the_ams_once_it_is_let_in() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        let opening = (0..50).map(|number| {
+            let (process, directories) = (&process, &platform._system.directories);
+            async move {
+                let agent = process.agent(&format!("agent-{number}")).await.unwrap();
+                assert_eq!(
+                    directories.ams_state(agent.aid()).await,
+                    Some(AgentState::Active)
+                );
+            }
+        });
+        futures_util::future::join_all(opening).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_said_of_one_that_left_is_not_said_of_the_next_of_its_name() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        for _ in 0..20 {
+            let alice = process.agent("alice").await.unwrap();
+            alice.leave(crate::process::Parting::Ended);
+            let alice = process.agent("alice").await.unwrap();
+            // Whatever was queued is told by now.
+            let other = process.agent("other").await.unwrap();
+            let ams = &platform._system.directories;
+            assert_eq!(ams.ams_state(alice.aid()).await, Some(AgentState::Active));
+            assert_eq!(alice.wishes().current(), None, "it was cut off");
+            drop((alice, other));
+        }
     }
 
     #[tokio::test]

@@ -86,7 +86,8 @@ pub trait Host: Send + Sync + 'static {
     /// Where an agent is, by local name. Later changes come as [`Command::DirectoryChanged`].
     fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>>;
 
-    /// Says what happened to an agent of this process.
+    /// Says what happened to an agent of this process. Returns when whoever stands for the platform here
+    /// has taken it: the node, which tells the Master; on an embedded platform the AMS itself.
     fn report<'a>(
         &'a self,
         agent: &'a str,

@@ -17,6 +17,7 @@ mod certification;
 mod error;
 mod freeze;
 mod renewal;
+mod reports;
 mod resolver;
 mod revocation;
 mod standing;
@@ -37,8 +38,7 @@ use sealbus_bus::{AttachError, Bus, BusConfig, Outbox};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{CLOCK_SKEW, Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, watch};
 
 use crate::control::attachment::AgentReport;
 use crate::control::{AgentState, FrozenAgent, Subject};
@@ -52,6 +52,7 @@ use agent::Entry;
 use certification::{Certified, Certifier};
 use freeze::Resting;
 use renewal::Schedule;
+use reports::Reports;
 use resolver::DirectoryResolver;
 use standing::Standing;
 
@@ -80,9 +81,7 @@ struct Shared {
     /// Agents at rest that have handed over their state.
     resting: Mutex<Vec<Resting>>,
     announced: tokio::sync::Mutex<bool>,
-    /// None once the process closes.
-    reports: Mutex<Option<mpsc::UnboundedSender<(String, AgentReport)>>>,
-    reporter: Mutex<Option<JoinHandle<()>>>,
+    reports: Reports,
     /// Wakes the upkeep when the renewal that is due first may have changed.
     renewals_changed: Arc<Notify>,
     /// Origin of the clock that renewals are counted on.
@@ -109,9 +108,6 @@ pub struct Stopping {
     /// Why.
     pub reason: String,
 }
-
-/// How long closing waits for the last reports to reach the platform.
-const LAST_REPORTS: Duration = Duration::from_secs(2);
 
 /// How long closing waits for sent messages to be acknowledged.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
@@ -170,7 +166,6 @@ impl Process {
         } else {
             (None, None)
         };
-        let (reports, reported) = mpsc::unbounded_channel();
         let mut agents = Agents::default();
         if let Some((_, standing)) = &own {
             agents.renewals.insert(standing.due, THE_PROCESS);
@@ -193,8 +188,7 @@ impl Process {
             ),
             resting: Mutex::default(),
             announced: tokio::sync::Mutex::new(false),
-            reports: Mutex::new(Some(reports)),
-            reporter: Mutex::new(Some(tokio::spawn(upkeep::report(host.clone(), reported)))),
+            reports: Reports::start(host.clone()),
             renewals_changed: Arc::new(Notify::new()),
             started: Instant::now(),
             stopping: watch::Sender::new(None),
@@ -245,7 +239,9 @@ impl Process {
         }
     }
 
-    /// Puts an agent on the platform: makes its key here, has it certified, and attaches it to the bus.
+    /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and tells the
+    /// platform that it is active. On an embedded platform the AMS knows it so when this returns; elsewhere the node
+    /// knows it, and the AMS hears of it from there.
     ///
     /// Others find it once the process has [announced](Self::announce) itself, which it does of its own accord when all
     /// agents placed in it are open.
@@ -256,6 +252,7 @@ impl Process {
         if shared.bus.agent(&whole).is_some() {
             return Err(AttachError::NameTaken(whole).into());
         }
+        shared.reports.departures_told().await;
         let subject = Subject::Agent {
             name: name.to_owned(),
         };
@@ -289,18 +286,22 @@ impl Process {
             shared.remove(&entry, &Parting::Ended);
             return Err(error);
         }
-        shared.report(
-            name,
-            AgentReport::State {
-                state: AgentState::Active,
-            },
-        );
+        // From here on it is taken off again if the caller does not wait to the end.
+        let handle = AgentHandle::new(self.clone(), entry, mailbox, state);
+        let active = AgentReport::State {
+            state: AgentState::Active,
+        };
+        let mut ended = shared.ended.subscribe();
+        tokio::select! {
+            () = shared.reports.tell(name, active) => {}
+            _ = ended.wait_for(Option::is_some) => {}
+        }
         if shared.was_last_to_open(name)
             && let Err(error) = self.announce().await
         {
             tracing::warn!(%error, "others cannot reach this process yet");
         }
-        Ok(AgentHandle::new(self.clone(), entry, mailbox, state))
+        Ok(handle)
     }
 
     /// Tells the platform where this process is reached: from then on others find its agents. Once is enough.
@@ -366,14 +367,7 @@ impl Process {
         if let Some(mesh) = &shared.mesh {
             mesh.shut_down(LAST_MESSAGES).await;
         }
-        // Without its sender the reporter ends when it has told all.
-        shared.reports.lock().take();
-        let reporter = shared.reporter.lock().take();
-        if let Some(reporter) = reporter
-            && tokio::time::timeout(LAST_REPORTS, reporter).await.is_err()
-        {
-            tracing::warn!("the platform did not take the last reports of this process in time");
-        }
+        shared.reports.close().await;
         shared.end(ProcessEnd::Closed);
     }
 }
@@ -459,15 +453,7 @@ impl Shared {
             },
             Parting::Moved => return,
         };
-        self.report(entry.aid.local_name(), report);
-    }
-
-    /// Queues a report; the reporter passes them on one after the other.
-    fn report(&self, agent: &str, report: AgentReport) {
-        if let Some(reports) = &*self.reports.lock() {
-            // It fails only if the reporter has ended, which it does when there is nobody left to tell.
-            let _ = reports.send((agent.to_owned(), report));
-        }
+        self.reports.send(entry.aid.local_name(), report);
     }
 
     /// Notes that an agent placed in this process is open; true when it was the last one.

@@ -44,7 +44,10 @@ pub(crate) async fn carry_out(
                 let _ = queue.send((request, about));
             }
             Outward::WhitePages { agent, state } => {
-                let _ = life_changes.send(LifeChange { agent, state });
+                let _ = life_changes.send(LifeChange::State { agent, state });
+            }
+            Outward::Followed(told) => {
+                let _ = life_changes.send(LifeChange::Followed(told));
             }
         }
     }

@@ -47,6 +47,8 @@ pub(crate) struct Desk {
     pub(crate) refusals: Refusals,
     /// Which operators wait for something to come about, by group.
     pub(crate) waiting: HashMap<String, Vec<oneshot::Sender<Result<String, Fault>>>>,
+    /// Who waits until the AMS knows what was done at the desk so far.
+    pub(crate) followers: Vec<oneshot::Sender<()>>,
     /// When the Master was started.
     pub(crate) since: UnixMillis,
     pruned: UnixMillis,
@@ -90,6 +92,8 @@ pub(crate) enum Outward {
         /// Its state.
         state: Option<AgentState>,
     },
+    /// Tell who waits that the AMS knows all that left before.
+    Followed(oneshot::Sender<()>),
 }
 
 type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
@@ -217,6 +221,7 @@ pub(crate) fn open(
         name,
         refusals: Refusals::default(),
         waiting: HashMap::new(),
+        followers: Vec::new(),
         since: now,
         pruned: now,
         closing: false,
@@ -380,6 +385,8 @@ impl Work {
                 }
             }
         }
+        let followers = desk.followers.drain(..).map(Outward::Followed);
+        self.held.extend(followers);
         let mut rows = Rows::default();
         if std::mem::take(&mut desk.tokens.changed) {
             let entries: Vec<_> = desk.tokens.book.entries().collect();

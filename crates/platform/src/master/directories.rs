@@ -10,16 +10,21 @@ use tokio::task::JoinSet;
 
 use crate::control::{AgentState, Fault, FaultCode};
 use crate::management::{Ams, Df, DirectoryLimits, LoadError, Requester};
-use crate::management::{ChangeError, DirectoryService};
+use crate::management::{ChangeError, DirectoryService, Outcome};
 use crate::process::AgentHandle;
 use crate::store::Store;
 
-/// An agent of the platform is in this state, or is gone.
-pub(crate) struct LifeChange {
-    /// Local name.
-    pub(crate) agent: String,
-    /// The state.
-    pub(crate) state: Option<AgentState>,
+/// What the directories are to follow.
+pub(crate) enum LifeChange {
+    /// An agent of the platform is in this state, or is gone.
+    State {
+        /// Local name.
+        agent: String,
+        /// The state.
+        state: Option<AgentState>,
+    },
+    /// To be answered when what came before is entered.
+    Followed(oneshot::Sender<()>),
 }
 
 /// AMS and DF, running.
@@ -58,7 +63,19 @@ impl Directories {
     /// Keeps both in line with the agents' lives, until the Master ends. What comes of a change is
     /// waited for elsewhere, so that many are written at once.
     pub(crate) async fn follow(self, mut changes: mpsc::UnboundedReceiver<LifeChange>) {
-        while let Some(LifeChange { agent, state }) = changes.recv().await {
+        while let Some(change) = changes.recv().await {
+            let (agent, state) = match change {
+                LifeChange::State { agent, state } => (agent, state),
+                LifeChange::Followed(told) => {
+                    let entered = self.ams.submit(|_| Ok(Outcome::default())).await;
+                    tokio::spawn(async move {
+                        // What was not entered is in the log; who waits could do nothing about it.
+                        let _ = entered.await;
+                        let _ = told.send(());
+                    });
+                    continue;
+                }
+            };
             let Ok(aid) = Aid::new(format!("{agent}@{}", self.platform)) else {
                 continue;
             };
@@ -71,6 +88,16 @@ impl Directories {
             let followed = self.ams.submit(move |ams| ams.follow(&aid, state)).await;
             log_failure(followed, &agent);
         }
+    }
+
+    /// The state of an agent in the AMS, if it is there.
+    #[cfg(test)]
+    pub(crate) async fn ams_state(&self, agent: &Aid) -> Option<AmsState> {
+        let name = agent.name.clone();
+        self.ams
+            .read(move |ams| ams.get(&name).and_then(|entry| entry.state))
+            .await
+            .flatten()
     }
 
     /// Entries of the DF that match.

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use sealbus_seal::{Identity, Name};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{Desk, DeskHandle, News, timestamp};
 use super::state::MASTER_NODE;
@@ -227,11 +227,22 @@ impl Host for OwnHost {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         let process = self.membership.process.clone();
         let agent = agent.to_owned();
+        // The AMS is one of the system agents, which cannot wait for it.
+        let (told, followed) = self.open.then(oneshot::channel).unzip();
         let work = move |desk: &mut Desk, now| {
             desk.state.reported(&process, &agent, report, now);
+            desk.followers.extend(told);
             Ok(())
         };
-        self.desk.run(work).boxed()
+        async move {
+            self.desk.run(work).await?;
+            if let Some(followed) = followed {
+                // An error means that the Master is ending.
+                let _ = followed.await;
+            }
+            Ok(())
+        }
+        .boxed()
     }
 
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {

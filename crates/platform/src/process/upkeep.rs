@@ -1,4 +1,4 @@
-//! What goes on beside the agents: the platform's commands, renewals, reports.
+//! What goes on beside the agents: the platform's commands, renewals, what was refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,9 +12,8 @@ use super::agent::Entry;
 use super::certification::CertificationError;
 use super::standing::Standing;
 use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze};
-use crate::control::attachment::AgentReport;
 use crate::control::{FaultCode, RefusalRecord, Subject};
-use crate::host::{Command, Host};
+use crate::host::Command;
 
 /// Renewals under way at the same time.
 const RENEWALS_AT_ONCE: usize = 32;
@@ -304,23 +303,5 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
         .is_ok()
     {
         *told = total;
-    }
-}
-
-/// Passes reports on to the platform in their order, again and again until it takes them.
-pub(super) async fn report(
-    host: Arc<dyn Host>,
-    mut reports: mpsc::UnboundedReceiver<(String, AgentReport)>,
-) {
-    while let Some((agent, report)) = reports.recv().await {
-        let mut pause = Duration::from_millis(100);
-        while let Err(error) = host.report(&agent, report.clone()).await {
-            if error.code != FaultCode::Unavailable {
-                tracing::warn!(agent, %error, "the platform did not take a report about this agent");
-                break;
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(5));
-        }
     }
 }

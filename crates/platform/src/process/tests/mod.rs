@@ -15,7 +15,7 @@ use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     Identity, IssuingAuthority, ProcessId, RootAuthority, SigningRequest, Validity,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 use crate::control::{
