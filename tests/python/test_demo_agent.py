@@ -20,7 +20,7 @@ async def test_the_demo_agents_do_their_task_and_account_for_it() -> None:
 
         async def ask(agent: str, performative: str, question: object) -> dict[str, object]:
             message = AclMessage(performative, agent, json.dumps(question))
-            answer: dict[str, object] = json.loads((await demo.request(message, timeout=30)).text)
+            answer: dict[str, object] = json.loads((await demo.request(message, timeout=60)).text)
             return answer
 
         began = time.time_ns()

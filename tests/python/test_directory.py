@@ -81,12 +81,14 @@ async def test_a_registration_replaces_the_one_before(platform: Platform) -> Non
 
 async def test_a_lease_ends(platform: Platform) -> None:
     anna = await platform.start(Agent("anna"))
+    news = await anna.df.subscribe("bookshop")
     short = DfAgentDescription(lease_time=timedelta(seconds=1))
     await anna.df.register(SHOP, description=short)
-    assert len(await anna.df.search("bookshop")) == 1
-    async with asyncio.timeout(20):
-        while await anna.df.search("bookshop"):
-            await asyncio.sleep(0.05)
+    [entered] = await news.next(timeout=60)
+    assert (entered.name, entered.services) == (anna.aid, (SHOP,))
+    [gone] = await news.next(timeout=60)
+    assert (gone.name, gone.services) == (anna.aid, ())
+    assert await anna.df.search("bookshop") == []
 
 
 async def test_a_search_may_be_limited(platform: Platform) -> None:
@@ -101,14 +103,14 @@ async def test_a_subscriber_is_told_of_what_comes_and_goes(platform: Platform) -
     anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
     await anna.df.register(SHOP)
     news = await ben.df.subscribe("bookshop")
-    [first] = await news.next(timeout=5)
+    [first] = await news.next(timeout=60)
     assert (first.name, first.services) == (anna.aid, (SHOP,))
     cleo = await platform.start(Agent("cleo"))
     await cleo.df.register(SHOP)
-    [second] = await news.next(timeout=5)
+    [second] = await news.next(timeout=60)
     assert second.name == cleo.aid
     await anna.df.deregister()
-    [gone] = await news.next(timeout=5)
+    [gone] = await news.next(timeout=60)
     assert (gone.name, gone.services) == (anna.aid, ())
     await news.cancel()
     await cleo.df.deregister()
@@ -120,7 +122,7 @@ async def test_only_the_owner_changes_its_entry(platform: Platform) -> None:
     anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
     await anna.df.register(SHOP)
     forged = _sealbus.df_deregister(AID(f"df@{platform.name}"), anna.aid)
-    answer = await ben.request(forged, timeout=5)
+    answer = await ben.request(forged, timeout=60)
     with pytest.raises(DirectoryError) as caught:
         _sealbus.directory_done(answer)
     assert caught.value.exception == "unauthorised"
@@ -128,15 +130,20 @@ async def test_only_the_owner_changes_its_entry(platform: Platform) -> None:
 
 
 async def test_the_ams_knows_the_agents(platform: Platform) -> None:
-    anna = await platform.start(Agent("anna"))
-    async with asyncio.timeout(20):
-        # The platform enters an agent in the AMS after letting it in.
-        while (entry := await anna.ams.find("anna")) is None:
-            await asyncio.sleep(0.001)
+    class Curious(Agent):
+        async def setup(self) -> None:
+            self.own = await self.ams.find(self.name)
+
+    anna = await platform.start(Curious("anna"))
+    entry = await anna.ams.find("anna")
+    assert entry is not None
     assert entry.state == "active"
     names = {entry.name for entry in await anna.ams.search()}
     assert {anna.aid, AID(f"df@{platform.name}")} <= names
     assert await anna.ams.find("nobody") is None
+    while not hasattr(anna, "own"):
+        await asyncio.sleep(0.001)
+    assert anna.own == entry
 
 
 async def test_a_directory_elsewhere_is_asked_there(platform: Platform) -> None:

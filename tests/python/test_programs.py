@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ def run(*arguments: str | Path, expect: int = 0) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == expect, done.stdout + done.stderr
@@ -80,7 +82,9 @@ sealbus.run(Hanging("anna"))
 """
 
 
-def started(text: str, tmp_path: Path) -> subprocess.Popen[str]:
+@contextmanager
+def started(text: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A program that has said that it is ready; it does not outlive the test."""
     process = subprocess.Popen(
         [sys.executable, program(text, tmp_path)],
         env=environment(),
@@ -88,16 +92,20 @@ def started(text: str, tmp_path: Path) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_all_agents_leave(number: signal.Signals, tmp_path: Path) -> None:
-    process = started(WAITING, tmp_path)
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=30)
+    with started(WAITING, tmp_path) as process:
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=180)
     assert process.returncode == 0, output
     assert output.count("goodbye") == 2
     assert "Traceback" not in output
@@ -105,8 +113,7 @@ def test_a_signal_lets_all_agents_leave(number: signal.Signals, tmp_path: Path) 
 
 @pytest.mark.parametrize("loop", ["sealbus.EventLoop", "asyncio.new_event_loop"])
 def test_an_interruption_reaches_a_program_that_waits(loop: str, tmp_path: Path) -> None:
-    process = started(
-        f"""
+    text = f"""
 import asyncio
 import sealbus
 
@@ -118,11 +125,10 @@ async def main():
 
 with asyncio.Runner(loop_factory={loop}) as runner:
     runner.run(main())
-""",
-        tmp_path,
-    )
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
+"""
+    with started(text, tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=180)
     assert process.returncode == -signal.SIGINT
     assert output.rstrip().endswith("KeyboardInterrupt")
 
@@ -181,7 +187,7 @@ async def converse():
     async with sealbus.Platform() as platform:
         anna = await platform.start(sealbus.Agent("anna"))
         await anna.send(sealbus.AclMessage("inform", "anna", "hello"))
-        return (await anna.receive(timeout=5)).text
+        return (await anna.receive(timeout=60)).text
 
 async def main():
     async with sealbus.Platform() as platform:
@@ -207,8 +213,8 @@ if __name__ == "__main__":
     for _ in range(3):
         process = context.Process(target=work, args=(results,))
         process.start()
-        assert results.get(timeout=30) == "hello"
-        process.join(30)
+        assert results.get(timeout=120) == "hello"
+        process.join(120)
         assert process.exitcode == 0
     print(asyncio.run(converse()))
 """
@@ -248,23 +254,21 @@ def test_the_log_is_asked_for_by_a_variable(tmp_path: Path) -> None:
         env=environment() | {"SEALBUS_LOG": "sealbus::certification=info"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, done.stderr
     assert "made a key pair" in done.stderr
 
 
 def test_a_program_that_will_not_leave_is_interrupted_all_the_same(tmp_path: Path) -> None:
-    process = started(HANGING, tmp_path)
-    for _ in range(100):
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(timeout=0.1)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    else:
-        process.kill()
-        pytest.fail("it goes on after a hundred interruptions")
-    process.communicate()
+    with started(HANGING, tmp_path) as process:
+        for _ in range(600):
+            process.send_signal(signal.SIGINT)
+            try:
+                process.communicate(timeout=0.1)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        else:
+            pytest.fail("it goes on after so many interruptions")
     assert process.returncode != 0
