@@ -16,6 +16,7 @@ mod moment;
 mod path;
 mod pattern;
 mod qos;
+mod queue;
 
 pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
@@ -31,3 +32,4 @@ pub use qos::{
     ChannelCapabilities, MAX_QOS_LENGTH, Persistence, Priority, Promise, Qos, QosError,
     QosOverride, QosProblem, Reliability, Time, UnavailableQos,
 };
+pub use queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};

@@ -140,7 +140,8 @@ impl Time {
 pub struct Qos {
     /// How hard it tries.
     pub reliability: Reliability,
-    /// Whether what one sender publishes at one priority arrives in the order it was published.
+    /// Whether what one sender publishes at one priority arrives in the order it was published. What is held back until
+    /// it is valid takes its place then.
     pub ordered: bool,
     /// Whether it is kept for agents that are away, and for those that join later.
     pub persistence: Persistence,
