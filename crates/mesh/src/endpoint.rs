@@ -10,8 +10,8 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use sealbus_bus::{
-    Acknowledgement, Bus, Capabilities, Destination, LocalAgent, ProcessEndpoint, RefusalReason,
-    Transport, TransportError, WeakBus,
+    Acknowledgement, Bus, Capabilities, Destination, LocalAgent, ProcessDestination,
+    ProcessEndpoint, RefusalReason, Transport, TransportError, WeakBus,
 };
 use sealbus_seal::permission::Permissions;
 use sealbus_seal::tls::{Acceptor, CertificateSource, Connector, ExpectedPeer};
@@ -22,7 +22,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::MeshConfig;
-use crate::frame::{GoodbyeReason, Token};
+use crate::frame::{GoodbyeReason, PROCESS_TARGET, Token};
 use crate::greeting::{self, Greeted, GreetingError, Opened, say_goodbye};
 use crate::inward::Inward;
 use crate::link::{Link, MeshDestination};
@@ -483,20 +483,49 @@ impl Transport for Mesh {
         process: &ProcessEndpoint,
         receiver: &str,
     ) -> Result<Arc<dyn Destination>, TransportError> {
-        let over_limit =
-            |what: &str| TransportError::OverLimit(format!("{what} ({})", process.identity));
         if process.identity == self.0.config.process {
             return Err(over_limit(
+                process,
                 "the agent is said to be in this process, and is not attached",
             ));
         }
+        if *receiver == *PROCESS_TARGET {
+            return Err(over_limit(process, "an agent without a name"));
+        }
+        Ok(Arc::new(self.way_to(process, receiver)?))
+    }
+
+    fn process_destination(
+        &self,
+        process: &ProcessEndpoint,
+    ) -> Result<Arc<dyn ProcessDestination>, TransportError> {
+        if process.identity == self.0.config.process {
+            return Err(over_limit(process, "this is the process itself"));
+        }
+        Ok(Arc::new(self.way_to(process, PROCESS_TARGET)?))
+    }
+}
+
+impl Mesh {
+    fn way_to(
+        &self,
+        process: &ProcessEndpoint,
+        target: &str,
+    ) -> Result<MeshDestination, TransportError> {
         let link = self
             .0
             .link(&process.identity, process.address)
-            .ok_or_else(|| over_limit("this process talks to as many others as it may"))?;
+            .ok_or_else(|| over_limit(process, "this process talks to as many others as it may"))?;
         *link.address.lock() = process.address;
-        let destination = MeshDestination::open(&link, receiver)
-            .ok_or_else(|| over_limit("the link has ended, or serves as many agents as it may"))?;
-        Ok(Arc::new(destination))
+        MeshDestination::open(&link, target).ok_or_else(|| {
+            over_limit(
+                process,
+                "the link has ended, or serves as many agents as it may",
+            )
+        })
     }
+}
+
+fn over_limit(process: &ProcessEndpoint, what: &str) -> TransportError {
+    TransportError::OverLimit(format!("{what} ({})", process.identity))
 }

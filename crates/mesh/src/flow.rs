@@ -14,6 +14,8 @@ use crate::frame::LONGEST_PIECE;
 
 /// Bytes queued for one target before its senders wait; one long message may go beyond it.
 const QUEUE: usize = 256 << 10;
+/// The same for the bus of a process: its frames are shared with what else keeps them, so queueing copies nothing.
+const PROCESS_QUEUE: usize = 4 << 20;
 /// Long messages that may be under way in pieces at the same time, on one link in one direction.
 pub const PARTIAL_MESSAGES: usize = 4;
 
@@ -32,13 +34,15 @@ pub struct Queued {
 }
 
 /// Where one target stands, on the sending side.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Credit {
     /// Bytes that may be sent in all; `None` until the target has answered.
     limit: Option<u64>,
     sent: u64,
     queue: VecDeque<Queued>,
     queued_bytes: usize,
+    /// Bytes that may be queued.
+    room: usize,
     /// Bytes of the first queued message that were sent already.
     begun: usize,
     /// Whether it stands in the line of those that have something to send.
@@ -56,15 +60,37 @@ pub enum Admission {
     Full,
 }
 
+impl Default for Credit {
+    fn default() -> Self {
+        Self {
+            limit: None,
+            sent: 0,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            room: QUEUE,
+            begun: 0,
+            in_line: false,
+        }
+    }
+}
+
 impl Credit {
+    /// The credit of the bus of a process.
+    pub fn of_process() -> Self {
+        Self {
+            room: PROCESS_QUEUE,
+            ..Self::default()
+        }
+    }
+
     /// Whether a message to the target may be sent. `has_window`: the link has room for it.
     pub fn admit(&self, has_window: bool) -> Admission {
         if self.queue.is_empty() && has_window && self.limit.is_some_and(|limit| self.sent < limit)
         {
             Admission::Now
-        } else if self.limit.is_none() && self.queued_bytes < QUEUE {
+        } else if self.limit.is_none() && self.queued_bytes < self.room {
             Admission::Queue
-        } else if !self.queue.is_empty() && self.queued_bytes < QUEUE && has_window {
+        } else if !self.queue.is_empty() && self.queued_bytes < self.room && has_window {
             // Behind a long message under way; without it there would be credit or a full stop.
             Admission::Queue
         } else {

@@ -117,6 +117,11 @@ impl Kind {
     }
 }
 
+/// The name of the target that is the bus of the process itself, which no agent has. Its messages are bus frames.
+pub const PROCESS_TARGET: &str = "";
+/// The sender's handle that stands for the process itself: bound by the connection's own proof, and never by [`Frame::Bind`].
+pub const PROCESS_SENDER: u32 = u32::MAX;
+
 /// 128 random bits that name an incarnation of a process, or a session.
 pub type Token = [u8; 16];
 
@@ -227,13 +232,13 @@ pub enum Frame<'a> {
         proof: &'a [u8],
     },
 
-    /// A whole message.
+    /// A whole message, or to [`PROCESS_TARGET`] a frame of the bus.
     Message {
         /// Its sender, as bound.
         sender: u32,
         /// Its receiver, as targeted.
         target: u32,
-        /// Its bit-efficient encoding.
+        /// Its bit-efficient encoding, or the frame of the bus.
         payload: &'a [u8],
     },
     /// The first piece of a long message.
@@ -258,7 +263,7 @@ pub enum Frame<'a> {
     Target {
         /// The handle.
         handle: u32,
-        /// The agent's name.
+        /// The agent's name, or [`PROCESS_TARGET`].
         name: &'a str,
     },
     /// The target is here, and messages may be sent.

@@ -1,6 +1,8 @@
 //! The receiving half of a link: who is bound, which agents are targets, and the checks each message goes through on its way
 //! into a mailbox. Only the link's task works on it.
 
+mod frames;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -8,15 +10,18 @@ use bytes::{Bytes, BytesMut};
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{
-    Bus, Closed, LocalAgent, Provenance, ReceivedMessage, RefusalReason, Window, WindowListener,
+    Bus, Closed, FrameWindow, LocalAgent, Provenance, ReceivedMessage, RefusalReason, Refused,
+    Window, WindowListener, check_sender,
 };
 use sealbus_seal::binding::Binding;
 use sealbus_seal::permission::Permissions;
-use sealbus_seal::{Identity, Timestamp, Trust};
+use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 
 use crate::flow::{Allowance, PARTIAL_MESSAGES};
-use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, LONGEST_PIECE, Why};
+use crate::frame::{
+    self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, LONGEST_PIECE, PROCESS_TARGET, Why,
+};
 use crate::link::Link;
 use crate::session::{self, Arrival, Violation};
 
@@ -48,7 +53,7 @@ struct Partial {
     bytes: Vec<u8>,
 }
 
-/// An agent of this process that the peer sends to.
+/// An agent of this process, or its bus, that the peer sends to.
 struct Target {
     name: Arc<str>,
     /// `None`: it is not here, or no longer.
@@ -59,9 +64,17 @@ struct Target {
 }
 
 struct Place {
-    agent: Arc<LocalAgent>,
-    window: Window,
+    whom: Whom,
     credit: Arc<TargetCredit>,
+}
+
+enum Whom {
+    Agent {
+        agent: Arc<LocalAgent>,
+        window: Window,
+    },
+    /// The bus of this process.
+    Process(Arc<FrameWindow>),
 }
 
 impl Drop for Place {
@@ -105,7 +118,9 @@ impl WindowListener for TargetCredit {
 pub(crate) struct Inward {
     link: Weak<Link>,
     bus: Bus,
-    peer: Identity,
+    peer: Arc<Identity>,
+    /// What the peer itself proved on the connection.
+    peer_provenance: Provenance,
     trust: Option<Arc<Trust>>,
     authenticates: bool,
     largest_message: usize,
@@ -167,7 +182,8 @@ impl Inward {
         Self {
             link: Arc::downgrade(link),
             bus,
-            peer: link.peer.clone(),
+            peer: Arc::new(link.peer.clone()),
+            peer_provenance: Provenance::Claimed,
             trust: config
                 .security
                 .process()
@@ -190,7 +206,11 @@ impl Inward {
     }
 
     /// A new connection: who was bound to the former one has to prove itself again.
-    pub(crate) fn connected(&mut self, due: u64) {
+    pub(crate) fn connected(&mut self, due: u64, peer: Option<VerifiedIdentity>) {
+        self.peer_provenance = match peer {
+            Some(peer) if self.authenticates => Provenance::Proved(peer),
+            _ => Provenance::Claimed,
+        };
         self.due = due;
         self.next_expiry = None;
         if self.authenticates {
@@ -510,11 +530,6 @@ impl Inward {
         if slot.is_some() {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
-        let epoch = link.outward.lock().epoch;
-        let agent = self
-            .bus
-            .agent(name)
-            .filter(|agent| agent.mailbox().closed().is_none());
         let mut target = Target {
             name: name.into(),
             place: None,
@@ -522,24 +537,35 @@ impl Inward {
             allowance: Allowance::new(0),
             partial: None,
         };
-        match agent {
-            Some(agent) => {
-                let credit = Arc::new(TargetCredit {
-                    link: self.link.clone(),
-                    target: handle,
-                    epoch,
-                    limit: AtomicU64::new(0),
-                    is_over: AtomicBool::new(false),
-                });
-                let window = agent.mailbox().open_window(credit.clone(), 0);
-                let limit = window.first_limit();
+        let credit = Arc::new(TargetCredit {
+            link: self.link.clone(),
+            target: handle,
+            epoch: link.outward.lock().epoch,
+            limit: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let whom = if *name == *PROCESS_TARGET {
+            self.bus
+                .takes_frames()
+                .then(|| Whom::Process(FrameWindow::new(frames::WINDOW, credit.clone())))
+        } else {
+            self.bus
+                .agent(name)
+                .filter(|agent| agent.mailbox().closed().is_none())
+                .map(|agent| Whom::Agent {
+                    window: agent.mailbox().open_window(credit.clone(), 0),
+                    agent,
+                })
+        };
+        match whom {
+            Some(whom) => {
+                let (limit, agent) = match &whom {
+                    Whom::Agent { agent, window } => (window.first_limit(), Some(agent.clone())),
+                    Whom::Process(window) => (window.first_limit(), None),
+                };
                 credit.limit.fetch_max(limit, Ordering::AcqRel);
                 target.allowance.raise(limit);
-                target.place = Some(Place {
-                    agent: agent.clone(),
-                    window,
-                    credit,
-                });
+                target.place = Some(Place { whom, credit });
                 link.outward.lock().accept_target(handle, agent, limit);
             }
             None => {
@@ -559,7 +585,9 @@ impl Inward {
         for (handle, target) in (0..).zip(&mut self.targets) {
             let Some(target) = target else { continue };
             let Some(place) = &target.place else { continue };
-            if let Some(closed) = place.agent.mailbox().closed() {
+            if let Whom::Agent { agent, .. } = &place.whom
+                && let Some(closed) = agent.mailbox().closed()
+            {
                 target.leave(link, handle, closed);
             }
         }
@@ -618,9 +646,10 @@ impl Inward {
         }
         if let Some(Some(target)) = self.targets.get_mut(*handle as usize)
             && let Some(place) = &target.place
+            && let Whom::Agent { window, .. } = &place.whom
         {
             let count = messages.len() as u64;
-            match place.window.push_all(messages) {
+            match window.push_all(messages) {
                 Ok(()) => self.received += count,
                 Err(closed) => {
                     target.leave(link, *handle, closed);
@@ -704,6 +733,14 @@ impl Inward {
             give_back(link, target_handle, sender_handle, target.why_not, &payload);
             return;
         };
+        let window = match &place.whom {
+            Whom::Agent { window, .. } => window,
+            Whom::Process(window) => {
+                let credit = window.credit(payload.len());
+                self.deliver_frame(link, sender_handle, target_handle, payload, credit);
+                return;
+            }
+        };
         let message = match EncodedMessage::new(payload, &self.limits) {
             Ok(message) if message.length() == message.bytes().len() => message,
             // Not even its sender can be read.
@@ -720,18 +757,19 @@ impl Inward {
             }
         };
         let refusal = match sender {
-            None => Some((
-                RefusalReason::NotProved,
-                "its sender was never bound to this connection".to_owned(),
-            )),
-            Some(sender) => judge(sender, &target.name, &message, permissions),
+            None => Some(never_bound()),
+            Some(sender) => judge(sender, &target.name, &message, permissions).err(),
         };
         if let (None, Some(sender)) = (&refusal, sender) {
             let received = ReceivedMessage::encoded(message, sender.provenance.clone());
             self.row.target = target_handle;
             self.row.messages.push(received);
             self.row.senders.push(sender_handle);
-        } else if let Some((reason, explanation)) = refusal {
+        } else if let Some(Refused {
+            reason,
+            explanation,
+        }) = refusal
+        {
             let claimed = message
                 .message()
                 .sender()
@@ -751,7 +789,7 @@ impl Inward {
                 explanation,
             );
             let payload = message.into_bytes();
-            place.window.refund(payload.len());
+            window.refund(payload.len());
             give_back(
                 link,
                 target_handle,
@@ -763,47 +801,48 @@ impl Inward {
     }
 }
 
-/// Why a message is refused, if it is.
+/// Whether a message may be delivered.
 fn judge(
     sender: &Sender,
     receiver: &str,
     message: &EncodedMessage<Bytes>,
     permissions: Option<&Permissions>,
-) -> Option<(RefusalReason, String)> {
-    if let Some(reason) = sender.refused {
-        return Some((
-            reason,
-            format!(
-                "the certificate of {} is not accepted ({reason})",
-                sender.name
-            ),
-        ));
-    }
-    match message.message().sender() {
-        Some(claimed) if *claimed.name() == *sender.name => {}
-        Some(claimed) => {
-            return Some((
-                RefusalReason::ForgedSender,
-                format!("{} wrote under the name of {}", sender.name, claimed.name()),
-            ));
-        }
-        None => {
-            return Some((
-                RefusalReason::ForgedSender,
-                format!("{} wrote without its name", sender.name),
-            ));
-        }
-    }
+) -> Result<(), Refused> {
+    sender.check()?;
+    check_sender(&sender.name, &message.message())?;
     if permissions.is_some_and(|permissions| !permissions.may_send(&sender.name, receiver)) {
-        return Some((
-            RefusalReason::NotPermitted,
-            format!(
+        return Err(Refused {
+            reason: RefusalReason::NotPermitted,
+            explanation: format!(
                 "the policy does not let {} write to {receiver}",
                 sender.name
             ),
-        ));
+        });
     }
-    None
+    Ok(())
+}
+
+fn never_bound() -> Refused {
+    Refused {
+        reason: RefusalReason::NotProved,
+        explanation: "its sender was never bound to this connection".to_owned(),
+    }
+}
+
+impl Sender {
+    /// Whether anything is taken from it.
+    fn check(&self) -> Result<(), Refused> {
+        match self.refused {
+            None => Ok(()),
+            Some(reason) => Err(Refused {
+                reason,
+                explanation: format!(
+                    "the certificate of {} is not accepted ({reason})",
+                    self.name
+                ),
+            }),
+        }
+    }
 }
 
 impl Target {

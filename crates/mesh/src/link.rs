@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sealbus_bus::{
-    Destination, Gate, LocalAgent, Outgoing, RefusalReason, Rejected, UndeliverableReason, WeakBus,
+    Destination, FrameSender, Gate, LocalAgent, Outgoing, OutgoingFrame, ProcessDestination,
+    RefusalReason, Rejected, UndeliverableReason, WeakBus,
 };
 use sealbus_seal::Identity;
 use tokio::sync::mpsc;
@@ -188,6 +189,18 @@ impl Link {
                 } => {
                     bus.undeliverable(&sender, &receiver, &payload, &reason);
                 }
+                Action::FramesLost {
+                    serial,
+                    frames,
+                    reason,
+                } => {
+                    if !frames.is_empty() {
+                        bus.frames_lost(&self.peer, frames, &reason);
+                    }
+                    if let Some(serial) = serial {
+                        self.outward.lock().settle(serial);
+                    }
+                }
                 Action::ReceiverNotProved {
                     receiver,
                     reason,
@@ -213,7 +226,7 @@ impl Link {
     }
 }
 
-/// The way to one agent at the other end of a link.
+/// The way to one agent, or to the bus of the process, at the other end of a link.
 pub(crate) struct MeshDestination {
     link: Arc<Link>,
     target: OpenTarget,
@@ -237,33 +250,52 @@ impl MeshDestination {
     }
 }
 
-impl Destination for MeshDestination {
-    fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
-        let mut outward = self.link.outward.lock();
-        let result = outward.try_send(self.target.handle, self.target.serial, sender, outgoing);
-        match &result {
-            Ok(()) if outward.session.unwritten() >= WRITE_AT_ONCE => {
-                drop(outward);
-                self.link.flush();
+impl MeshDestination {
+    /// Sees to it that what was accepted is written.
+    fn accepted(&self, mut outward: MutexGuard<'_, Outward>, is_deferred: bool) {
+        if outward.session.unwritten() >= WRITE_AT_ONCE {
+            drop(outward);
+            self.link.flush();
+        } else if is_deferred {
+            drop(outward);
+            self.link.defer();
+        } else {
+            let is_news = outward.announce();
+            drop(outward);
+            if is_news {
+                self.link.wake();
             }
-            Ok(()) if outgoing.is_deferred() => {
-                drop(outward);
-                self.link.defer();
-            }
-            Ok(()) | Err(Rejected::Full) => {
+        }
+    }
+
+    /// What could not be accepted.
+    fn rejected(&self, mut outward: MutexGuard<'_, Outward>, sender: &str, rejected: &Rejected) {
+        match rejected {
+            Rejected::Full => {
                 let is_news = outward.announce();
                 drop(outward);
                 if is_news {
                     self.link.wake();
                 }
             }
-            Err(Rejected::Impossible(UndeliverableReason::Refused {
+            Rejected::Impossible(UndeliverableReason::Refused {
                 reason,
                 explanation,
-            })) => {
-                tracing::warn!(agent = %sender.name(), %reason, "cannot send: {explanation}");
+            }) => {
+                tracing::warn!(agent = %sender, %reason, "cannot send: {explanation}");
             }
-            Err(_) => {}
+            _ => {}
+        }
+    }
+}
+
+impl Destination for MeshDestination {
+    fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
+        let mut outward = self.link.outward.lock();
+        let result = outward.try_send(self.target.handle, self.target.serial, sender, outgoing);
+        match &result {
+            Ok(()) => self.accepted(outward, outgoing.is_deferred()),
+            Err(rejected) => self.rejected(outward, sender.name(), rejected),
         }
         result
     }
@@ -278,5 +310,27 @@ impl Destination for MeshDestination {
             .lock()
             .recall(self.target.handle, self.target.serial);
         self.link.wake();
+    }
+}
+
+impl ProcessDestination for MeshDestination {
+    fn try_send(&self, frame: &OutgoingFrame<'_>) -> Result<(), Rejected> {
+        let mut outward = self.link.outward.lock();
+        let result = outward.try_send_frame(self.target.handle, self.target.serial, frame);
+        match &result {
+            Ok(()) => self.accepted(outward, frame.is_deferred),
+            Err(rejected) => {
+                let sender = match frame.sender {
+                    FrameSender::Agent(agent) => agent.name(),
+                    FrameSender::Process => "this process",
+                };
+                self.rejected(outward, sender, rejected);
+            }
+        }
+        result
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.target.gate
     }
 }

@@ -1,19 +1,21 @@
 //! The sending half of a link: agents bound, targets, credit, and the session with what is not acknowledged. Senders on
 //! any thread work on it under a short lock; nothing here waits.
 
+mod frames;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sealbus_acl::EncodeError;
 use sealbus_bus::{
-    Gate, LocalAgent, Outgoing, RefusalReason, Rejected, Returned, UndeliverableReason,
+    Gate, LocalAgent, LostFrame, Outgoing, RefusalReason, Rejected, Returned, UndeliverableReason,
 };
 use sealbus_seal::binding::{Binding, Channel, Role};
 use sealbus_seal::{SecurityLevel, Timestamp, Trust, VerifiedIdentity};
 
 use crate::flow::{Admission, Credit, Line, Piece, Queued};
-use crate::frame::{self, Frame, LONGEST_PIECE, MESSAGE_START, Why};
+use crate::frame::{self, Frame, LONGEST_PIECE, MESSAGE_START, PROCESS_TARGET, Why};
 use crate::session::{Session, Violation};
 use crate::wire::Wire;
 
@@ -37,6 +39,13 @@ pub(crate) enum Action {
         sender: Arc<str>,
         receiver: Arc<str>,
         payload: Bytes,
+        reason: UndeliverableReason,
+    },
+    /// Frames to the bus of the process were not taken there, or may not have been.
+    FramesLost {
+        /// The former target, for [`Outward::settle`], if it ended with this.
+        serial: Option<u64>,
+        frames: Vec<LostFrame>,
         reason: UndeliverableReason,
     },
     /// The receiver did not prove who it is.
@@ -67,6 +76,8 @@ struct Target {
     /// Tells it from a former target with the same handle.
     serial: u64,
     name: Arc<str>,
+    /// Whether it is the bus of the process rather than an agent.
+    is_process: bool,
     credit: Credit,
     state: TargetState,
     gate: Arc<Gate>,
@@ -207,12 +218,18 @@ impl Outward {
         };
         self.serial += 1;
         let name: Arc<str> = name.into();
+        let is_process = *name == *PROCESS_TARGET;
         let gate = Arc::new(Gate::default());
         self.names.insert(name.clone(), handle);
         self.targets[handle as usize] = Some(Target {
             serial: self.serial,
             name: name.clone(),
-            credit: Credit::default(),
+            is_process,
+            credit: if is_process {
+                Credit::of_process()
+            } else {
+                Credit::default()
+            },
             state: TargetState::Open,
             gate: gate.clone(),
             is_waited_for: false,
@@ -567,7 +584,7 @@ impl Outward {
         self.control.clear();
         let mut senders = Vec::new();
         let mut accepted = Vec::new();
-        self.session.for_each_kept(|frame, _| match frame {
+        self.session.for_each_kept(|frame, _, _| match frame {
             Frame::Message { sender, .. } | Frame::Begin { sender, .. } => senders.push(*sender),
             Frame::Accept { target, .. } => accepted.push(*target),
             _ => {}
@@ -594,10 +611,17 @@ impl Outward {
         self.proof.as_ref()
     }
 
-    /// An agent of this process is the peer's target: proves it and lets messages come.
-    pub(crate) fn accept_target(&mut self, target: u32, agent: Arc<LocalAgent>, limit: u64) {
-        self.hosted.insert(target, agent);
-        self.prove_hosted(target);
+    /// An agent of this process, or with `None` its bus, is the peer's target: proves it and lets messages come.
+    pub(crate) fn accept_target(
+        &mut self,
+        target: u32,
+        agent: Option<Arc<LocalAgent>>,
+        limit: u64,
+    ) {
+        if let Some(agent) = agent {
+            self.hosted.insert(target, agent);
+            self.prove_hosted(target);
+        }
         self.session.append(&Frame::Accept { target, limit });
     }
 
@@ -698,7 +722,8 @@ impl Outward {
         if let TargetState::Closing { .. } = target.state {
             return;
         }
-        if must_be_proved && target.identity.is_none() {
+        // The process has proved itself by the connection.
+        if must_be_proved && !target.is_process && target.identity.is_none() {
             if is_answer {
                 self.start_closing(handle, true);
             } else {
@@ -768,16 +793,29 @@ impl Outward {
             return None;
         }
         let payload = Bytes::from(std::mem::take(&mut target.piece));
+        if target.is_process {
+            let frames = vec![LostFrame {
+                sender,
+                payload,
+                may_have_arrived: false,
+            }];
+            let reason = match why {
+                Why::Refused(reason) => refused_there(reason),
+                Why::Moving | Why::NotHere => UndeliverableReason::ReceiverGone,
+            };
+            return Some(Action::FramesLost {
+                serial: None,
+                frames,
+                reason,
+            });
+        }
         let sender = sender?;
         if let Why::Refused(reason) = why {
             return Some(Action::Undeliverable {
                 sender,
                 receiver: target.name.clone(),
                 payload,
-                reason: UndeliverableReason::Refused {
-                    reason,
-                    explanation: "the log of the receiving process says more".to_owned(),
-                },
+                reason: refused_there(reason),
             });
         }
         if let TargetState::Closing { returned, .. } = &mut target.state {
@@ -803,11 +841,22 @@ impl Outward {
         else {
             return None;
         };
+        self.returning.insert(target.serial);
+        if target.is_process {
+            let frames = rest
+                .into_iter()
+                .map(|frame| self.as_lost(frame.sender, frame.payload, false))
+                .collect();
+            return Some(Action::FramesLost {
+                serial: Some(target.serial),
+                frames,
+                reason: UndeliverableReason::ReceiverGone,
+            });
+        }
         messages.extend(
             rest.into_iter()
                 .filter_map(|message| self.as_returned(&message)),
         );
-        self.returning.insert(target.serial);
         Some(Action::Returned {
             receiver: target.name,
             serial: target.serial,
@@ -843,6 +892,8 @@ impl Outward {
     /// sent anew, if `is_reachable`, and are reported too otherwise.
     pub(crate) fn lose(&mut self, why: &str, is_reachable: bool) -> Vec<Action> {
         let mut actions = Vec::new();
+        // With the number of their last piece.
+        let mut lost_frames = Vec::new();
         let reason = UndeliverableReason::ProcessUnreachable(why.to_owned());
         let mut unsent: HashMap<u32, Vec<Returned>> = HashMap::new();
         let unreachable =
@@ -852,38 +903,64 @@ impl Outward {
                 payload,
                 reason: reason.clone(),
             };
-        self.session.for_each_kept(|frame, may_have_arrived| {
-            if let Frame::Message {
-                sender,
-                target: handle,
-                payload,
-            } = frame
-                && let Some(sender) = self.name_of(*sender)
-                && let Some(Some(target)) = self.targets.get(*handle as usize)
-            {
-                let payload = Bytes::copy_from_slice(payload);
-                if may_have_arrived || !is_reachable {
-                    actions.push(unreachable(sender, &target.name, payload));
-                } else {
-                    unsent
-                        .entry(*handle)
-                        .or_default()
-                        .push(Returned { sender, payload });
+        self.session
+            .for_each_kept(|frame, number, may_have_arrived| {
+                if let Frame::Message {
+                    sender,
+                    target: handle,
+                    payload,
+                } = frame
+                    && let Some(Some(target)) = self.targets.get(*handle as usize)
+                {
+                    let payload = Bytes::copy_from_slice(payload);
+                    if target.is_process {
+                        lost_frames
+                            .push((number, self.as_lost(*sender, payload, may_have_arrived)));
+                        return;
+                    }
+                    let Some(sender) = self.name_of(*sender) else {
+                        return;
+                    };
+                    if may_have_arrived || !is_reachable {
+                        actions.push(unreachable(sender, &target.name, payload));
+                    } else {
+                        unsent
+                            .entry(*handle)
+                            .or_default()
+                            .push(Returned { sender, payload });
+                    }
                 }
-            }
-        });
+            });
         for long in std::mem::take(&mut self.long) {
             // Those not sent to the end are still in their target's queue.
-            if long.end != u64::MAX
-                && long.end > self.session.acknowledged()
-                && let Some(sender) = self.name_of(long.message.sender)
-            {
+            if long.end == u64::MAX || long.end <= self.session.acknowledged() {
+                continue;
+            }
+            if *long.target == *PROCESS_TARGET {
+                let Queued { sender, payload } = long.message;
+                lost_frames.push((long.end - 1, self.as_lost(sender, payload, true)));
+            } else if let Some(sender) = self.name_of(long.message.sender) {
                 actions.push(unreachable(sender, &long.target, long.message.payload));
             }
         }
         let mut returning = Vec::new();
         for (handle, slot) in (0..).zip(std::mem::take(&mut self.targets)) {
             let Some(mut target) = slot else { continue };
+            if target.is_process {
+                lost_frames.sort_by_key(|(number, _)| *number);
+                let rest = self.line.take_queue(&mut target.credit).into_iter();
+                let rest = rest.map(|it| self.as_lost(it.sender, it.payload, false));
+                let sent = std::mem::take(&mut lost_frames).into_iter().map(|it| it.1);
+                let frames = sent.chain(rest).collect();
+                target.gate.open_all();
+                returning.push(target.serial);
+                actions.push(Action::FramesLost {
+                    serial: Some(target.serial),
+                    frames,
+                    reason: reason.clone(),
+                });
+                continue;
+            }
             let (mut messages, denied) = match target.state {
                 TargetState::Open => (Vec::new(), false),
                 TargetState::Closing {
@@ -923,6 +1000,13 @@ impl Outward {
         self.blocked.clear();
         self.session.start_over();
         actions
+    }
+}
+
+fn refused_there(reason: RefusalReason) -> UndeliverableReason {
+    UndeliverableReason::Refused {
+        reason,
+        explanation: "the log of the receiving process says more".to_owned(),
     }
 }
 

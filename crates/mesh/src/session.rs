@@ -239,13 +239,13 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Calls `each` with every frame not acknowledged, and whether it may have arrived.
-    fn for_each_kept(&self, mut each: impl FnMut(&Frame<'_>, bool)) {
+    /// Calls `each` with every frame not acknowledged, its number, and whether it may have arrived.
+    fn for_each_kept(&self, mut each: impl FnMut(&Frame<'_>, u64, bool)) {
         for chunk in &self.chunks {
             let (mut offset, mut number) = (0, chunk.first);
             while let Ok(Some(parsed)) = frame::parse(&chunk.bytes[offset..], usize::MAX) {
                 if number >= self.acknowledged {
-                    each(&parsed.frame, number < self.ever_written);
+                    each(&parsed.frame, number, number < self.ever_written);
                 }
                 offset += parsed.length;
                 number += 1;
@@ -503,8 +503,8 @@ impl Session {
         Ok(agreement)
     }
 
-    /// Calls `each` with every frame that was not acknowledged, in order, and whether it may have arrived.
-    pub fn for_each_kept(&self, each: impl FnMut(&Frame<'_>, bool)) {
+    /// Calls `each` with every frame that was not acknowledged, in order, its number, and whether it may have arrived.
+    pub fn for_each_kept(&self, each: impl FnMut(&Frame<'_>, u64, bool)) {
         self.outgoing.for_each_kept(each);
     }
 

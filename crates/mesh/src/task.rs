@@ -347,7 +347,7 @@ impl Task {
     ) -> Option<Established> {
         let mut slot = self.link.wire.lock();
         let mut outward = self.link.outward.lock();
-        self.inward.connected(outward.session.due());
+        self.inward.connected(outward.session.due(), peer.clone());
         outward.connected(wire.number, proof);
         *slot = Some(wire);
         drop(outward);

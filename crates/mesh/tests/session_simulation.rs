@@ -258,7 +258,7 @@ impl World {
         let Side {
             session, reports, ..
         } = &mut self.sides[side];
-        session.for_each_kept(|frame, may_have_arrived| {
+        session.for_each_kept(|frame, _, may_have_arrived| {
             if let Frame::Message { payload, .. } = frame {
                 let number = u64::from_le_bytes(payload[..8].try_into().expect("8 bytes"));
                 let report = if may_have_arrived {

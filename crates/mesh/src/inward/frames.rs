@@ -1,0 +1,77 @@
+//! Frames for the bus of this process: who wrote them is checked here, what stands in them by the bus.
+
+use bytes::Bytes;
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance, Refused};
+
+use super::{Inward, give_back, never_bound};
+use crate::frame::{PROCESS_SENDER, Why};
+use crate::link::Link;
+
+use std::sync::Arc;
+
+/// Bytes of frames that one process may send before the bus of this one has taken them: several of the largest
+/// events people send, so that the way stays full.
+pub(super) const WINDOW: u64 = 4 << 20;
+
+impl Inward {
+    /// Hands a frame to the bus, or says why not.
+    pub(super) fn deliver_frame(
+        &mut self,
+        link: &Arc<Link>,
+        sender: u32,
+        target: u32,
+        payload: Bytes,
+        credit: FrameCredit,
+    ) {
+        let refused = match self.origin(sender) {
+            Ok((origin, provenance)) => self.bus.take_frame(ArrivedFrame {
+                process: self.peer.clone(),
+                origin,
+                provenance,
+                payload: payload.clone(),
+                credit,
+            }),
+            Err(refused) => {
+                self.note_frame(sender, &refused);
+                Err(refused)
+            }
+        };
+        match refused {
+            Ok(()) => self.received += 1,
+            Err(refused) => give_back(link, target, sender, Why::Refused(refused.reason), &payload),
+        }
+    }
+
+    /// Who wrote a frame, as the connection proved it.
+    fn origin(&self, sender: u32) -> Result<(FrameOrigin, Provenance), Refused> {
+        if sender == PROCESS_SENDER {
+            return Ok((FrameOrigin::Process, self.peer_provenance.clone()));
+        }
+        let sender = self
+            .senders
+            .get(sender as usize)
+            .and_then(Option::as_ref)
+            .ok_or_else(never_bound)?;
+        sender.check()?;
+        Ok((
+            FrameOrigin::Agent(sender.name.clone()),
+            sender.provenance.clone(),
+        ))
+    }
+
+    /// Notes a frame whose writer is not believed.
+    fn note_frame(&self, sender: u32, refused: &Refused) {
+        let sender = self.senders.get(sender as usize).and_then(Option::as_ref);
+        let proved = match sender.map(|sender| &sender.provenance) {
+            Some(Provenance::Proved(verified)) => verified.identity().to_string(),
+            _ => self.peer.to_string(),
+        };
+        self.bus.refused(
+            sender.map_or("an agent that was not bound", |sender| &sender.name),
+            Some(proved),
+            None,
+            refused.reason,
+            refused.explanation.clone(),
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Frames for the bus of the other process: a target like an agent, with a credit of its own.
+
+use bytes::Bytes;
+use sealbus_bus::{FrameSender, LostFrame, OutgoingFrame, Rejected, UndeliverableReason};
+
+use super::{Outward, TargetState};
+use crate::flow::{Admission, Queued};
+use crate::frame::{Frame, LONGEST_PIECE, PROCESS_SENDER};
+
+impl Outward {
+    /// Accepts a frame for the bus of the process. See [`sealbus_bus::ProcessDestination::try_send`].
+    pub(crate) fn try_send_frame(
+        &mut self,
+        handle: u32,
+        serial: u64,
+        frame: &OutgoingFrame<'_>,
+    ) -> Result<(), Rejected> {
+        match self.targets.get(handle as usize) {
+            Some(Some(target)) if target.serial == serial => {
+                if let TargetState::Closing { .. } = target.state {
+                    return Err(Rejected::Moving);
+                }
+            }
+            _ if self.returning.contains(&serial) => return Err(Rejected::Moving),
+            _ => return Err(Rejected::Closed),
+        }
+        let length = frame.payload.len();
+        if length > self.largest_message {
+            return Err(Rejected::Impossible(UndeliverableReason::TooLarge {
+                size: length,
+                limit: self.largest_message,
+            }));
+        }
+        let sender = match frame.sender {
+            FrameSender::Process => PROCESS_SENDER,
+            FrameSender::Agent(agent) => self.bind(agent)?,
+        };
+        let has_window = self.session.kept() < self.window;
+        let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
+            return Err(Rejected::Closed);
+        };
+        match target.credit.admit(has_window) {
+            Admission::Full => {
+                if !target.is_waited_for {
+                    target.is_waited_for = true;
+                    self.blocked.push(handle);
+                }
+                return Err(Rejected::Full);
+            }
+            Admission::Now if length <= LONGEST_PIECE => {
+                target.credit.sent(length);
+                self.session.append(&Frame::Message {
+                    sender,
+                    target: handle,
+                    payload: frame.payload,
+                });
+            }
+            Admission::Now | Admission::Queue => {
+                let payload = frame.payload.clone();
+                self.line
+                    .enqueue(handle, &mut target.credit, Queued { sender, payload });
+            }
+        }
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// What is told of a frame that was not acknowledged.
+    pub(super) fn as_lost(&self, sender: u32, payload: Bytes, may_have_arrived: bool) -> LostFrame {
+        LostFrame {
+            sender: self.name_of(sender),
+            payload,
+            may_have_arrived,
+        }
+    }
+}
