@@ -26,16 +26,33 @@ pub enum FrameSender<'a> {
     Agent(&'a Arc<LocalAgent>),
 }
 
-/// A frame on its way out.
+/// A frame on its way out: its head and, right behind it, its body.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingFrame<'a> {
     /// Who writes it.
     pub sender: FrameSender<'a>,
-    /// The frame, the same for all processes it goes to: a transport keeps it without copying it.
-    pub payload: &'a Bytes,
+    /// Its beginning, which may differ from process to process. Some hundred bytes.
+    pub head: &'a [u8],
+    /// The rest, the same for all processes it goes to: a transport keeps it without copying it.
+    pub body: &'a Bytes,
     /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that nobody needs to
     /// be woken now.
     pub is_deferred: bool,
+}
+
+impl OutgoingFrame<'_> {
+    /// Bytes of head and body.
+    pub fn length(&self) -> usize {
+        self.head.len() + self.body.len()
+    }
+
+    /// Head and body in one piece; copies them unless there is no head.
+    pub fn to_bytes(&self) -> Bytes {
+        if self.head.is_empty() {
+            return self.body.clone();
+        }
+        [self.head, self.body].concat().into()
+    }
 }
 
 /// The way to the bus of another process. Calls do not wait.

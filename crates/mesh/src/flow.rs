@@ -29,8 +29,45 @@ pub fn cost(payload_length: usize) -> u64 {
 pub struct Queued {
     /// Its sender's handle.
     pub sender: u32,
+    /// What goes before the payload, of a frame of the bus; less than [`LONGEST_PIECE`].
+    pub head: Bytes,
     /// Its encoding.
     pub payload: Bytes,
+}
+
+impl Queued {
+    /// A message.
+    pub fn message(sender: u32, payload: Bytes) -> Self {
+        Self {
+            sender,
+            head: Bytes::new(),
+            payload,
+        }
+    }
+
+    /// Bytes of all.
+    pub fn length(&self) -> usize {
+        self.head.len() + self.payload.len()
+    }
+
+    /// All of it in one piece.
+    pub fn into_bytes(self) -> Bytes {
+        if self.head.is_empty() {
+            self.payload
+        } else {
+            [self.head, self.payload].concat().into()
+        }
+    }
+
+    /// A piece of it.
+    fn piece(&self, from: usize, to: usize) -> Bytes {
+        match from.checked_sub(self.head.len()) {
+            Some(start) => self.payload.slice(start..to - self.head.len()),
+            None => [&self.head[from..], &self.payload[..to - self.head.len()]]
+                .concat()
+                .into(),
+        }
+    }
 }
 
 /// Where one target stands, on the sending side.
@@ -147,7 +184,7 @@ pub struct Line {
 impl Line {
     /// Puts a message into the queue of `credit`, the target `handle`'s.
     pub fn enqueue(&mut self, handle: u32, credit: &mut Credit, message: Queued) {
-        credit.queued_bytes += message.payload.len() + MESSAGE_OVERHEAD;
+        credit.queued_bytes += message.length() + MESSAGE_OVERHEAD;
         credit.queue.push_back(message);
         self.notice(handle, credit);
     }
@@ -172,7 +209,7 @@ impl Line {
             return None;
         }
         let first = credit.queue.front()?;
-        let total = first.payload.len();
+        let total = first.length();
         let piece = if total <= LONGEST_PIECE {
             let message = credit.queue.pop_front()?;
             credit.queued_bytes -= total + MESSAGE_OVERHEAD;
@@ -191,11 +228,11 @@ impl Line {
             Piece::First {
                 sender: first.sender,
                 total,
-                piece: first.payload.slice(..LONGEST_PIECE),
+                piece: first.piece(0, LONGEST_PIECE),
             }
         } else {
             let end = total.min(credit.begun + LONGEST_PIECE);
-            let piece = first.payload.slice(credit.begun..end);
+            let piece = first.piece(credit.begun, end);
             credit.begun = end;
             let complete = if end == total {
                 self.partial -= 1;
@@ -263,10 +300,7 @@ mod tests {
     use super::*;
 
     fn message(length: usize) -> Queued {
-        Queued {
-            sender: 7,
-            payload: vec![1; length].into(),
-        }
+        Queued::message(7, vec![1; length].into())
     }
 
     #[test]

@@ -325,10 +325,7 @@ impl Outward {
         match stop {
             Stop::Long(payload) => {
                 self.sent += 1;
-                let message = Queued {
-                    sender: sender_handle,
-                    payload,
-                };
+                let message = Queued::message(sender_handle, payload);
                 self.line.enqueue(handle, &mut target.credit, message);
                 Ok(())
             }
@@ -509,13 +506,14 @@ impl Outward {
             };
             stalled = 0;
             match piece {
-                Piece::Whole(Queued { sender, payload }) => {
+                Piece::Whole(message) => {
+                    let sender = message.sender;
                     // Bound again if the connection is a new one; if that fails the receiver refuses and says so.
                     let _ = self.prove(sender);
                     self.session.append(&Frame::Message {
                         sender,
                         target: handle,
-                        payload: &payload,
+                        payload: &message.into_bytes(),
                     });
                 }
                 Piece::First {
@@ -527,10 +525,7 @@ impl Outward {
                     self.long.push_back(Long {
                         end: u64::MAX,
                         target: name,
-                        message: Queued {
-                            sender,
-                            payload: Bytes::new(),
-                        },
+                        message: Queued::message(sender, Bytes::new()),
                     });
                     // Messages are limited to far less than 4 GiB.
                     let total = u32::try_from(total).unwrap_or(u32::MAX);
@@ -845,7 +840,7 @@ impl Outward {
         if target.is_process {
             let frames = rest
                 .into_iter()
-                .map(|frame| self.as_lost(frame.sender, frame.payload, false))
+                .map(|frame| self.as_lost(frame, false))
                 .collect();
             return Some(Action::FramesLost {
                 serial: Some(target.serial),
@@ -914,8 +909,8 @@ impl Outward {
                 {
                     let payload = Bytes::copy_from_slice(payload);
                     if target.is_process {
-                        lost_frames
-                            .push((number, self.as_lost(*sender, payload, may_have_arrived)));
+                        let frame = Queued::message(*sender, payload);
+                        lost_frames.push((number, self.as_lost(frame, may_have_arrived)));
                         return;
                     }
                     let Some(sender) = self.name_of(*sender) else {
@@ -937,8 +932,7 @@ impl Outward {
                 continue;
             }
             if *long.target == *PROCESS_TARGET {
-                let Queued { sender, payload } = long.message;
-                lost_frames.push((long.end - 1, self.as_lost(sender, payload, true)));
+                lost_frames.push((long.end - 1, self.as_lost(long.message, true)));
             } else if let Some(sender) = self.name_of(long.message.sender) {
                 actions.push(unreachable(sender, &long.target, long.message.payload));
             }
@@ -949,7 +943,7 @@ impl Outward {
             if target.is_process {
                 lost_frames.sort_by_key(|(number, _)| *number);
                 let rest = self.line.take_queue(&mut target.credit).into_iter();
-                let rest = rest.map(|it| self.as_lost(it.sender, it.payload, false));
+                let rest = rest.map(|frame| self.as_lost(frame, false));
                 let sent = std::mem::take(&mut lost_frames).into_iter().map(|it| it.1);
                 let frames = sent.chain(rest).collect();
                 target.gate.open_all();

@@ -1,11 +1,13 @@
 //! Frames for the bus of the other process: a target like an agent, with a credit of its own.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
 use sealbus_bus::{FrameSender, LostFrame, OutgoingFrame, Rejected, UndeliverableReason};
 
 use super::{Outward, TargetState};
 use crate::flow::{Admission, Queued};
-use crate::frame::{Frame, LONGEST_PIECE, PROCESS_SENDER};
+use crate::frame::{self, LONGEST_PIECE, PROCESS_SENDER};
 
 impl Outward {
     /// Accepts a frame for the bus of the process. See [`sealbus_bus::ProcessDestination::try_send`].
@@ -13,7 +15,7 @@ impl Outward {
         &mut self,
         handle: u32,
         serial: u64,
-        frame: &OutgoingFrame<'_>,
+        outgoing: &OutgoingFrame<'_>,
     ) -> Result<(), Rejected> {
         match self.targets.get(handle as usize) {
             Some(Some(target)) if target.serial == serial => {
@@ -24,14 +26,14 @@ impl Outward {
             _ if self.returning.contains(&serial) => return Err(Rejected::Moving),
             _ => return Err(Rejected::Closed),
         }
-        let length = frame.payload.len();
+        let length = outgoing.length();
         if length > self.largest_message {
             return Err(Rejected::Impossible(UndeliverableReason::TooLarge {
                 size: length,
                 limit: self.largest_message,
             }));
         }
-        let sender = match frame.sender {
+        let sender = match outgoing.sender {
             FrameSender::Process => PROCESS_SENDER,
             FrameSender::Agent(agent) => self.bind(agent)?,
         };
@@ -49,16 +51,27 @@ impl Outward {
             }
             Admission::Now if length <= LONGEST_PIECE => {
                 target.credit.sent(length);
-                self.session.append(&Frame::Message {
-                    sender,
-                    target: handle,
-                    payload: frame.payload,
+                let Ok(()) = self.session.append_with(|out, sequence| {
+                    let start = frame::begin_message(out, sender, handle);
+                    out.extend_from_slice(outgoing.head);
+                    out.extend_from_slice(outgoing.body);
+                    frame::finish_message(out, start, sequence);
+                    Ok::<_, Infallible>(())
                 });
             }
             Admission::Now | Admission::Queue => {
-                let payload = frame.payload.clone();
-                self.line
-                    .enqueue(handle, &mut target.credit, Queued { sender, payload });
+                // A head that does not leave room for the body in the first piece is not kept apart.
+                let is_apart = outgoing.head.len() < LONGEST_PIECE && length > LONGEST_PIECE;
+                let frame = if is_apart {
+                    Queued {
+                        sender,
+                        head: Bytes::copy_from_slice(outgoing.head),
+                        payload: outgoing.body.clone(),
+                    }
+                } else {
+                    Queued::message(sender, outgoing.to_bytes())
+                };
+                self.line.enqueue(handle, &mut target.credit, frame);
             }
         }
         self.sent += 1;
@@ -66,10 +79,10 @@ impl Outward {
     }
 
     /// What is told of a frame that was not acknowledged.
-    pub(super) fn as_lost(&self, sender: u32, payload: Bytes, may_have_arrived: bool) -> LostFrame {
+    pub(super) fn as_lost(&self, frame: Queued, may_have_arrived: bool) -> LostFrame {
         LostFrame {
-            sender: self.name_of(sender),
-            payload,
+            sender: self.name_of(frame.sender),
+            payload: frame.into_bytes(),
             may_have_arrived,
         }
     }
