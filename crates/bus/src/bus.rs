@@ -536,7 +536,8 @@ impl Bus {
         }
     }
 
-    pub(crate) fn transport(&self) -> Option<&Arc<dyn Transport>> {
+    /// What carries messages to other processes, if there is anything.
+    pub fn transport(&self) -> Option<&Arc<dyn Transport>> {
         self.inner.transport.get()
     }
 
