@@ -7,11 +7,16 @@
 //! small [`ChannelHeader`].
 //!
 //! The model is the AgentBus of F. Kargl, T. Illmann and M. Weber, "Evaluation of Java Messaging Middleware as a Platform
-//! for Software Agent Communication". Nothing here does I/O or reads a clock: time comes in as a [`Moment`].
+//! for Software Agent Communication".
+//!
+//! Processes tell each other their subscriptions and send each other what is published in [frames](frame), which a
+//! transport carries ([`ProcessDestination`](crate::ProcessDestination)) and hands in
+//! ([`Bus::take_frame`](crate::Bus::take_frame)). Nothing here does I/O or reads a clock: time comes in as a [`Moment`].
 
 mod address;
 mod event;
 mod flow;
+pub mod frame;
 mod moment;
 mod path;
 mod pattern;
