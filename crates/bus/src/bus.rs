@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use sealbus_acl::{AclMessageRef, Aid, Limits, bitefficient};
 use sealbus_seal::{Credential, Identity, PlatformName};
 use thiserror::Error;
@@ -20,7 +20,7 @@ use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::{Provenance, ReceivedMessage};
 use crate::outbox::Outbox;
 use crate::refusal::{Refusal, RefusalLog, RefusalReason};
-use crate::resolver::Resolver;
+use crate::resolver::{ProcessEndpoint, Resolver};
 use crate::route::{Held, HeldBody, HeldMessage, Route, State};
 use crate::search;
 use crate::transport::{Transport, TransportError};
@@ -113,6 +113,8 @@ pub(crate) struct Inner {
     transport: OnceLock<Arc<dyn Transport>>,
     resolver: OnceLock<Arc<dyn Resolver>>,
     inlet: OnceLock<Arc<dyn FrameInlet>>,
+    /// The other processes of the platform, by their identity.
+    processes: Mutex<HashMap<Identity, ProcessEndpoint>>,
     refusals: RefusalLog,
     pub(crate) runtime: Handle,
     /// Messages accepted from agents that have left.
@@ -146,6 +148,7 @@ impl Bus {
                 transport: OnceLock::new(),
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
+                processes: Mutex::default(),
                 refusals: RefusalLog::default(),
                 runtime,
                 accepted_before: AtomicU64::new(0),
@@ -175,9 +178,43 @@ impl Bus {
         self.inner.transport.set(transport).is_ok()
     }
 
-    /// Says what takes the frames of other processes. Returns false if something was set before.
+    /// Says what takes the frames of other processes; it hears of those there are. Returns false if something was set before.
     pub fn set_frame_inlet(&self, inlet: Arc<dyn FrameInlet>) -> bool {
-        self.inner.inlet.set(inlet).is_ok()
+        let processes = self.inner.processes.lock();
+        if self.inner.inlet.set(inlet.clone()).is_err() {
+            return false;
+        }
+        for process in processes.values() {
+            inlet.process_joined(process);
+        }
+        true
+    }
+
+    /// The platform knows of another process, or of a new address of one.
+    pub fn process_joined(&self, process: ProcessEndpoint) {
+        // The lock keeps what the inlet hears in order.
+        let mut processes = self.inner.processes.lock();
+        if let Some(inlet) = self.inner.inlet.get()
+            && processes.get(&process.identity) != Some(&process)
+        {
+            inlet.process_joined(&process);
+        }
+        processes.insert(process.identity.clone(), process);
+    }
+
+    /// A process of the platform is no more.
+    pub fn process_left(&self, process: &Identity) {
+        let mut processes = self.inner.processes.lock();
+        if processes.remove(process).is_some()
+            && let Some(inlet) = self.inner.inlet.get()
+        {
+            inlet.process_left(process);
+        }
+    }
+
+    /// The other processes of the platform, as far as this one has heard.
+    pub fn processes(&self) -> Vec<ProcessEndpoint> {
+        self.inner.processes.lock().values().cloned().collect()
     }
 
     /// Attaches an agent: from now on it can send, and messages to `name` come to the mailbox.

@@ -15,6 +15,7 @@ use crate::gate::Gate;
 use crate::mailbox::{MESSAGE_OVERHEAD, WindowListener};
 use crate::message::Provenance;
 use crate::refusal::RefusalReason;
+use crate::resolver::ProcessEndpoint;
 use crate::transport::Rejected;
 
 /// Who writes a frame.
@@ -156,6 +157,12 @@ pub trait FrameInlet: Send + Sync {
     /// [`Refused`]: the transport tells the sending process, which finds the frame [lost](Self::lost); it is
     /// counted and logged by [`Bus::take_frame`](crate::Bus::take_frame).
     fn take(&self, frame: ArrivedFrame) -> Result<(), Refused>;
+
+    /// There is another process on the platform, or one that was known has another address now.
+    fn process_joined(&self, process: &ProcessEndpoint);
+
+    /// A process is no more: nothing sent to it arrives, and it never comes back under this identity.
+    fn process_left(&self, process: &Identity);
 
     /// Frames that were accepted for `process` were not taken there, oldest first.
     fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason);

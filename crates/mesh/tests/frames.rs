@@ -14,7 +14,8 @@ use intruder::{Intruder, Seen};
 use parking_lot::Mutex;
 use sealbus_bus::{
     ArrivedFrame, FrameInlet, FrameOrigin, FrameSender, LostFrame, OutgoingFrame,
-    ProcessDestination, Provenance, RefusalReason, Refused, Rejected, UndeliverableReason,
+    ProcessDestination, ProcessEndpoint, Provenance, RefusalReason, Refused, Rejected,
+    UndeliverableReason,
 };
 use sealbus_mesh::frame::{Frame, PROCESS_SENDER, PROCESS_TARGET, Why};
 use sealbus_seal::denylist::DenyList;
@@ -45,6 +46,10 @@ impl FrameInlet for Inlet {
         self.news.notify_one();
         Ok(())
     }
+
+    fn process_joined(&self, _: &ProcessEndpoint) {}
+
+    fn process_left(&self, _: &Identity) {}
 
     fn lost(&self, _: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason) {
         self.lost.lock().push((frames, reason.clone()));
