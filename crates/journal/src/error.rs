@@ -1,0 +1,116 @@
+//! What can go wrong with a journal.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// Bytes of a journal that are not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is damaged at byte {}: {}; restore it from a copy, or give up what it holds by moving it, and the \
+             files of its folder before it, elsewhere",
+            self.file.display(),
+            self.offset,
+            self.problem
+        )
+    }
+}
+
+/// Why a journal did not do what was asked. Nothing was written, unless it says otherwise.
+#[derive(Clone, Debug, Error)]
+pub enum JournalError {
+    /// Another process has it open.
+    #[error("the journal {} is in use by {holder}: a journal belongs to one process", folder.display())]
+    InUse {
+        /// Its folder.
+        folder: PathBuf,
+        /// The process, as far as it says.
+        holder: String,
+    },
+    /// The disk is full.
+    #[error("no room on the disk of {}: free some; nothing was written, and writing goes on once there is room", .0.display())]
+    NoRoom(PathBuf),
+    /// A file cannot be used.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `open`, `read`, `write`, `make`, `remove`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: Arc<io::Error>,
+    },
+    /// What is on disk is not what was written.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// A part of a record is larger than it may be.
+    #[error("the {part} has {size} bytes and the limit is {limit}")]
+    TooLarge {
+        /// `key`, `attributes`, `payload`, `cursor name`.
+        part: &'static str,
+        /// Its size in bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// More waits to be written than may.
+    #[error("{limit} bytes wait to be written already: wait until some are on disk")]
+    Busy {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A stream with more cursors or removals than it may have.
+    #[error("stream {stream} has {limit} {what} already")]
+    TooMany {
+        /// The stream.
+        stream: String,
+        /// `cursors` or `separate removals`.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// Not a name for a stream.
+    #[error("a stream's name has 1 to {limit} bytes, and this has {size}")]
+    IllegalName {
+        /// Its size in bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The stream was removed.
+    #[error("the stream {0} was removed")]
+    Removed(String),
+    /// The journal was closed.
+    #[error("the journal was closed; whether the record was written is not known")]
+    Closed,
+}
+
+impl JournalError {
+    pub(crate) fn file(action: &'static str, path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Self::NoRoom(path.to_owned()),
+            _ => Self::File {
+                action,
+                path: path.to_owned(),
+                source: Arc::new(error),
+            },
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Reading a stream.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::error::{Damage, JournalError};
+use crate::record::{HEADER, Header, Kind, Record, micros_of};
+use crate::segment::Segment;
+use crate::stream::{Stream, StreamShared};
+
+/// Bytes read at once, if records are no longer.
+const CHUNK: usize = 128 * 1024;
+
+/// Where a [`Reader`] begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// With the first record that is kept.
+    Start,
+    /// With what is written from now on.
+    End,
+    /// With this record, or the first that is kept after it.
+    Number(u64),
+    /// With the first record written at this time or later.
+    Time(SystemTime),
+    /// With the last so many that are there now.
+    Last(u64),
+}
+
+/// Reads the records of a stream in order, as far as they are on disk, and follows what is written.
+///
+/// Reading touches files: what is not in the system's cache takes as long as the disk does.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<StreamShared>,
+    next: u64,
+    not_before: u64,
+    end: watch::Receiver<u64>,
+    place: Option<Place>,
+}
+
+/// Where the next record lies.
+#[derive(Debug)]
+struct Place {
+    segment: Arc<Segment>,
+    file: File,
+    offset: u32,
+    /// Bytes of the file from `offset` on.
+    ahead: Bytes,
+}
+
+enum Step {
+    Found(Record),
+    /// The segment holds no more.
+    Over,
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<StreamShared>, from: ReadFrom) -> Self {
+        let end = shared.end.subscribe();
+        let mut not_before = 0;
+        let next = match from {
+            ReadFrom::Start => 1,
+            ReadFrom::End => *end.borrow(),
+            ReadFrom::Number(number) => number.max(1),
+            ReadFrom::Time(time) => {
+                not_before = micros_of(time);
+                Stream::segment_at(&shared, time)
+            }
+            ReadFrom::Last(count) => {
+                let state = shared.state.lock();
+                let mut number = state.next;
+                let mut wanted = count;
+                while wanted > 0 && number > state.first {
+                    number -= 1;
+                    if state.removed.next_outside(number) == number {
+                        wanted -= 1;
+                    }
+                }
+                number
+            }
+        };
+        Self {
+            shared,
+            next,
+            not_before,
+            end,
+            place: None,
+        }
+    }
+
+    /// Number of the record to be read next, if it is still kept then.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
+    /// Goes to another record.
+    pub fn seek(&mut self, number: u64) {
+        self.next = number.max(1);
+        self.place = None;
+    }
+
+    /// The next record that is kept; `None` at the end of what is on disk now.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`] if what is there is not what was written: every call says so from then on, until one
+    /// [seeks](Self::seek) past it. Also if the file cannot be read.
+    pub fn next_record(&mut self) -> Result<Option<Record>, JournalError> {
+        loop {
+            let oldest = {
+                let state = self.shared.state.lock();
+                if state.is_removed {
+                    return Err(JournalError::Removed(self.shared.name.clone()));
+                }
+                let kept = state.removed.next_outside(self.next.max(state.first));
+                if kept != self.next {
+                    // Reading on through what is removed is cheaper than finding the place again, unless it is far.
+                    if kept > self.next + 64 {
+                        self.place = None;
+                    }
+                    self.next = kept;
+                }
+                if self.next >= state.next {
+                    // What was behind a damaged place is not known to be nothing.
+                    return state
+                        .damage
+                        .clone()
+                        .map_or(Ok(None), |damage| Err(JournalError::Damaged(damage)));
+                }
+                state.config.retention.oldest(micros_of(SystemTime::now()))
+            };
+            if !self.find_place()? {
+                return Ok(None);
+            }
+            match self.step()? {
+                Step::Over => self.place = None,
+                Step::Found(record) if record.number < self.next => {}
+                Step::Found(record) => {
+                    self.next = record.number + 1;
+                    let micros = micros_of(record.time);
+                    if micros >= self.not_before.max(oldest) {
+                        return Ok(Some(record));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until a record at or after the position is on disk, or the stream is removed.
+    pub async fn ready(&mut self) {
+        let next = self.next;
+        // The stream's end is announced for as long as this reader keeps the stream.
+        let _ = self.end.wait_for(|end| *end > next).await;
+    }
+
+    /// Finds the segment and the place of the next record. False if there is none now.
+    fn find_place(&mut self) -> Result<bool, JournalError> {
+        if self.place.is_some() {
+            return Ok(true);
+        }
+        // A file may be removed between being found and being opened: then what is kept begins after it.
+        for _ in 0..16 {
+            let segment = {
+                let state = self.shared.state.lock();
+                self.next = self.next.max(state.first);
+                let after = state
+                    .segments
+                    .partition_point(|segment| segment.header.first <= self.next);
+                match after.checked_sub(1) {
+                    Some(index) => state.segments[index].clone(),
+                    None => return Ok(false),
+                }
+            };
+            let (offset, end) = {
+                let readable = segment.readable.lock();
+                (readable.place_of(self.next), readable.next)
+            };
+            if self.next >= end {
+                return self.missing(&segment, end);
+            }
+            match File::open(&segment.path) {
+                Ok(file) => {
+                    let offset = offset.unwrap_or(segment.header.length() as u32);
+                    self.place = Some(Place {
+                        segment,
+                        file,
+                        offset,
+                        ahead: Bytes::new(),
+                    });
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    let still = self.shared.state.lock();
+                    let still = still.segments.iter().any(|one| Arc::ptr_eq(one, &segment));
+                    if still {
+                        return Err(JournalError::file("open", &segment.path, error));
+                    }
+                }
+                Err(error) => return Err(JournalError::file("open", &segment.path, error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next record is in no segment, though the stream has it.
+    fn missing(&self, segment: &Segment, end: u64) -> Result<bool, JournalError> {
+        let state = self.shared.state.lock();
+        let follows = state
+            .segments
+            .iter()
+            .any(|other| other.header.first > segment.header.first);
+        if !follows {
+            return Ok(false);
+        }
+        Err(JournalError::Damaged(Damage {
+            file: segment.path.clone(),
+            offset: u64::from(segment.readable.lock().length),
+            problem: format!("records from {end} on are missing"),
+        }))
+    }
+
+    fn step(&mut self) -> Result<Step, JournalError> {
+        let Some(place) = &mut self.place else {
+            return Ok(Step::Over);
+        };
+        loop {
+            let length = place.segment.readable.lock().length;
+            if place.offset >= length {
+                return Ok(Step::Over);
+            }
+            place.fill(HEADER, length)?;
+            let header = Header::read(&place.ahead, place.segment.header.salt)
+                .map_err(|problem| place.damaged(problem))?;
+            place.fill(header.length(), length)?;
+            header
+                .check_body(&place.ahead)
+                .map_err(|problem| place.damaged(problem))?;
+            let whole = place.ahead.split_to(header.length().min(place.ahead.len()));
+            place.offset = place.offset.saturating_add(header.length() as u32);
+            if header.kind == Kind::Record {
+                return Ok(Step::Found(Record::slice(&header, &whole)));
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Has at least `needed` bytes ahead, unless the segment ends before.
+    fn fill(&mut self, needed: usize, length: u32) -> Result<(), JournalError> {
+        if self.ahead.len() >= needed {
+            return Ok(());
+        }
+        let left = (length - self.offset) as usize;
+        let mut buffer = vec![0; needed.max(CHUNK).min(left)];
+        self.file
+            .read_exact_at(&mut buffer, u64::from(self.offset))
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => {
+                    self.damaged("the file is shorter than it was")
+                }
+                _ => JournalError::file("read", &self.segment.path, error),
+            })?;
+        self.ahead = buffer.into();
+        Ok(())
+    }
+
+    fn damaged(&self, problem: &str) -> JournalError {
+        JournalError::Damaged(Damage {
+            file: self.segment.path.clone(),
+            offset: u64::from(self.offset),
+            problem: problem.to_owned(),
+        })
+    }
+}

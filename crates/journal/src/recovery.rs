@@ -1,0 +1,271 @@
+//! Opening what an earlier process left.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::error::{Damage, JournalError};
+use crate::journal::{OpenReport, TornTail};
+use crate::record::Kind;
+use crate::segment::{End, Segment, SegmentHeader, scan};
+use crate::span::Spans;
+use crate::stream::{StreamConfig, StreamShared, StreamState};
+use crate::writer::{Change, REMOVED, UNFINISHED};
+
+/// Longest file that is taken for a segment: more than any that was ever written.
+const LONGEST_FILE: u64 = (1 << 30) + (256 << 20);
+
+/// Opens the streams of a journal's folder.
+pub(crate) fn open_streams(
+    folder: &Path,
+    report: &mut OpenReport,
+) -> Result<Vec<Arc<StreamShared>>, JournalError> {
+    let mut streams = Vec::new();
+    for path in entries(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(REMOVED) {
+            fs::remove_dir_all(&path)
+                .map_err(|error| JournalError::file("remove", &path, error))?;
+            continue;
+        }
+        let Some(id) = name.split('-').next().and_then(|id| id.parse().ok()) else {
+            continue;
+        };
+        if let Some(stream) = open_stream(&path, id, report)? {
+            streams.push(Arc::new(stream));
+        }
+    }
+    Ok(streams)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
+    let failed = |error| JournalError::file("read", folder, error);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        paths.push(entry.map_err(failed)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn open_stream(
+    folder: &Path,
+    id: u64,
+    report: &mut OpenReport,
+) -> Result<Option<StreamShared>, JournalError> {
+    let mut files = Vec::new();
+    for path in entries(folder)? {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("segment") => files.push(path),
+            Some(UNFINISHED) => {
+                fs::remove_file(&path)
+                    .map_err(|error| JournalError::file("remove", &path, error))?;
+            }
+            _ => {}
+        }
+    }
+    let Some(newest) = files.len().checked_sub(1) else {
+        // Nothing was ever acknowledged here.
+        let _ = fs::remove_dir(folder);
+        return Ok(None);
+    };
+    let mut opened = Opened::default();
+    for (index, path) in files.into_iter().enumerate() {
+        opened.take(path, index == newest, report)?;
+    }
+    let Some(name) = opened.name else {
+        return Ok(None);
+    };
+    let mut state = opened.state;
+    report.records += state.next - state.first;
+    state.settle();
+    let end = watch::Sender::new(state.next);
+    Ok(Some(StreamShared {
+        id,
+        name,
+        folder: folder.to_owned(),
+        state: Mutex::new(state),
+        end,
+    }))
+}
+
+/// A stream while its segments are gone through.
+struct Opened {
+    name: Option<String>,
+    state: StreamState,
+    /// The segment before is damaged, which was said.
+    is_interrupted: bool,
+}
+
+impl Default for Opened {
+    fn default() -> Self {
+        Self {
+            name: None,
+            is_interrupted: false,
+            state: StreamState {
+                config: StreamConfig::default(),
+                segments: Vec::new(),
+                first: 0,
+                next: 0,
+                last_micros: 0,
+                cursors: BTreeMap::new(),
+                removed: Spans::default(),
+                damage: None,
+                is_removed: false,
+            },
+        }
+    }
+}
+
+impl Opened {
+    fn take(
+        &mut self,
+        path: PathBuf,
+        is_newest: bool,
+        report: &mut OpenReport,
+    ) -> Result<(), JournalError> {
+        let bytes = read(&path)?;
+        let header = match SegmentHeader::read(&bytes) {
+            Ok(header) => header,
+            Err(problem) => {
+                self.damaged(path, 0, problem.to_owned(), is_newest, report);
+                return Ok(());
+            }
+        };
+        if self.name.as_ref().is_some_and(|name| *name != header.name) {
+            let problem = format!("it belongs to another stream, {}", header.name);
+            self.damaged(path, 0, problem, is_newest, report);
+            return Ok(());
+        }
+        self.name = Some(header.name.clone());
+        self.state.last_micros = self.state.last_micros.max(header.micros);
+        if self.state.segments.is_empty() {
+            self.state.first = header.first;
+        } else if self.state.next != header.first && !self.is_interrupted {
+            let problem = format!(
+                "it begins with record {}, and record {} is to follow",
+                header.first, self.state.next
+            );
+            let before = self
+                .state
+                .segments
+                .last()
+                .map(|segment| segment.path.clone());
+            self.damaged(before.unwrap_or_default(), 0, problem, false, report);
+        }
+        self.is_interrupted = false;
+        self.state.next = header.first;
+        // What is known about the stream stands at the beginning of each segment.
+        self.state.cursors.clear();
+        self.state.removed = Spans::default();
+        self.records(path, &bytes, header, is_newest, report)
+    }
+
+    fn records(
+        &mut self,
+        path: PathBuf,
+        bytes: &[u8],
+        header: SegmentHeader,
+        is_newest: bool,
+        report: &mut OpenReport,
+    ) -> Result<(), JournalError> {
+        let segment = Segment::new(path, header);
+        let mut readable = segment.readable.lock().clone();
+        let state = &mut self.state;
+        let mut nonsense = None;
+        let end = scan(bytes, &segment.header, is_newest, |header, offset, body| {
+            readable.length = (offset + header.length()) as u32;
+            if header.kind == Kind::Record {
+                readable.note(header.number, offset as u32);
+                readable.next = header.number + 1;
+                state.next = header.number + 1;
+                state.last_micros = state.last_micros.max(header.micros);
+                return;
+            }
+            let (key, _, payload) = header.split(body);
+            match Change::read(header.kind, key, payload) {
+                Some(change) => state.apply(&change),
+                None => nonsense = Some(offset as u64),
+            }
+        });
+        let path = segment.path.clone();
+        match end {
+            End::Whole => {}
+            End::Torn { offset, problem } => {
+                cut(&path, offset as u64)?;
+                report.torn.push(TornTail {
+                    stream: segment.header.name.clone(),
+                    file: path.clone(),
+                    offset: offset as u64,
+                    bytes: (bytes.len() - offset) as u64,
+                    problem: problem.to_owned(),
+                });
+            }
+            End::Damaged { offset, problem } => {
+                // Reading is to come to it.
+                readable.length = bytes.len() as u32;
+                readable.next = u64::MAX;
+                self.damaged(
+                    path.clone(),
+                    offset as u64,
+                    problem.to_owned(),
+                    is_newest,
+                    report,
+                );
+            }
+        }
+        if let Some(offset) = nonsense {
+            let problem = "a cursor, removal or trimming makes no sense".to_owned();
+            self.damaged(path, offset, problem, is_newest, report);
+        }
+        *segment.readable.lock() = readable;
+        self.state.segments.push(Arc::new(segment));
+        Ok(())
+    }
+
+    fn damaged(
+        &mut self,
+        file: PathBuf,
+        offset: u64,
+        problem: String,
+        is_newest: bool,
+        report: &mut OpenReport,
+    ) {
+        let damage = Damage {
+            file,
+            offset,
+            problem,
+        };
+        self.is_interrupted = true;
+        if is_newest {
+            self.state.damage = Some(damage.clone());
+        }
+        report.damaged.push(damage);
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, JournalError> {
+    let failed = |error| JournalError::file("read", path, error);
+    let length = fs::metadata(path).map_err(failed)?.len();
+    if length > LONGEST_FILE {
+        return Err(JournalError::Damaged(Damage {
+            file: path.to_owned(),
+            offset: LONGEST_FILE,
+            problem: "it is longer than any segment may be".to_owned(),
+        }));
+    }
+    fs::read(path).map_err(failed)
+}
+
+/// Cuts a torn tail off.
+fn cut(path: &Path, length: u64) -> Result<(), JournalError> {
+    let cut = File::options().write(true).open(path).and_then(|file| {
+        file.set_len(length)?;
+        file.sync_all()
+    });
+    cut.map_err(|error| JournalError::file("shorten", path, error))
+}

@@ -1,0 +1,92 @@
+//! Sets of record numbers, kept as the stretches they form.
+
+use std::collections::BTreeMap;
+
+/// A set of numbers; each stretch by its first number and the one after its last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spans(BTreeMap<u64, u64>);
+
+impl Spans {
+    /// Adds `first..end`.
+    pub(crate) fn add(&mut self, mut first: u64, mut end: u64) {
+        if first >= end {
+            return;
+        }
+        while let Some((&start, &stop)) = self.0.range(..=end).next_back() {
+            if stop < first {
+                break;
+            }
+            first = first.min(start);
+            end = end.max(stop);
+            self.0.remove(&start);
+        }
+        self.0.insert(first, end);
+    }
+
+    /// The first number from `number` on that is not in the set.
+    pub(crate) fn next_outside(&self, number: u64) -> u64 {
+        match self.0.range(..=number).next_back() {
+            Some((_, &end)) if end > number => end,
+            _ => number,
+        }
+    }
+
+    /// Forgets what is below `first`.
+    pub(crate) fn forget_below(&mut self, first: u64) {
+        while let Some((&start, &end)) = self.0.first_key_value() {
+            if start >= first {
+                return;
+            }
+            self.0.remove(&start);
+            if end > first {
+                self.0.insert(first, end);
+            }
+        }
+    }
+
+    /// How many numbers there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().map(|(first, end)| end - first).sum()
+    }
+
+    /// How many stretches.
+    pub(crate) fn stretches(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().map(|(first, end)| (*first, *end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(steps in prop::collection::vec((0_u64..60, 0_u64..12), 0..40), below in 0_u64..70) {
+            let (mut spans, mut set) = (Spans::default(), BTreeSet::new());
+            for (first, length) in steps {
+                spans.add(first, first + length);
+                set.extend(first..first + length);
+            }
+            spans.forget_below(below);
+            set.retain(|number| *number >= below);
+            prop_assert_eq!(spans.count(), set.len() as u64);
+            for number in 0..80 {
+                let outside = (number..).find(|n| !set.contains(n)).unwrap();
+                prop_assert_eq!(spans.next_outside(number), outside);
+            }
+            let parts: Vec<(u64, u64)> = spans.iter().collect();
+            prop_assert_eq!(parts.len(), spans.stretches());
+            for pair in parts.windows(2) {
+                prop_assert!(pair[0].1 < pair[1].0);
+            }
+        }
+    }
+}
