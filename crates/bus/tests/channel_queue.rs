@@ -1,5 +1,7 @@
 //! The queue of a subscription, against a plain model of what it promises.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use proptest::prelude::*;

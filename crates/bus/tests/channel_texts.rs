@@ -1,5 +1,7 @@
 //! Addresses, paths, patterns and QoS as text.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Duration;
 
 use proptest::prelude::*;

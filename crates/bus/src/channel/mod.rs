@@ -15,6 +15,7 @@
 
 mod address;
 mod event;
+mod filter;
 mod flow;
 pub mod frame;
 mod moment;
@@ -27,6 +28,10 @@ pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
 };
 pub use event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
+pub use filter::{
+    ChannelFilter, EvaluationError, FilterError, FilterProblem, MAX_FILTER_COST, MAX_FILTER_DEPTH,
+    MAX_FILTER_LENGTH, MAX_PATTERN_SIZE,
+};
 pub use flow::{FlowPolicy, QueueLimits, UnknownFlowPolicy};
 pub use moment::Moment;
 pub use path::{

@@ -1,0 +1,30 @@
+//! Any text: an error inside the text, or a filter that decides about a message within its cost.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sealbus_acl::{AclMessage, Content, Expression, Number, Performative};
+use sealbus_bus::channel::{ChannelFilter, ChannelHeader, ChannelPath, Mechanism, Moment, Qos};
+
+fuzz_target!(|text: &str| {
+    let filter = match ChannelFilter::new(text) {
+        Ok(filter) => filter,
+        Err(error) => return assert!(error.offset <= text.len()),
+    };
+    let Ok(channel) = ChannelPath::new("/dates/business") else {
+        return;
+    };
+    let moment = Moment::from_unix_ms(1_000);
+    let header = ChannelHeader::new(Mechanism::Event, channel, Qos::default(), 1, moment);
+    let items = (0..100).map(Expression::from).collect();
+    let weight = Number::parse("2.5").map_or(Expression::from(2), Expression::Number);
+    let message = AclMessage {
+        content: Some(Content::Text("lunch ".repeat(100))),
+        user_defined: vec![
+            ("X-price".to_owned(), Expression::from(9)),
+            ("X-weight".to_owned(), weight),
+            ("X-list".to_owned(), Expression::List(items)),
+        ],
+        ..AclMessage::new(Performative::Inform)
+    };
+    let _ = filter.matches(&header, &message.as_ref());
+});
