@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-rust test-python test-end-to-end fuzz-corpus demo bench fuzz build clean
+.PHONY: help check format test test-rust test-python test-end-to-end fuzz-corpus demo bench bench-papers peers fuzz build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -88,6 +88,15 @@ demo: $(STAMPS)/tools ## Certified agents on two nodes talk over the mesh, and i
 bench: $(STAMPS)/tools ## Figures beside their floors, in one run; report in bench/report
 	$(call say,Benchmark)
 	bench/run
+
+peers: ## What the papers' tables are measured against, into ~/.cache/sealbus/peers
+	$(call say,Peers)
+	bench/peers/install
+
+PAPERS ?= --profile quick
+bench-papers: $(STAMPS)/tools ## The papers' tables with every peer that is installed; PAPERS=… gives other options
+	$(call say,The papers' tables)
+	bench/papers $(PAPERS)
 
 FUZZ_SECONDS ?= 60
 fuzz: ## Fuzz every parser, FUZZ_SECONDS=60 each

@@ -4,7 +4,9 @@
 // `count_allocations` is for the program beside this one.
 #[allow(dead_code)]
 mod acl;
+mod drivers;
 mod mesh;
+mod papers;
 mod turns;
 
 use std::path::PathBuf;
@@ -37,6 +39,11 @@ enum Table {
     /// The mesh between two processes beside raw TCP and raw mutual TLS, agents of one process, and what an idle agent
     /// costs
     Mesh(mesh::Arguments),
+    /// The papers' tables: other systems beside Sealbus, as they measured and as one would today
+    Papers(papers::Arguments),
+    /// Play the agents of one side for the papers' benchmark, over standard input and output
+    #[command(subcommand, hide = true)]
+    Driver(drivers::System),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +54,8 @@ fn main() -> ExitCode {
             only,
         } => acl::run(json.as_deref(), !without_jade, &only),
         Table::Mesh(arguments) => mesh::run(&arguments).map_err(Into::into),
+        Table::Papers(arguments) => papers::run(&arguments).map_err(Into::into),
+        Table::Driver(system) => drivers::run(&system).map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

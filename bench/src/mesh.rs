@@ -2,10 +2,10 @@
 //! what agents of one process cost.
 
 mod agents;
-mod credentials;
+pub(crate) mod credentials;
 mod idle;
 mod peer;
-mod raw;
+pub(crate) mod raw;
 mod report;
 
 use std::net::SocketAddr;
@@ -196,7 +196,16 @@ async fn measure(
     if matches!(way, Way::RawTcp | Way::RawTls) {
         peer.say("raw").await?;
         let address = peer.hear_address().await?;
-        let mut stream = raw::connect(address, level, authority).await?;
+        let security = match level.encrypts() {
+            true => {
+                let credential = authority
+                    .credential(raw::process("node-1")?)
+                    .map_err(failed)?;
+                Some((credential, authority.trust().map_err(failed)?))
+            }
+            false => None,
+        };
+        let mut stream = raw::connect(address, level, &security).await?;
         for size in ROUND_TRIP_SIZES {
             let encoded = agents::encoded_size(size)?;
             let times = raw::round_trips(&mut stream, encoded, round_trips).await?;

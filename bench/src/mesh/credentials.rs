@@ -1,6 +1,7 @@
 //! Certificates for the two processes: the first one is the authority, the second asks it over its pipes.
 
 use std::error::Error;
+use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -76,30 +77,41 @@ fn trust(root: &[u8]) -> Result<Arc<Trust>> {
     )?))
 }
 
-/// The second process's side: its lines are printed, the answers read.
-pub(crate) struct Customer {
+/// The second process's side: it asks for its certificates over a pipe or a socket.
+pub(crate) struct Customer<R, W> {
     pub(crate) trust: Arc<Trust>,
+    answers: R,
+    requests: W,
 }
 
-impl Customer {
-    pub(crate) fn new() -> Result<Self> {
+impl<R: BufRead, W: Write> Customer<R, W> {
+    /// The first line is the root's certificate.
+    pub(crate) fn new(mut answers: R, requests: W) -> Result<Self> {
         Ok(Self {
-            trust: trust(&from_text(&read_line()?)?)?,
+            trust: trust(&from_text(&read_line_of(&mut answers)?)?)?,
+            answers,
+            requests,
         })
     }
 
-    pub(crate) fn credential(&self, identity: &Identity) -> Result<Arc<Credential>> {
+    pub(crate) fn credential(&mut self, identity: &Identity) -> Result<Arc<Credential>> {
         let key = KeyPair::generate()?;
-        println!("certify {identity} {}", to_text(&key.signing_request()?));
-        let chain = CertificateChain::decode(&from_text(&read_line()?)?)?;
+        let request = to_text(&key.signing_request()?);
+        writeln!(self.requests, "certify {identity} {request}")?;
+        self.requests.flush()?;
+        let chain = CertificateChain::decode(&from_text(&read_line_of(&mut self.answers)?)?)?;
         Ok(Arc::new(Credential::new(key, chain)?))
     }
 }
 
-pub(crate) fn read_line() -> Result<String> {
+fn read_line_of(lines: &mut impl BufRead) -> Result<String> {
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
+    lines.read_line(&mut line)?;
     Ok(line.trim_end().to_owned())
+}
+
+pub(crate) fn read_line() -> Result<String> {
+    read_line_of(&mut std::io::stdin().lock())
 }
 
 fn to_text(bytes: &[u8]) -> String {

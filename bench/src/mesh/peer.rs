@@ -15,7 +15,7 @@ use crate::mesh::{BenchError, failed, raw};
 
 pub(crate) async fn run(level: &str) -> Result<(), BenchError> {
     let level: SecurityLevel = level.parse().map_err(failed)?;
-    let customer = Customer::new().map_err(failed)?;
+    let mut customer = Customer::new(std::io::stdin().lock(), std::io::stdout()).map_err(failed)?;
     let process = raw::process("node-2")?;
     let credential = if level.encrypts() {
         Some(customer.credential(&process).map_err(failed)?)
@@ -30,21 +30,21 @@ pub(crate) async fn run(level: &str) -> Result<(), BenchError> {
             false => None,
         });
     }
+    let trust = customer.trust.clone();
+    // Lets go of the standard input.
+    drop(customer);
     println!("ready");
     let order = read_line().map_err(failed)?;
     if order == "raw" {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         println!("{}", listener.local_addr()?);
-        let security = credential.map(|credential| (credential, customer.trust.clone()));
+        let security = credential.map(|credential| (credential, trust));
         return raw::serve(listener, level, security).await;
     }
     let security = match credential {
         None => MeshSecurity::None,
         Some(credential) => {
-            let security = ProcessSecurity {
-                credential,
-                trust: customer.trust,
-            };
+            let security = ProcessSecurity { credential, trust };
             if level == SecurityLevel::Tls {
                 MeshSecurity::Tls(security)
             } else {

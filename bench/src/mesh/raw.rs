@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::mesh::credentials::{Authority, platform};
+use crate::mesh::credentials::platform;
 use crate::mesh::{BenchError, failed};
 
 const PROTOCOL: &[u8] = b"bench";
@@ -31,26 +31,46 @@ pub(crate) fn process(node: &str) -> Result<Identity, BenchError> {
     Identity::process(&platform().map_err(failed)?, node, id).map_err(failed)
 }
 
+/// What one side of a connection shows, and whom it believes; none at level `none`.
+pub(crate) type Security = Option<(Arc<Credential>, Arc<Trust>)>;
+
 pub(crate) async fn connect(
     address: SocketAddr,
     level: SecurityLevel,
-    authority: &Authority,
+    security: &Security,
 ) -> Result<Stream, BenchError> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
-    if level == SecurityLevel::None {
+    let Some((credential, trust)) = security else {
         return Ok(Box::pin(tcp));
-    }
-    let credential = authority.credential(process("node-1")?).map_err(failed)?;
-    let source = CertificateSource::new(&credential).map_err(failed)?;
-    let trust = authority.trust().map_err(failed)?;
-    let connector = Connector::new(level, source, trust, &[PROTOCOL]).map_err(failed)?;
+    };
+    let source = CertificateSource::new(credential).map_err(failed)?;
+    let connector = Connector::new(level, source, trust.clone(), &[PROTOCOL]).map_err(failed)?;
     let (config, _) = connector.connect_to_any().map_err(failed)?;
     Ok(Box::pin(
         TlsConnector::from(config)
             .connect(tls::server_name(), tcp)
             .await?,
     ))
+}
+
+/// The other side of [`connect`].
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    level: SecurityLevel,
+    security: &Security,
+) -> Result<Stream, BenchError> {
+    let (tcp, _) = listener.accept().await?;
+    tcp.set_nodelay(true)?;
+    let Some((credential, trust)) = security else {
+        return Ok(Box::pin(tcp));
+    };
+    let source = CertificateSource::new(credential).map_err(failed)?;
+    let endpoint = ExpectedPeer::ENDPOINT;
+    let acceptor =
+        Acceptor::new(level, source, trust.clone(), endpoint, &[PROTOCOL]).map_err(failed)?;
+    let (config, _) = acceptor.accept().map_err(failed)?;
+    Ok(Box::pin(TlsAcceptor::from(config).accept(tcp).await?))
 }
 
 /// Sends `size` bytes and waits for them to come back, again and again.
@@ -103,20 +123,9 @@ pub(crate) async fn stream(
 pub(crate) async fn serve(
     listener: TcpListener,
     level: SecurityLevel,
-    security: Option<(Arc<Credential>, Arc<Trust>)>,
+    security: Security,
 ) -> Result<(), BenchError> {
-    let (tcp, _) = listener.accept().await?;
-    tcp.set_nodelay(true)?;
-    let mut stream: Stream = match security {
-        None => Box::pin(tcp),
-        Some((credential, trust)) => {
-            let source = CertificateSource::new(&credential).map_err(failed)?;
-            let acceptor = Acceptor::new(level, source, trust, ExpectedPeer::ENDPOINT, &[PROTOCOL])
-                .map_err(failed)?;
-            let (config, _) = acceptor.accept().map_err(failed)?;
-            Box::pin(TlsAcceptor::from(config).accept(tcp).await?)
-        }
-    };
+    let mut stream = accept(&listener, level, &security).await?;
     loop {
         let Ok(what) = stream.read_u8().await else {
             return Ok(());

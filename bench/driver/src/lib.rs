@@ -1,0 +1,22 @@
+//! What every driver of the papers' benchmark written in Rust shares.
+//!
+//! A driver is a program that plays the agents of one side of a scenario over one system. It reads [`Order`]s from
+//! its standard input and writes [`Answer`]s to its standard output, a line of JSON each. Drivers in other languages speak
+//! the same; bench/README.md describes it.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod clock;
+mod histogram;
+mod order;
+mod payload;
+mod schedule;
+mod tally;
+
+pub use clock::monotonic_ns;
+pub use histogram::{Buckets, bucket_low, bucket_of};
+pub use order::{Answer, Kind, Order, Prepare, Role, Scenario, Shape, Stamp, read_order, say};
+pub use payload::{PAYLOAD_BYTES, Payload, ROUNDS, fill};
+pub use schedule::Schedule;
+pub use tally::Tally;

@@ -1,0 +1,219 @@
+//! The protocol between the instrument and a driver.
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Which agents a driver's process plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Those who send, or ask.
+    Send,
+    /// Those who receive, or answer.
+    Receive,
+    /// All of them: systems that are measured inside one process.
+    Both,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Messages go one way.
+    Stream,
+    /// Each message is answered with its own content before the next one is sent.
+    RoundTrip,
+}
+
+/// Who writes to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// Sender i to receiver i.
+    OneToOne,
+    /// All senders to the one receiver.
+    ManyToOne,
+    /// Every sender to every receiver, over one topic.
+    Broadcast,
+}
+
+/// Which time a message carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stamp {
+    /// When it was handed over to the system, as in the papers.
+    #[default]
+    Sent,
+    /// When it was due: what waits because the system cannot keep up counts.
+    Due,
+}
+
+/// Who talks to whom about what; the same for all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// What is done.
+    pub kind: Kind,
+    /// Who writes to whom.
+    pub shape: Shape,
+    /// Sending agents.
+    pub senders: u32,
+    /// Receiving agents.
+    pub receivers: u32,
+    /// Bytes of content. Below 32 only for round trips.
+    pub size: usize,
+}
+
+/// The settings of a system, as its file under bench/systems gives them, and the place to work in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prepare {
+    /// Which side this process plays.
+    pub role: Role,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The settings.
+    pub system: Value,
+    /// A folder for this run, shared by all its processes.
+    pub folder: String,
+    /// Part of the names of queues and topics, so that runs do not meet.
+    pub run: String,
+    /// What the receiving side said when it had prepared itself.
+    #[serde(default)]
+    pub there: Value,
+}
+
+/// What the instrument says. A round goes expect (receivers), run (senders), report (receivers).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub enum Order {
+    /// Make the agents and connect them. Receivers come first.
+    Prepare(Box<Prepare>),
+    /// For receivers: this is what the senders said.
+    Meet {
+        /// The senders' words.
+        there: Value,
+    },
+    /// For receivers: a round begins.
+    Expect {
+        /// Its number.
+        round: u32,
+        /// Messages of each sender.
+        messages: u32,
+    },
+    /// For senders: play a round.
+    Run {
+        /// Its number.
+        round: u32,
+        /// Messages of each sender.
+        messages: u32,
+        /// Nanoseconds between two messages of a sender; 0 for none.
+        interval_ns: u64,
+        /// Which time a message carries.
+        #[serde(default)]
+        stamp: Stamp,
+        /// When to begin.
+        start_ns: u64,
+    },
+    /// For receivers: say what came, as soon as `expected` messages have, or none for `quiet_ms`.
+    Report {
+        /// All messages of the round.
+        expected: u64,
+        /// How long to wait for one more.
+        quiet_ms: u64,
+    },
+    /// End.
+    Stop,
+}
+
+/// What a driver says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// The order was carried out.
+    #[default]
+    Ready,
+    /// To `prepare`.
+    Prepared {
+        /// What the other side needs to know.
+        #[serde(default)]
+        here: Value,
+        /// The client library and its version.
+        #[serde(default)]
+        client: String,
+    },
+    /// To `run`.
+    Done {
+        /// Messages that the system accepted.
+        sent: u64,
+        /// When the first was sent.
+        first_ns: u64,
+        /// When the last was sent, or answered.
+        last_ns: u64,
+        /// Round trips: answers that were right.
+        #[serde(default)]
+        answered: u64,
+        /// Round trips: how long they took.
+        #[serde(default)]
+        times: Vec<(u64, u64)>,
+        /// Round trips: their mean, in nanoseconds.
+        #[serde(default)]
+        mean_ns: f64,
+    },
+    /// To `report`.
+    Report {
+        /// Distinct messages that came.
+        received: u64,
+        /// Messages that came again.
+        duplicated: u64,
+        /// Messages overtaken by a later one of the same sender.
+        disordered: u64,
+        /// Messages of an earlier round.
+        #[serde(default)]
+        late: u64,
+        /// Messages that nobody sent.
+        #[serde(default)]
+        corrupt: u64,
+        /// When the last came.
+        last_ns: u64,
+        /// From sending to receiving, in buckets.
+        #[serde(default)]
+        times: Vec<(u64, u64)>,
+        /// Their mean, in nanoseconds.
+        #[serde(default)]
+        mean_ns: f64,
+        /// What else the driver knows.
+        #[serde(default)]
+        remarks: Value,
+    },
+    /// The order could not be carried out.
+    Error {
+        /// What happened and what to do.
+        text: String,
+    },
+}
+
+/// Waits for the next order; `None` when the instrument has gone.
+///
+/// # Errors
+/// If a line is not an order.
+pub fn read_order(input: &mut impl BufRead) -> io::Result<Option<Order>> {
+    let mut line = String::new();
+    if input.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let order = serde_json::from_str(&line)?;
+    Ok(Some(order))
+}
+
+/// Writes an answer.
+///
+/// # Errors
+/// If the instrument has gone.
+pub fn say(answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()
+}

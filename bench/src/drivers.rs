@@ -1,0 +1,40 @@
+//! Drivers of the papers' benchmark that are part of this program: Sealbus itself, and the limits it is held
+//! against.
+
+mod certify;
+mod known;
+mod raw;
+mod sealbus;
+mod sleep;
+mod stage;
+
+use clap::Subcommand;
+
+use crate::drivers::stage::DriverError;
+
+/// What to drive.
+#[derive(Subcommand)]
+pub(crate) enum System {
+    /// Agents of Sealbus, in one process or over the mesh
+    Sealbus,
+    /// Bare TCP or bare mutual TLS
+    Raw,
+    /// A link that adds a delay, drops and repeats messages, and says how much of each
+    Known,
+}
+
+/// Plays agents as the instrument says over the standard input.
+pub(crate) fn run(system: &System) -> Result<(), DriverError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // A task like those of agents; what `block_on` runs itself is woken at a higher price.
+        match system {
+            System::Sealbus => tokio::spawn(stage::serve::<sealbus::Agents>()).await,
+            System::Raw => tokio::spawn(stage::serve::<raw::Connections>()).await,
+            System::Known => tokio::spawn(stage::serve::<known::Link>()).await,
+        }
+        .map_err(stage::failed)?
+    })
+}

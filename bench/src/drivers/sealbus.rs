@@ -1,0 +1,282 @@
+//! Agents of Sealbus, driven through the bus as the SDK drives them: in one process, or in two over the mesh.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
+use sealbus_bus::{
+    BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
+};
+use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
+use sealbus_seal::{Identity, SecurityLevel};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::drivers::certify::Certificates;
+use crate::drivers::stage::{DriverError, Prepared, Received, Sender, System, failed};
+use crate::mesh::credentials::platform;
+use crate::mesh::raw;
+
+/// Messages taken from a mailbox at a time.
+const TOGETHER: usize = 256;
+const FAREWELL: Duration = Duration::from_millis(200);
+
+#[derive(Deserialize)]
+struct Settings {
+    /// The mesh's level; agents of one process have none.
+    #[serde(default)]
+    level: SecurityLevel,
+}
+
+/// How the other process is reached.
+#[derive(Clone, Serialize, Deserialize)]
+struct Endpoint {
+    identity: String,
+    address: SocketAddr,
+}
+
+impl Endpoint {
+    fn to_process(&self) -> Result<ProcessEndpoint, DriverError> {
+        Ok(ProcessEndpoint {
+            identity: self.identity.parse().map_err(failed)?,
+            address: self.address,
+        })
+    }
+}
+
+/// All agents that are not of this process are in the other one.
+#[derive(Default)]
+struct Elsewhere(RwLock<Option<ProcessEndpoint>>);
+
+impl Resolver for Elsewhere {
+    fn resolve<'a>(&'a self, _agent: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {
+        let location = self.0.read().clone().map(Location::Process);
+        Box::pin(async move { Ok(location.unwrap_or(Location::InTransit)) })
+    }
+}
+
+fn sender_name(number: u32) -> String {
+    format!("sender-{number}@bench")
+}
+
+fn receiver_name(number: u32) -> String {
+    format!("receiver-{number}@bench")
+}
+
+/// An agent that sends.
+pub(crate) struct Speaker {
+    outbox: Outbox,
+    mailbox: Mailbox,
+    /// What is the same in every message.
+    sample: AclMessage,
+}
+
+impl Speaker {
+    fn say(&self, content: &[u8]) -> AclMessage {
+        self.sample.clone().with_content(content)
+    }
+}
+
+impl Sender for Speaker {
+    async fn send(&mut self, content: &[u8]) -> Result<(), DriverError> {
+        self.outbox.send(self.say(content)).await.map_err(failed)
+    }
+
+    async fn flush(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    async fn ask(&mut self, content: &[u8]) -> Result<bool, DriverError> {
+        self.send(content).await?;
+        let answer = self.mailbox.recv().await;
+        let answer = answer.ok_or_else(|| failed("the mailbox was closed"))?;
+        let message = answer.message().map_err(failed)?;
+        Ok(message.performative() == Performative::Inform
+            && message
+                .content_bytes()
+                .is_some_and(|bytes| *bytes == *content))
+    }
+}
+
+/// The agents of a process.
+pub(crate) struct Agents {
+    bus: Bus,
+    endpoint: Option<MeshEndpoint>,
+    elsewhere: Arc<Elsewhere>,
+    /// Agents that listen.
+    listening: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl System for Agents {
+    type Sender = Speaker;
+
+    async fn prepare(
+        order: &Prepare,
+        received: Arc<Received>,
+    ) -> Result<Prepared<Self>, DriverError> {
+        let Settings { level } = serde_json::from_value(order.system.clone()).map_err(failed)?;
+        let config = BusConfig::new(platform().map_err(failed)?);
+        let bus = Bus::new(config, tokio::runtime::Handle::current());
+        let elsewhere = Arc::new(Elsewhere::default());
+        let mut endpoint = None;
+        let mut certificates = None;
+        if order.role != Role::Both {
+            if level.encrypts() {
+                certificates = Some(Certificates::open(order)?);
+            }
+            endpoint = Some(bind(&bus, level, certificates.as_mut()).await?);
+            bus.set_resolver(elsewhere.clone());
+        }
+        let mut agents = Self {
+            bus,
+            endpoint,
+            elsewhere,
+            listening: Vec::new(),
+        };
+        if order.role == Role::Send {
+            agents.meet(&order.there)?;
+        }
+        let mut attach = |name: &str| -> Result<(Outbox, Mailbox), DriverError> {
+            let credential = match certificates.as_mut().filter(|_| level.authenticates()) {
+                Some(certificates) => {
+                    let identity = Identity::from_agent_name(name).map_err(failed)?;
+                    Some(certificates.credential(identity)?)
+                }
+                None => None,
+            };
+            agents.bus.attach(name, credential, None).map_err(failed)
+        };
+        let scenario = &order.scenario;
+        if order.role != Role::Send {
+            for number in 0..scenario.receivers {
+                let (outbox, mailbox) = attach(&receiver_name(number))?;
+                let received = received.clone();
+                agents.listening.push(match scenario.kind {
+                    Kind::Stream => {
+                        tokio::spawn(take(number, scenario.size, mailbox, received, outbox))
+                    }
+                    Kind::RoundTrip => tokio::spawn(answer(mailbox, received, outbox)),
+                });
+            }
+        }
+        let mut senders = Vec::new();
+        if order.role != Role::Receive {
+            for number in 0..scenario.senders {
+                let name = sender_name(number);
+                let (outbox, mailbox) = attach(&name)?;
+                let receiver = match scenario.shape {
+                    Shape::OneToOne => number,
+                    Shape::ManyToOne => 0,
+                    Shape::Broadcast => {
+                        return Err(failed("a broadcast needs a channel, not a mailbox"));
+                    }
+                };
+                let sample = AclMessage::new(Performative::Inform)
+                    .with_sender(Aid::new(&name).map_err(failed)?)
+                    .with_receiver(Aid::new(receiver_name(receiver)).map_err(failed)?);
+                senders.push(Speaker {
+                    outbox,
+                    mailbox,
+                    sample,
+                });
+            }
+        }
+        let here = match &agents.endpoint {
+            Some(endpoint) => {
+                let process = endpoint.process();
+                let endpoint = Endpoint {
+                    identity: process.identity.to_string(),
+                    address: process.address,
+                };
+                serde_json::to_value(endpoint).map_err(failed)?
+            }
+            None => Value::Null,
+        };
+        Ok(Prepared {
+            system: agents,
+            senders,
+            here,
+            client: format!("Sealbus {}", env!("CARGO_PKG_VERSION")),
+        })
+    }
+
+    fn meet(&mut self, there: &Value) -> Result<(), DriverError> {
+        if self.endpoint.is_some() {
+            let there: Endpoint = serde_json::from_value(there.clone()).map_err(failed)?;
+            *self.elsewhere.0.write() = Some(there.to_process()?);
+        }
+        Ok(())
+    }
+
+    async fn leave(self) {
+        for agent in &self.listening {
+            agent.abort();
+        }
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.shut_down(FAREWELL).await;
+        }
+    }
+}
+
+async fn bind(
+    bus: &Bus,
+    level: SecurityLevel,
+    certificates: Option<&mut Certificates>,
+) -> Result<MeshEndpoint, DriverError> {
+    let process = raw::process("bench").map_err(failed)?;
+    let security = match certificates {
+        None => MeshSecurity::None,
+        Some(certificates) => {
+            let security = ProcessSecurity {
+                credential: certificates.credential(process.clone())?,
+                trust: certificates.trust()?,
+            };
+            match level {
+                SecurityLevel::Tls => MeshSecurity::Tls(security),
+                _ => MeshSecurity::Auth(security),
+            }
+        }
+    };
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    MeshEndpoint::bind(MeshConfig::new(process, listen, security), bus)
+        .await
+        .map_err(failed)
+}
+
+/// Counts what comes. The outbox keeps the agent attached.
+async fn take(
+    number: u32,
+    size: usize,
+    mut mailbox: Mailbox,
+    received: Arc<Received>,
+    _outbox: Outbox,
+) {
+    let mut batch = Vec::new();
+    while mailbox.recv_many(&mut batch, TOGETHER).await > 0 {
+        let mut tally = received.tally.lock();
+        for message in batch.drain(..) {
+            let now_ns = monotonic_ns();
+            let content = message.message().ok().and_then(|it| it.content_bytes());
+            tally.count(number, content.as_deref().unwrap_or_default(), size, now_ns);
+        }
+    }
+}
+
+/// Sends each message's content back.
+async fn answer(mut mailbox: Mailbox, received: Arc<Received>, outbox: Outbox) {
+    while let Some(message) = mailbox.recv().await {
+        let Ok(message) = message.message() else {
+            continue;
+        };
+        let reply = message.create_reply(Performative::Inform);
+        let content = message.content_bytes().unwrap_or_default();
+        if outbox.send(reply.with_content(&*content)).await.is_err() {
+            return;
+        }
+        received.answered.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,364 @@
+//! What the drivers of this program share: they follow the instrument's orders with agents of one system.
+
+use std::future::Future;
+use std::io::BufReader;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sealbus_bench_driver::{
+    Answer, Buckets, Kind, Order, Payload, Prepare, Scenario, Schedule, Stamp, Tally, fill,
+    monotonic_ns, read_order, say,
+};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use crate::drivers::sleep::Sleeper;
+
+/// How often it is looked whether all has come.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Why a driver could not go on.
+#[derive(Debug, Error)]
+pub(crate) enum DriverError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Failed(String),
+}
+
+pub(crate) fn failed(error: impl std::fmt::Display) -> DriverError {
+    DriverError::Failed(error.to_string())
+}
+
+/// What the receivers of a process have got.
+#[derive(Default)]
+pub(crate) struct Received {
+    pub(crate) tally: Mutex<Tally>,
+    /// Round trips: messages answered.
+    pub(crate) answered: AtomicU64,
+    /// Messages that will not come: the driver dropped them itself and knows it.
+    pub(crate) dropped: AtomicU64,
+}
+
+/// One who sends.
+pub(crate) trait Sender: Send + 'static {
+    /// Hands a message over; waits while there is no room.
+    fn send(&mut self, content: &[u8]) -> impl Future<Output = Result<(), DriverError>> + Send;
+
+    /// Nothing follows for the moment: what waits is to go now.
+    fn flush(&mut self) -> impl Future<Output = Result<(), DriverError>> + Send;
+
+    /// Sends a message and waits for its answer; says whether it was the same.
+    fn ask(&mut self, content: &[u8]) -> impl Future<Output = Result<bool, DriverError>> + Send;
+}
+
+/// A system: the agents of one side.
+pub(crate) trait System: Sized + Send + 'static {
+    type Sender: Sender;
+
+    /// Makes the agents of this process.
+    fn prepare(
+        order: &Prepare,
+        received: Arc<Received>,
+    ) -> impl Future<Output = Result<Prepared<Self>, DriverError>> + Send;
+
+    /// Receivers hear what the senders said.
+    fn meet(&mut self, there: &Value) -> Result<(), DriverError>;
+
+    /// Adds what this driver knows to its report.
+    fn remark(&self, _report: &mut Answer) {}
+
+    /// The end.
+    fn leave(self) -> impl Future<Output = ()> + Send;
+}
+
+/// What was made.
+pub(crate) struct Prepared<S: System> {
+    pub(crate) system: S,
+    pub(crate) senders: Vec<S::Sender>,
+    /// What the other side needs to know.
+    pub(crate) here: Value,
+    pub(crate) client: String,
+}
+
+struct Stage<S: System> {
+    system: S,
+    senders: Vec<S::Sender>,
+    scenario: Scenario,
+}
+
+/// Follows orders until there are no more.
+pub(crate) async fn serve<S: System>() -> Result<(), DriverError> {
+    let (forward, mut orders) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut input = BufReader::new(std::io::stdin());
+        loop {
+            let order = read_order(&mut input).transpose();
+            let is_last = !matches!(order, Some(Ok(_)));
+            if let Some(order) = order
+                && forward.send(order).is_err()
+            {
+                return;
+            }
+            if is_last {
+                return;
+            }
+        }
+    });
+    let received = Arc::new(Received::default());
+    let mut stage = None;
+    while let Some(order) = orders.recv().await {
+        let order = order?;
+        if matches!(order, Order::Stop) {
+            break;
+        }
+        let answer = match follow::<S>(order, &mut stage, &received).await {
+            Ok(answer) => answer,
+            Err(error) => Answer::Error {
+                text: error.to_string(),
+            },
+        };
+        say(&answer)?;
+    }
+    if let Some(Stage {
+        system, senders, ..
+    }) = stage
+    {
+        drop(senders);
+        system.leave().await;
+    }
+    Ok(())
+}
+
+async fn follow<S: System>(
+    order: Order,
+    stage: &mut Option<Stage<S>>,
+    received: &Arc<Received>,
+) -> Result<Answer, DriverError> {
+    if let Order::Prepare(order) = order {
+        let prepared = S::prepare(&order, received.clone()).await?;
+        *stage = Some(Stage {
+            system: prepared.system,
+            senders: prepared.senders,
+            scenario: order.scenario,
+        });
+        return Ok(Answer::Prepared {
+            here: prepared.here,
+            client: prepared.client,
+        });
+    }
+    let stage = stage
+        .as_mut()
+        .ok_or_else(|| failed("the first order must be prepare"))?;
+    let scenario = stage.scenario.clone();
+    match order {
+        Order::Prepare(_) | Order::Stop => {}
+        Order::Meet { there } => stage.system.meet(&there)?,
+        Order::Expect { round, messages } => {
+            let mut tally = received.tally.lock();
+            tally.begin(round, scenario.receivers, scenario.senders, messages);
+            received.answered.store(0, Ordering::Relaxed);
+            received.dropped.store(0, Ordering::Relaxed);
+        }
+        Order::Run {
+            round,
+            messages,
+            interval_ns,
+            stamp,
+            start_ns,
+        } => {
+            let part = Part {
+                round,
+                messages,
+                interval_ns,
+                stamp,
+                start_ns,
+                scenario,
+            };
+            return run(&mut stage.senders, part).await;
+        }
+        Order::Report { expected, quiet_ms } => {
+            let quiet = Duration::from_millis(quiet_ms);
+            let mut report = report(&scenario, received, expected, quiet).await;
+            stage.system.remark(&mut report);
+            return Ok(report);
+        }
+    }
+    Ok(Answer::Ready)
+}
+
+/// What each sender does in a round.
+#[derive(Clone)]
+struct Part {
+    round: u32,
+    messages: u32,
+    interval_ns: u64,
+    stamp: Stamp,
+    start_ns: u64,
+    scenario: Scenario,
+}
+
+/// What a sender did.
+#[derive(Default)]
+struct Played {
+    sent: u64,
+    answered: u64,
+    first_ns: u64,
+    last_ns: u64,
+    times: Buckets,
+}
+
+async fn run<A: Sender>(senders: &mut Vec<A>, part: Part) -> Result<Answer, DriverError> {
+    let number_of_senders = u32::try_from(senders.len()).map_err(failed)?;
+    let mut tasks = Vec::new();
+    for (number, mut sender) in (0..).zip(senders.drain(..)) {
+        let part = part.clone();
+        tasks.push(tokio::spawn(async move {
+            let result = match part.scenario.kind {
+                Kind::Stream => stream(&mut sender, number, number_of_senders, &part).await,
+                Kind::RoundTrip => round_trips(&mut sender, number, &part).await,
+            };
+            (sender, result)
+        }));
+    }
+    let mut all = Played {
+        first_ns: u64::MAX,
+        ..Played::default()
+    };
+    let mut merged: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+    let mut sum = 0.0;
+    let mut failure = None;
+    for task in tasks {
+        let (sender, result) = task.await.map_err(failed)?;
+        senders.push(sender);
+        match result {
+            Ok(played) => {
+                all.sent += played.sent;
+                all.answered += played.answered;
+                all.first_ns = all.first_ns.min(played.first_ns);
+                all.last_ns = all.last_ns.max(played.last_ns);
+                sum += played.times.mean() * played.times.total() as f64;
+                for (low, count) in played.times.to_pairs() {
+                    *merged.entry(low).or_default() += count;
+                }
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let count: u64 = merged.values().sum();
+    Ok(Answer::Done {
+        sent: all.sent,
+        first_ns: all.first_ns,
+        last_ns: all.last_ns,
+        answered: all.answered,
+        times: merged.into_iter().collect(),
+        mean_ns: if count == 0 { 0.0 } else { sum / count as f64 },
+    })
+}
+
+async fn stream<A: Sender>(
+    sender: &mut A,
+    number: u32,
+    senders: u32,
+    part: &Part,
+) -> Result<Played, DriverError> {
+    let schedule = Schedule::new(part.start_ns, part.interval_ns, number, senders);
+    let mut sleeper = Sleeper::new()?;
+    sleeper.until(schedule.due_ns(0)).await?;
+    let mut content = fill(part.scenario.size);
+    let mut played = Played {
+        first_ns: monotonic_ns(),
+        ..Played::default()
+    };
+    for message in 0..part.messages {
+        let due_ns = schedule.due_ns(message);
+        if !schedule.is_flat_out() && monotonic_ns() < due_ns {
+            sender.flush().await?;
+            sleeper.until(due_ns).await?;
+        }
+        let payload = Payload {
+            round: part.round,
+            sender: number,
+            number: message,
+            time_ns: match part.stamp {
+                Stamp::Sent => monotonic_ns(),
+                Stamp::Due => due_ns,
+            },
+        };
+        payload.write(&mut content);
+        sender.send(&content).await?;
+        played.sent += 1;
+    }
+    sender.flush().await?;
+    played.last_ns = monotonic_ns();
+    Ok(played)
+}
+
+async fn round_trips<A: Sender>(
+    sender: &mut A,
+    number: u32,
+    part: &Part,
+) -> Result<Played, DriverError> {
+    let mut sleeper = Sleeper::new()?;
+    sleeper.until(part.start_ns).await?;
+    let mut content = vec![b'x'; part.scenario.size];
+    let mut played = Played {
+        first_ns: monotonic_ns(),
+        ..Played::default()
+    };
+    for message in 0..part.messages {
+        // As much of it as there is room for.
+        let text = format!("{message:06x}{number:06x}{:02x}", part.round);
+        let length = text.len().min(content.len());
+        content[..length].copy_from_slice(&text.as_bytes()[..length]);
+        let began = monotonic_ns();
+        played.sent += 1;
+        if sender.ask(&content).await? {
+            played.answered += 1;
+            played.times.record(monotonic_ns() - began);
+        }
+    }
+    played.last_ns = monotonic_ns();
+    Ok(played)
+}
+
+async fn report(
+    scenario: &Scenario,
+    received: &Received,
+    expected: u64,
+    quiet: Duration,
+) -> Answer {
+    let so_far = || match scenario.kind {
+        Kind::Stream => received.tally.lock().received + received.dropped.load(Ordering::Relaxed),
+        Kind::RoundTrip => received.answered.load(Ordering::Relaxed),
+    };
+    let (mut seen, mut since) = (so_far(), Instant::now());
+    while seen < expected && since.elapsed() < quiet {
+        tokio::time::sleep(LOOK).await;
+        let now = so_far();
+        if now != seen {
+            (seen, since) = (now, Instant::now());
+        }
+    }
+    let tally = received.tally.lock();
+    Answer::Report {
+        received: match scenario.kind {
+            Kind::Stream => tally.received,
+            Kind::RoundTrip => seen,
+        },
+        duplicated: tally.duplicated,
+        disordered: tally.disordered,
+        late: tally.late,
+        corrupt: tally.corrupt,
+        last_ns: tally.last_ns,
+        times: tally.times.to_pairs(),
+        mean_ns: tally.times.mean(),
+        remarks: Value::Null,
+    }
+}

@@ -1,0 +1,388 @@
+//! The tables of the papers, drawn again: every system they measured and what one would pick today, beside Sealbus, in one run.
+
+mod cell;
+mod process;
+mod report;
+mod results;
+mod scenario;
+mod system;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use sealbus_bench_driver::Answer;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::papers::cell::Cell;
+use crate::papers::process::Process;
+use crate::papers::results::{Key, Measurement, Outcome, Results};
+use crate::papers::scenario::{Column, Table};
+use crate::papers::system::{Places, Setting, System};
+
+/// How long a server may take until it serves.
+const SERVER_START: Duration = Duration::from_secs(90);
+
+/// What to measure.
+#[derive(Args, Clone)]
+pub(crate) struct Arguments {
+    /// How much: quick takes a quarter of an hour on two cores
+    #[arg(long, value_enum, default_value_t = Profile::Quick)]
+    profile: Profile,
+    /// Only tables whose name begins so; may be given again
+    #[arg(long, value_name = "NAME")]
+    table: Vec<String>,
+    /// Only systems whose name begins so; may be given again
+    #[arg(long, value_name = "NAME")]
+    system: Vec<String>,
+    /// Repetitions, instead of those of the profile
+    #[arg(long)]
+    repetitions: Option<u32>,
+    /// Begin no more cells after so many minutes; what is missing is measured by the next run
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Forget what was measured before
+    #[arg(long)]
+    fresh: bool,
+    /// Measure nothing: write the report anew
+    #[arg(long)]
+    report_only: bool,
+    /// Where the report goes
+    #[arg(long, default_value = "bench/report")]
+    report: PathBuf,
+    /// The folder with scenarios, systems and peers
+    #[arg(long, default_value = "bench")]
+    bench: PathBuf,
+    /// Where `make peers` puts what it installs
+    #[arg(long, env = "SEALBUS_PEERS")]
+    peers: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Profile {
+    Quick,
+    Full,
+}
+
+/// Why the benchmark cannot go on, or a cell has no figures.
+#[derive(Debug, Error)]
+pub(crate) enum PapersError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("{}: {reason}", path.display())]
+    File { path: PathBuf, reason: String },
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl PapersError {
+    fn unexpected(answer: &Answer) -> Self {
+        Self::Failed(format!("a driver answered {answer:?}"))
+    }
+}
+
+/// The TOML files of a folder in order: name, path, text.
+fn read_folder(folder: &Path) -> Result<Vec<(String, PathBuf, String)>, PapersError> {
+    let mut files = Vec::new();
+    let entries = fs::read_dir(folder).map_err(|error| PapersError::File {
+        path: folder.to_owned(),
+        reason: error.to_string(),
+    })?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "toml")
+            && let Some(name) = path.file_stem()
+        {
+            let text = fs::read_to_string(&path)?;
+            files.push((name.to_string_lossy().into_owned(), path, text));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), PapersError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(measure_all(arguments))
+}
+
+/// One cell to be measured.
+struct Planned<'a> {
+    key: Key,
+    table: &'a Table,
+    column: &'a Column,
+}
+
+async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
+    let tables = scenario::load(&arguments.bench)?;
+    let systems = system::load(&arguments.bench)?;
+    let places = Places {
+        bench: fs::canonicalize(&arguments.bench)?,
+        peers: arguments.peers.clone().unwrap_or_else(default_peers),
+    };
+    let logs = arguments.report.join("log");
+    fs::create_dir_all(&logs)?;
+    let file = arguments.report.join("results.json");
+    let mut results = match arguments.fresh {
+        true => Results::default(),
+        false => Results::load(&file)?,
+    };
+    if !arguments.report_only {
+        results.note_machine();
+        let run = Run {
+            arguments,
+            places: &places,
+            tables: &tables,
+            logs: &logs,
+            file: &file,
+        };
+        run.measure(&systems, &mut results).await?;
+    }
+    report::write(&arguments.report, &tables, &systems, &results)
+}
+
+fn default_peers() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    cache.unwrap_or_else(home).join("sealbus").join("peers")
+}
+
+struct Run<'a> {
+    arguments: &'a Arguments,
+    places: &'a Places,
+    tables: &'a [Table],
+    logs: &'a Path,
+    file: &'a Path,
+}
+
+impl Run<'_> {
+    fn wants(selected: &[String], name: &str) -> bool {
+        selected.is_empty() || selected.iter().any(|it| name.starts_with(it.as_str()))
+    }
+
+    fn repetitions(&self, table: &Table) -> u32 {
+        let profile = match self.arguments.profile {
+            Profile::Quick => table.quick,
+            Profile::Full => table.full,
+        };
+        self.arguments.repetitions.unwrap_or(profile)
+    }
+
+    /// The cells of one system's setting in one repetition that are not measured yet.
+    fn plan(
+        &self,
+        system: &System,
+        setting: &Setting,
+        repetition: u32,
+        results: &Results,
+    ) -> Vec<Planned<'_>> {
+        let mut planned = Vec::new();
+        let is_quick = self.arguments.profile == Profile::Quick;
+        if is_quick && setting.full_only {
+            return planned;
+        }
+        for table in self.tables {
+            if !Self::wants(&self.arguments.table, &table.id)
+                || !table.includes(&system.id)
+                || repetition >= self.repetitions(table)
+            {
+                continue;
+            }
+            for column in table.columns.iter().filter(|it| it.quick || !is_quick) {
+                let agents = column.senders.max(column.receivers);
+                let size = column.size.unwrap_or(table.size);
+                let key = Key {
+                    table: table.id.clone(),
+                    system: system.id.clone(),
+                    setting: setting.name.clone(),
+                    column: column.title.clone(),
+                    repetition,
+                };
+                if system.plays(table, agents, size).is_ok() && !results.has(&key) {
+                    planned.push(Planned { key, table, column });
+                }
+            }
+        }
+        planned
+    }
+
+    /// All systems in turns, repetition after repetition, so that what disturbs the machine disturbs all alike.
+    async fn measure(&self, systems: &[System], results: &mut Results) -> Result<(), PapersError> {
+        let started = Instant::now();
+        let most = self
+            .tables
+            .iter()
+            .map(|table| self.repetitions(table))
+            .max();
+        let chosen = || {
+            systems
+                .iter()
+                .filter(|it| Self::wants(&self.arguments.system, &it.id))
+        };
+        let mut groups = Vec::new();
+        for repetition in 0..most.unwrap_or(0) {
+            for system in chosen().filter(|it| it.cannot.is_none()) {
+                for setting in &system.ways {
+                    let cells = self.plan(system, setting, repetition, results);
+                    if !cells.is_empty() {
+                        groups.push((system, setting, cells));
+                    }
+                }
+            }
+        }
+        let mut progress = Progress::new(groups.iter().map(|(.., cells)| cells.len()).sum());
+        for (system, setting, cells) in groups {
+            let minutes = started.elapsed().as_secs_f64() / 60.0;
+            if self.arguments.minutes.is_some_and(|most| minutes > most) {
+                eprintln!(
+                    "the time is up: the next run measures the other {} cells",
+                    progress.left()
+                );
+                break;
+            }
+            self.measure_group(system, setting, cells, results, &mut progress)
+                .await?;
+            results.save(self.file)?;
+        }
+        Ok(())
+    }
+
+    /// The cells of a setting, with its server running.
+    async fn measure_group(
+        &self,
+        system: &System,
+        setting: &Setting,
+        cells: Vec<Planned<'_>>,
+        results: &mut Results,
+        progress: &mut Progress,
+    ) -> Result<(), PapersError> {
+        let missing = system
+            .needs
+            .iter()
+            .map(|it| self.places.fill(it))
+            .find(|it| {
+                // A program of this machine is looked for where programs are.
+                let is_path = it.contains('/');
+                !match is_path {
+                    true => Path::new(it).exists(),
+                    false => is_program(it),
+                }
+            });
+        let mut service = None;
+        let mut served = Value::Null;
+        let mut fault = missing.map(|it| Outcome::Cannot {
+            why: format!("{it} is not there: run `make peers`"),
+        });
+        if fault.is_none() && !system.service.is_empty() {
+            match self.serve(system, setting).await {
+                Ok((process, words)) => (service, served) = (Some(process), words),
+                Err(error) => fault = Some(Outcome::failed(error)),
+            }
+        }
+        for Planned { key, table, column } in cells {
+            let began = Instant::now();
+            let outcome = match &fault {
+                Some(outcome) => outcome.clone(),
+                None => {
+                    let cell = Cell {
+                        table,
+                        column,
+                        system,
+                        setting,
+                        service: service.as_ref().and_then(Process::id),
+                        served: &served,
+                        places: self.places,
+                        logs: self.logs,
+                    };
+                    cell.measure().await
+                }
+            };
+            let measurement = Measurement {
+                key,
+                took_s: began.elapsed().as_secs_f64(),
+                load: load(),
+                outcome,
+            };
+            progress.show(system, table, &measurement);
+            results.put(measurement);
+        }
+        if let Some(service) = service {
+            service.end().await;
+        }
+        Ok(())
+    }
+
+    async fn serve(
+        &self,
+        system: &System,
+        setting: &Setting,
+    ) -> Result<(Process, Value), PapersError> {
+        let command: Vec<String> = (system.service.iter())
+            .map(|word| self.places.fill(word))
+            .collect();
+        let log = self.logs.join(format!("{}-server.log", system.id));
+        let name = format!("the server of {}", system.title);
+        let mut process = Process::start(&name, &command, &log)?;
+        process.say(&setting.to_value()?).await?;
+        let words: Value = process.hear(SERVER_START).await?;
+        Ok((process, words))
+    }
+}
+
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+}
+
+/// The load of the last minute for each processor.
+fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = text.split(' ').next().and_then(|it| it.parse::<f64>().ok());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    load.unwrap_or(0.0) / processors as f64
+}
+
+/// Says how far the run is.
+struct Progress {
+    all: usize,
+    done: usize,
+    started: Instant,
+}
+
+impl Progress {
+    fn new(all: usize) -> Self {
+        Self {
+            all,
+            done: 0,
+            started: Instant::now(),
+        }
+    }
+
+    fn left(&self) -> usize {
+        self.all - self.done
+    }
+
+    fn show(&mut self, system: &System, table: &Table, measurement: &Measurement) {
+        self.done += 1;
+        let each = self.started.elapsed().as_secs_f64() / self.done as f64;
+        let minutes = each * self.left() as f64 / 60.0;
+        let Key {
+            setting, column, ..
+        } = &measurement.key;
+        let outcome = match &measurement.outcome {
+            Outcome::Measured(figures) => report::shown(table, figures),
+            Outcome::Failed { why, .. } => format!("FAILED: {why}"),
+            Outcome::Cannot { why } => format!("cannot: {why}"),
+        };
+        let (done, all) = (self.done, self.all);
+        let title = &system.title;
+        eprintln!(
+            "[{done}/{all}, {minutes:.0} min left] {title}, {setting} | {} | {column}: {outcome}",
+            table.title
+        );
+    }
+}

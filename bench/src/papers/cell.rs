@@ -1,0 +1,426 @@
+//! One cell of a table: a system, a setting and a column.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use sealbus_bench_driver::{
+    Answer, Kind, Order, Prepare, ROUNDS, Role, Scenario, Shape, Stamp, monotonic_ns,
+};
+use serde_json::Value;
+
+use crate::papers::PapersError;
+use crate::papers::process::{Cost, Process, cost};
+use crate::papers::results::{Figures, Outcome};
+use crate::papers::scenario::{Column, Mode, Table};
+use crate::papers::system::{Places, Setting, System};
+
+/// From the order to the first message: time for all to have read the order.
+const LEAD_NS: u64 = 20_000_000;
+/// A round of a search.
+const SEARCH_ROUND_S: f64 = 0.7;
+const SEARCH_STEPS: u32 = 6;
+/// Messages of all senders in the first round of a search, which says how many fill a round.
+const PILOT: u32 = 2_000;
+
+/// What is measured, and with what.
+pub(crate) struct Cell<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) column: &'a Column,
+    pub(crate) system: &'a System,
+    pub(crate) setting: &'a Setting,
+    /// The processes of the server.
+    pub(crate) service: Option<u32>,
+    /// What the server said about itself.
+    pub(crate) served: &'a Value,
+    pub(crate) places: &'a Places,
+    /// For what the processes write.
+    pub(crate) logs: &'a Path,
+}
+
+/// A round as both sides report it.
+struct Round {
+    sent: u64,
+    expected: u64,
+    received: u64,
+    duplicated: u64,
+    disordered: u64,
+    corrupt: u64,
+    first_ns: u64,
+    last_ns: u64,
+    mean_ns: f64,
+    times: Histogram<u64>,
+    remarks: Value,
+}
+
+impl Round {
+    /// What is wrong with its counts.
+    fn fault(&self) -> Option<String> {
+        let Self {
+            sent,
+            expected,
+            received,
+            duplicated,
+            corrupt,
+            ..
+        } = self;
+        let is_right = expected == received && *duplicated == 0 && *corrupt == 0;
+        (!is_right).then(|| {
+            format!(
+                "{sent} sent, {expected} should have come, {received} did, \
+                 {duplicated} twice, {corrupt} damaged"
+            )
+        })
+    }
+
+    fn seconds(&self) -> f64 {
+        self.last_ns.saturating_sub(self.first_ns).max(1) as f64 / 1e9
+    }
+}
+
+/// The drivers of a cell.
+struct Drivers {
+    receiver: Process,
+    /// None if all agents are in one process.
+    sender: Option<Process>,
+    clients: Vec<String>,
+}
+
+impl Drivers {
+    fn sender(&mut self) -> &mut Process {
+        self.sender.as_mut().unwrap_or(&mut self.receiver)
+    }
+
+    fn ids(&self, service: Option<u32>) -> Vec<u32> {
+        let both = [
+            self.receiver.id(),
+            self.sender.as_ref().and_then(Process::id),
+        ];
+        both.into_iter().chain([service]).flatten().collect()
+    }
+}
+
+impl Cell<'_> {
+    fn size(&self) -> usize {
+        self.column.size.unwrap_or(self.table.size)
+    }
+
+    fn scenario(&self) -> Scenario {
+        Scenario {
+            kind: self.table.kind,
+            shape: self.table.shape,
+            senders: self.column.senders,
+            receivers: self.column.receivers,
+            size: self.size(),
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.table.patience_s)
+    }
+
+    /// Measures it. What goes wrong is its outcome.
+    pub(crate) async fn measure(&self) -> Outcome {
+        let agents = self.column.senders.max(self.column.receivers);
+        if let Err(why) = self.system.plays(self.table, agents, self.size()) {
+            return Outcome::Cannot { why };
+        }
+        // The payload names its round in two digits; the folder is for sockets, whose paths must be short.
+        let folder = std::env::temp_dir().join(format!("sb-{:x}", monotonic_ns()));
+        if let Err(error) = fs::create_dir_all(&folder) {
+            return Outcome::failed(error);
+        }
+        let deadline = self.patience() + Duration::from_secs(60);
+        let outcome = match tokio::time::timeout(deadline, self.play(&folder)).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => Outcome::failed(error),
+            Err(_elapsed) => Outcome::failed(format!("not done after {} s", deadline.as_secs())),
+        };
+        let _ = fs::remove_dir_all(folder);
+        outcome
+    }
+
+    async fn play(&self, folder: &Path) -> Result<Outcome, PapersError> {
+        let mut drivers = self.prepare(folder).await?;
+        let outcome = match self.table.mode {
+            Mode::Paced => self.paced(&mut drivers).await,
+            Mode::Search => self.search(&mut drivers).await,
+        };
+        let Drivers {
+            mut receiver,
+            sender,
+            ..
+        } = drivers;
+        if let Some(mut sender) = sender {
+            let _ = sender.say(&Order::Stop).await;
+            sender.end().await;
+        }
+        let _ = receiver.say(&Order::Stop).await;
+        receiver.end().await;
+        outcome
+    }
+
+    async fn prepare(&self, folder: &Path) -> Result<Drivers, PapersError> {
+        let command: Vec<String> = (self.system.driver.iter())
+            .map(|word| self.places.fill(word))
+            .collect();
+        let mut system = self.setting.to_value()?;
+        if let (Value::Object(system), Value::Object(served)) = (&mut system, self.served) {
+            system.extend(served.clone());
+        }
+        let order = |role, there| {
+            Order::Prepare(Box::new(Prepare {
+                role,
+                scenario: self.scenario(),
+                system: system.clone(),
+                folder: folder.to_string_lossy().into_owned(),
+                run: format!("{:x}", monotonic_ns()),
+                there,
+            }))
+        };
+        let log = |role: &str| self.logs.join(format!("{}-{role}.log", self.system.id));
+        let start = |role: &str| {
+            let name = format!("the driver of {} ({role})", self.system.title);
+            Process::start(&name, &command, &log(role))
+        };
+        let mut receiver = start("receive")?;
+        let mut clients = Vec::new();
+        let patience = self.patience();
+        let role = match self.setting.one_process {
+            true => Role::Both,
+            false => Role::Receive,
+        };
+        let here = prepared(
+            receiver.order(&order(role, Value::Null), patience).await?,
+            &mut clients,
+        )?;
+        let mut sender = None;
+        if !self.setting.one_process {
+            let mut process = start("send")?;
+            let there = process.order(&order(Role::Send, here), patience).await?;
+            let there = prepared(there, &mut clients)?;
+            receiver.order(&Order::Meet { there }, patience).await?;
+            sender = Some(process);
+        }
+        Ok(Drivers {
+            receiver,
+            sender,
+            clients,
+        })
+    }
+
+    /// Plays one round on both sides.
+    async fn round(
+        &self,
+        drivers: &mut Drivers,
+        round: u32,
+        messages: u32,
+        interval_ns: u64,
+        stamp: Stamp,
+    ) -> Result<Round, PapersError> {
+        let round = round % ROUNDS;
+        let patience = self.patience();
+        let expect = Order::Expect { round, messages };
+        drivers.receiver.order(&expect, patience).await?;
+        let run = Order::Run {
+            round,
+            messages,
+            interval_ns,
+            stamp,
+            start_ns: monotonic_ns() + LEAD_NS,
+        };
+        let done = drivers.sender().order(&run, patience).await?;
+        let Answer::Done {
+            sent,
+            first_ns,
+            last_ns: sent_ns,
+            answered,
+            times: answer_times,
+            mean_ns: answer_mean,
+        } = done
+        else {
+            return Err(PapersError::unexpected(&done));
+        };
+        let each = match self.table.shape {
+            Shape::Broadcast => u64::from(self.column.receivers),
+            Shape::OneToOne | Shape::ManyToOne => 1,
+        };
+        let expected = u64::from(self.column.senders) * u64::from(messages) * each;
+        let report = Order::Report {
+            expected,
+            quiet_ms: self.table.quiet_s * 1000,
+        };
+        let report = drivers.receiver.order(&report, patience).await?;
+        let Answer::Report {
+            received,
+            duplicated,
+            disordered,
+            corrupt,
+            last_ns,
+            times,
+            mean_ns,
+            remarks,
+            ..
+        } = report
+        else {
+            return Err(PapersError::unexpected(&report));
+        };
+        let is_stream = self.table.kind == Kind::Stream;
+        let (last_ns, times, mean_ns) = match is_stream {
+            true => (last_ns, times, mean_ns),
+            false => (sent_ns, answer_times, answer_mean),
+        };
+        Ok(Round {
+            sent,
+            expected,
+            received: match is_stream {
+                true => received,
+                // What was answered and what the answers say must agree.
+                false => received.min(answered),
+            },
+            duplicated,
+            disordered,
+            corrupt,
+            first_ns,
+            last_ns,
+            mean_ns,
+            times: histogram(&times)?,
+            remarks,
+        })
+    }
+
+    async fn warm_up(&self, drivers: &mut Drivers) -> Result<(), PapersError> {
+        if self.table.warm_up > 0 {
+            let interval_ns = self.table.interval_us * 1000;
+            let stamp = self.table.stamp;
+            self.round(drivers, 0, self.table.warm_up, interval_ns, stamp)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn paced(&self, drivers: &mut Drivers) -> Result<Outcome, PapersError> {
+        self.warm_up(drivers).await?;
+        let messages = self.column.messages.unwrap_or(self.table.messages);
+        let ids = drivers.ids(self.service);
+        let before = cost(&ids);
+        let interval_ns = self.table.interval_us * 1000;
+        let stamp = self.table.stamp;
+        let round = self.round(drivers, 1, messages, interval_ns, stamp).await?;
+        Ok(self.outcome(drivers, &round, before, cost(&ids), None))
+    }
+
+    /// Without a pause first; then between nothing and that rate, halving on a scale of ratios.
+    async fn search(&self, drivers: &mut Drivers) -> Result<Outcome, PapersError> {
+        let senders = self.column.senders;
+        let most = self.table.messages;
+        let clamp = |total: f64| ((total / f64::from(senders)) as u32).clamp(10, most);
+        // Each speaks often enough for its compiler, if it has one at run time.
+        let pilot = PILOT.div_ceil(senders).max(self.table.warm_up);
+        let started = Instant::now();
+        let mut rate = 0.0;
+        for number in 0..3 {
+            let messages = if number == 0 {
+                pilot
+            } else {
+                clamp(rate * SEARCH_ROUND_S / 2.0)
+            };
+            let round = self
+                .round(drivers, number, messages, 0, Stamp::Sent)
+                .await?;
+            rate = round.sent as f64 / round.seconds();
+        }
+        let ids = drivers.ids(self.service);
+        let before = cost(&ids);
+        let messages = clamp(rate * SEARCH_ROUND_S);
+        let flat = self.round(drivers, 3, messages, 0, Stamp::Sent).await?;
+        let after = cost(&ids);
+        if flat.fault().is_some() {
+            return Ok(self.outcome(drivers, &flat, before, after, None));
+        }
+        let highest = flat.sent as f64 / flat.seconds();
+        let limit_ns = (self.table.limit_ms * 1e6) as u64;
+        let (mut low, mut high) = (highest / 32.0, highest * 1.2);
+        let mut best = 0.0;
+        for step in 0..SEARCH_STEPS {
+            if started.elapsed() > self.patience() {
+                break;
+            }
+            let try_rate = (low * high).sqrt();
+            let interval_ns = (f64::from(senders) / try_rate * 1e9).max(1.0) as u64;
+            let messages = clamp(try_rate * SEARCH_ROUND_S);
+            let round = self
+                .round(drivers, 4 + step, messages, interval_ns, Stamp::Due)
+                .await?;
+            let is_fast = round.times.value_at_quantile(0.99) < limit_ns;
+            if is_fast && round.fault().is_none() {
+                low = try_rate;
+                best = round.sent as f64 / round.seconds();
+            } else {
+                high = try_rate;
+            }
+        }
+        Ok(self.outcome(drivers, &flat, before, after, Some(best)))
+    }
+
+    fn outcome(
+        &self,
+        drivers: &Drivers,
+        round: &Round,
+        before: Cost,
+        after: Cost,
+        rate_under_limit: Option<f64>,
+    ) -> Outcome {
+        let at = |quantile| round.times.value_at_quantile(quantile) as f64 / 1e6;
+        let seconds = round.seconds();
+        let processor_s = after.processor_s - before.processor_s;
+        let figures = Figures {
+            mean_ms: round.mean_ns / 1e6,
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            max_ms: round.times.max() as f64 / 1e6,
+            per_s: round.received as f64 / seconds,
+            seconds,
+            rate_under_limit,
+            bytes_per_s: round.received as f64 * self.size() as f64 / seconds,
+            sent: round.sent,
+            received: round.received,
+            duplicated: round.duplicated,
+            disordered: round.disordered,
+            processor_us: processor_s * 1e6 / round.received.max(1) as f64,
+            memory_mib: after.memory as f64 / f64::from(1 << 20),
+            clients: drivers.clients.clone(),
+            remarks: round.remarks.clone(),
+        };
+        match round.fault() {
+            None => Outcome::Measured(Box::new(figures)),
+            Some(why) => Outcome::Failed {
+                why,
+                figures: Some(Box::new(figures)),
+            },
+        }
+    }
+}
+
+fn prepared(answer: Answer, clients: &mut Vec<String>) -> Result<Value, PapersError> {
+    let Answer::Prepared { here, client } = answer else {
+        return Err(PapersError::unexpected(&answer));
+    };
+    if !client.is_empty() && !clients.contains(&client) {
+        clients.push(client);
+    }
+    Ok(here)
+}
+
+fn histogram(pairs: &[(u64, u64)]) -> Result<Histogram<u64>, PapersError> {
+    // Up to an hour.
+    let failed = |error: &dyn std::fmt::Display| PapersError::Failed(error.to_string());
+    let mut histogram =
+        Histogram::new_with_bounds(1, 3_600_000_000_000, 3).map_err(|error| failed(&error))?;
+    for (low, count) in pairs {
+        histogram.saturating_record_n(*low, *count);
+    }
+    Ok(histogram)
+}

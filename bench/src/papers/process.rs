@@ -1,0 +1,210 @@
+//! Processes of a run: drivers and servers, what they say, and what they cost.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use sealbus_bench_driver::{Answer, Order};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::papers::PapersError;
+
+/// How long a process may take to end after it was asked to.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// A process that speaks lines of JSON, with all it starts.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    to: Option<ChildStdin>,
+    from: Lines<BufReader<ChildStdout>>,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; its standard error goes to `log`.
+    pub(crate) fn start(name: &str, command: &[String], log: &Path) -> Result<Self, PapersError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            PapersError::Failed(format!("{} cannot be started: {error}", command.join(" ")))
+        };
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| failed(&"no command is given"))?;
+        let errors = fs::File::create(log)?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failed(&error))?;
+        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failed(&"it has no pipes"));
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            to: Some(to),
+            from: BufReader::new(from).lines(),
+            log: log.to_owned(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    pub(crate) async fn say(&mut self, words: &impl Serialize) -> Result<(), PapersError> {
+        let mut line =
+            serde_json::to_vec(words).map_err(|error| PapersError::Failed(error.to_string()))?;
+        line.push(b'\n');
+        if let Some(to) = &mut self.to
+            && to.write_all(&line).await.is_ok()
+            && to.flush().await.is_ok()
+        {
+            return Ok(());
+        }
+        Err(self.ended())
+    }
+
+    /// Waits for the next line.
+    pub(crate) async fn hear<T: DeserializeOwned>(
+        &mut self,
+        patience: Duration,
+    ) -> Result<T, PapersError> {
+        let line = tokio::time::timeout(patience, self.from.next_line()).await;
+        let line = line.map_err(|_elapsed| {
+            let patience = patience.as_secs();
+            PapersError::Failed(format!("{} said nothing for {patience} s", self.name))
+        })?;
+        let Some(line) = line? else {
+            return Err(self.ended());
+        };
+        serde_json::from_str(&line)
+            .map_err(|error| PapersError::Failed(format!("{} said {line:?}: {error}", self.name)))
+    }
+
+    /// Gives an order and waits for the answer.
+    pub(crate) async fn order(
+        &mut self,
+        order: &Order,
+        patience: Duration,
+    ) -> Result<Answer, PapersError> {
+        self.say(order).await?;
+        match self.hear(patience).await? {
+            Answer::Error { text } => Err(PapersError::Failed(format!("{}: {text}", self.name))),
+            answer => Ok(answer),
+        }
+    }
+
+    fn ended(&self) -> PapersError {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let last = log.lines().rev().find(|line| !line.trim().is_empty());
+        let last = last.unwrap_or("it said nothing");
+        PapersError::Failed(format!("{} ended: {}", self.name, last.trim()))
+    }
+
+    /// Ends it and all it started.
+    pub(crate) async fn end(mut self) {
+        // Servers end when nobody speaks to them any more.
+        drop(self.to.take());
+        let has_ended = tokio::time::timeout(FAREWELL, self.child.wait())
+            .await
+            .is_ok();
+        self.kill_group();
+        if !has_ended {
+            let _ = self.child.wait().await;
+        }
+    }
+
+    fn kill_group(&self) {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(group) = id.and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill_group();
+    }
+}
+
+/// What processes have cost so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    /// Seconds of processor time.
+    pub(crate) processor_s: f64,
+    /// The sum of the largest memory each has held, in bytes.
+    pub(crate) memory: u64,
+}
+
+/// Clock ticks of /proc in a second: a constant of the kernel's interface.
+const TICKS: f64 = 100.0;
+
+/// The cost of `roots` and all their descendants.
+pub(crate) fn cost(roots: &[u32]) -> Cost {
+    let mut parents = HashMap::new();
+    let mut ticks = HashMap::new();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for entry in processes {
+        let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|id| id.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        // The name, in brackets, may hold anything.
+        let Some((_, rest)) = stat.rsplit_once(')') else {
+            continue;
+        };
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let field = |at: usize| {
+            fields
+                .get(at)
+                .and_then(|it| it.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        parents.insert(id, u32::try_from(field(1)).unwrap_or(0));
+        // User and system time, of itself and of children it has waited for.
+        ticks.insert(id, (11..15).map(field).sum::<u64>());
+    }
+    let mut cost = Cost::default();
+    for (id, spent) in &ticks {
+        let mut ancestor = *id;
+        while !roots.contains(&ancestor) {
+            match parents.get(&ancestor) {
+                Some(parent) if *parent > 1 => ancestor = *parent,
+                _ => break,
+            }
+        }
+        if roots.contains(&ancestor) {
+            cost.processor_s += *spent as f64 / TICKS;
+            cost.memory += peak_memory(*id);
+        }
+    }
+    cost
+}
+
+fn peak_memory(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok())
+        .unwrap_or(0)
+        << 10
+}

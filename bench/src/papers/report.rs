@@ -1,0 +1,167 @@
+//! The report: bench/report/index.html with the papers' tables and plots.
+
+mod page;
+mod plot;
+mod standing;
+
+use std::fs;
+use std::path::Path;
+
+use crate::papers::PapersError;
+use crate::papers::results::{Figures, Outcome, Results, Spread};
+use crate::papers::scenario::{Shown, Table};
+use crate::papers::system::{Setting, System};
+
+/// Writes all of it.
+pub(crate) fn write(
+    folder: &Path,
+    tables: &[Table],
+    systems: &[System],
+    results: &Results,
+) -> Result<(), PapersError> {
+    for table in tables {
+        if let Some(picture) = plot::draw(table, systems, results) {
+            fs::write(folder.join(format!("{}.svg", table.id)), picture)?;
+        }
+    }
+    let page = page::write(tables, systems, results);
+    let path = folder.join("index.html");
+    fs::write(&path, page)?;
+    for line in standing::lines(tables, systems, results) {
+        println!("{line}");
+    }
+    println!("the report is {}", path.display());
+    Ok(())
+}
+
+/// One figure of a cell.
+#[derive(Clone, Copy)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) get: fn(&Figures) -> Option<f64>,
+    pub(crate) is_less_better: bool,
+}
+
+const LATENCY: Metric = Metric {
+    name: "latency p50",
+    unit: "ms",
+    get: |figures| Some(figures.p50_ms),
+    is_less_better: true,
+};
+const THROUGHPUT: Metric = Metric {
+    name: "throughput",
+    unit: "/s",
+    get: |figures| Some(figures.per_s),
+    is_less_better: false,
+};
+
+/// What a table is judged by, the most important first.
+pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
+    match shows {
+        Shown::LatencyAndThroughput => vec![LATENCY],
+        Shown::ThroughputAndLatency => vec![THROUGHPUT, LATENCY],
+        Shown::RoundTrip => vec![Metric {
+            name: "round trip p50",
+            ..LATENCY
+        }],
+        Shown::Rate => vec![
+            THROUGHPUT,
+            Metric {
+                name: "rate with p99 in the limit",
+                get: |figures| figures.rate_under_limit,
+                ..THROUGHPUT
+            },
+        ],
+        Shown::TotalTime => vec![Metric {
+            name: "total time",
+            unit: "ms",
+            get: |figures| Some(figures.seconds * 1000.0),
+            is_less_better: true,
+        }],
+        Shown::MeanTime => vec![Metric {
+            name: "mean time",
+            get: |figures| Some(figures.mean_ms),
+            ..LATENCY
+        }],
+        Shown::Bandwidth => vec![Metric {
+            name: "bandwidth",
+            unit: "MB/s",
+            get: |figures| Some(figures.bytes_per_s / 1e6),
+            is_less_better: false,
+        }],
+    }
+}
+
+/// A figure with as many digits as mean something.
+pub(crate) fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A cell as its table shows it.
+pub(crate) fn shown(table: &Table, figures: &Figures) -> String {
+    let per_s = format!("{:.0}", figures.per_s);
+    let mean = digits(figures.mean_ms);
+    let us = |ms: f64| digits(ms * 1000.0);
+    match table.shows {
+        Shown::LatencyAndThroughput => format!("{mean} / {per_s}"),
+        Shown::ThroughputAndLatency => format!("{per_s} / {mean}"),
+        Shown::RoundTrip => {
+            let Figures {
+                p50_ms,
+                p99_ms,
+                p999_ms,
+                ..
+            } = *figures;
+            format!("{} · {} · {}", us(p50_ms), us(p99_ms), us(p999_ms))
+        }
+        Shown::Rate => match figures.rate_under_limit {
+            Some(rate) if rate > 0.0 => format!("{per_s} · {rate:.0}"),
+            _ => format!("{per_s} · –"),
+        },
+        Shown::TotalTime => digits(figures.seconds * 1000.0),
+        Shown::MeanTime => mean,
+        Shown::Bandwidth => digits(figures.bytes_per_s / 1e6),
+    }
+}
+
+/// The repetition in the middle, by the table's first metric, with the spread of that metric.
+pub(crate) struct Middle {
+    pub(crate) figures: Figures,
+    pub(crate) spread: Spread,
+}
+
+/// What a cell came to over its repetitions: the one in the middle, or why there is none.
+pub(crate) fn middle(
+    results: &Results,
+    table: &Table,
+    system: &System,
+    setting: &Setting,
+    column: &str,
+) -> Option<Result<Middle, String>> {
+    let metric = *metrics(table.shows).first()?;
+    let mut measured = Vec::new();
+    let mut fault = None;
+    for it in results.of(&table.id, &system.id, &setting.name, column) {
+        match &it.outcome {
+            Outcome::Measured(figures) => measured.push((**figures).clone()),
+            Outcome::Failed { why, .. } | Outcome::Cannot { why } => fault = Some(why.clone()),
+        }
+    }
+    let value = |figures: &Figures| (metric.get)(figures).unwrap_or(0.0);
+    measured.sort_by(|a, b| value(a).total_cmp(&value(b)));
+    match Spread::of(measured.iter().map(value)) {
+        // One that failed among others that did not is told by them, too.
+        Some(spread) => {
+            let figures = measured.swap_remove(measured.len() / 2);
+            Some(Ok(Middle { figures, spread }))
+        }
+        None => fault.map(Err),
+    }
+}

@@ -1,0 +1,233 @@
+//! What was measured, as it is kept between runs: bench/report/results.json.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::papers::PapersError;
+
+/// The figures of one cell in one repetition.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// From sending to receiving, or of a round trip.
+    pub(crate) mean_ms: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) p999_ms: f64,
+    pub(crate) max_ms: f64,
+    /// Messages received in a second, from the first sent to the last received.
+    pub(crate) per_s: f64,
+    pub(crate) seconds: f64,
+    /// Of a search: the highest rate that kept the limit.
+    pub(crate) rate_under_limit: Option<f64>,
+    pub(crate) bytes_per_s: f64,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) disordered: u64,
+    /// Processor time of all processes, for each message received.
+    pub(crate) processor_us: f64,
+    /// The most memory all processes held.
+    pub(crate) memory_mib: f64,
+    pub(crate) clients: Vec<String>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(crate) remarks: Value,
+}
+
+/// How a cell ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Measured(Box<Figures>),
+    /// Counts disagree, or something broke.
+    Failed {
+        why: String,
+        figures: Option<Box<Figures>>,
+    },
+    /// The system has no such thing, or is not here.
+    Cannot {
+        why: String,
+    },
+}
+
+impl Outcome {
+    pub(crate) fn failed(why: impl std::fmt::Display) -> Self {
+        Self::Failed {
+            why: why.to_string(),
+            figures: None,
+        }
+    }
+}
+
+/// Which cell of which table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) table: String,
+    pub(crate) system: String,
+    pub(crate) setting: String,
+    pub(crate) column: String,
+    pub(crate) repetition: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Measurement {
+    #[serde(flatten)]
+    pub(crate) key: Key,
+    /// Seconds it took, with everything around it.
+    pub(crate) took_s: f64,
+    /// Processes ready to run per processor just before, other than ours.
+    #[serde(default)]
+    pub(crate) load: f64,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+}
+
+/// All that was measured, and where.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Results {
+    /// Kernel, processors, memory, versions.
+    pub(crate) machine: BTreeMap<String, String>,
+    pub(crate) measurements: Vec<Measurement>,
+}
+
+impl Results {
+    /// What an earlier run has left, if it can be read.
+    pub(crate) fn load(path: &Path) -> Result<Self, PapersError> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        serde_json::from_str(&text).map_err(|error| PapersError::File {
+            path: path.to_owned(),
+            reason: format!("{error}; remove it, or run with --fresh"),
+        })
+    }
+
+    /// Written whole or not at all.
+    pub(crate) fn save(&self, path: &Path) -> Result<(), PapersError> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| PapersError::Failed(error.to_string()))?;
+        let whole = path.with_extension("part");
+        fs::write(&whole, text)?;
+        fs::rename(whole, path)?;
+        Ok(())
+    }
+
+    pub(crate) fn put(&mut self, measurement: Measurement) {
+        self.measurements.retain(|it| it.key != measurement.key);
+        self.measurements.push(measurement);
+    }
+
+    /// Whether a cell need not be measured again: it was, and did not fail.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        let found = self.measurements.iter().find(|it| it.key == *key);
+        found.is_some_and(|it| matches!(it.outcome, Outcome::Measured(_)))
+    }
+
+    /// All repetitions of a cell.
+    pub(crate) fn of<'a>(
+        &'a self,
+        table: &'a str,
+        system: &'a str,
+        setting: &'a str,
+        column: &'a str,
+    ) -> impl Iterator<Item = &'a Measurement> {
+        self.measurements.iter().filter(move |it| {
+            let key = &it.key;
+            key.table == table
+                && key.system == system
+                && key.setting == setting
+                && key.column == column
+        })
+    }
+
+    /// Notes where this runs.
+    pub(crate) fn note_machine(&mut self) {
+        let first_line = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output().ok()?;
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            text.lines().next().map(str::to_owned)
+        };
+        let read = |path: &str, field: &str| {
+            let text = fs::read_to_string(path).ok()?;
+            let line = text.lines().find(|line| line.starts_with(field))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut note = |what: &str, value: Option<String>| {
+            if let Some(value) = value {
+                self.machine.insert(what.to_owned(), value);
+            }
+        };
+        note("kernel", first_line("uname", &["-sr"]));
+        note("processor", read("/proc/cpuinfo", "model name"));
+        note("processors", Some(processors.to_string()));
+        note("memory", read("/proc/meminfo", "MemTotal"));
+        note("Java", first_line("java", &["-version"]));
+        note("Python", first_line("python3", &["--version"]));
+        note("Go", first_line("go", &["version"]));
+        note("Sealbus", Some(env!("CARGO_PKG_VERSION").to_owned()));
+        note(
+            "Sealbus, commit",
+            first_line("git", &["rev-parse", "--short", "HEAD"]),
+        );
+        note("Sealbus, profile", {
+            let profile = if cfg!(debug_assertions) {
+                "debug"
+            } else {
+                "release"
+            };
+            Some(profile.to_owned())
+        });
+    }
+}
+
+/// The middle of some values, and their least and greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) greatest: f64,
+    pub(crate) count: usize,
+}
+
+impl Spread {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().filter(|it| it.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = match sorted.len() % 2 {
+            1 => *sorted.get(middle)?,
+            _ => (sorted.get(middle.checked_sub(1)?)? + sorted.get(middle)?) / 2.0,
+        };
+        Some(Self {
+            median,
+            least: *sorted.first()?,
+            greatest: *sorted.last()?,
+            count: sorted.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_an_even_number_lies_between_two() {
+        let spread = Spread::of([4.0, 1.0, 3.0, 2.0, f64::NAN]).unwrap();
+        assert_eq!(
+            (spread.median, spread.least, spread.greatest),
+            (2.5, 1.0, 4.0)
+        );
+        assert_eq!(Spread::of([]), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! The systems that are measured, each described in a file under bench/systems.
+
+use std::path::{Path, PathBuf};
+
+use sealbus_bench_driver::{Kind, Shape};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::papers::scenario::Table;
+use crate::papers::{PapersError, read_folder};
+
+/// What a setting protects, weakest first: only rows of one class are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Class {
+    /// Nothing.
+    None,
+    /// Each hop is encrypted; the server shows who it is.
+    Encrypted,
+    /// Each hop is encrypted, and both ends of it show who they are.
+    Mutual,
+    /// As `Mutual`, and every message's sender is proved.
+    Sender,
+}
+
+impl Class {
+    pub(crate) fn is_secure(self) -> bool {
+        self > Self::None
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Encrypted => "encrypted",
+            Self::Mutual => "both ends proved",
+            Self::Sender => "each sender proved",
+        }
+    }
+}
+
+/// Whose row it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Side {
+    /// Sealbus.
+    Ours,
+    /// What nothing can beat.
+    Limit,
+    /// The others.
+    Peer,
+}
+
+/// One way to set a system up: a row of the tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    pub(crate) class: Class,
+    /// Handed to the drivers and the service.
+    #[serde(default)]
+    pub(crate) with: toml::Table,
+    /// All agents in one process.
+    #[serde(default)]
+    pub(crate) one_process: bool,
+    /// Left out of the quick profile.
+    #[serde(default)]
+    pub(crate) full_only: bool,
+}
+
+/// A system.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct System {
+    /// The file's name.
+    #[serde(skip)]
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) side: Side,
+    /// Written in Python, or another language: rows of one language are compared with each other too.
+    #[serde(default = "native")]
+    pub(crate) language: String,
+    /// What was set to get the best out of it, and where that is documented.
+    pub(crate) settings: String,
+    /// Why there are no figures of it.
+    pub(crate) cannot: Option<String>,
+    /// The program that plays its agents.
+    #[serde(default)]
+    pub(crate) driver: Vec<String>,
+    /// The server it needs.
+    #[serde(default)]
+    pub(crate) service: Vec<String>,
+    /// Files without which it cannot run; `make peers` makes them.
+    #[serde(default)]
+    pub(crate) needs: Vec<String>,
+    /// What its driver can play.
+    #[serde(default)]
+    pub(crate) shapes: Vec<Shape>,
+    #[serde(default)]
+    pub(crate) kinds: Vec<Kind>,
+    /// The most agents on one side, where it has a limit.
+    pub(crate) most_agents: Option<u32>,
+    /// The largest content it takes, in bytes.
+    pub(crate) largest: Option<usize>,
+    #[serde(default, rename = "setting")]
+    pub(crate) ways: Vec<Setting>,
+}
+
+fn native() -> String {
+    "native".to_owned()
+}
+
+impl System {
+    /// Whether it can play a table, or why not.
+    pub(crate) fn plays(&self, table: &Table, agents: u32, size: usize) -> Result<(), String> {
+        if !self.kinds.contains(&table.kind) || !self.shapes.contains(&table.shape) {
+            return Err("has no such mechanism".to_owned());
+        }
+        if self.most_agents.is_some_and(|most| agents > most) {
+            return Err(format!(
+                "takes at most {} agents",
+                self.most_agents.unwrap_or(0)
+            ));
+        }
+        if self.largest.is_some_and(|largest| size > largest) {
+            return Err(format!("takes at most {} bytes", self.largest.unwrap_or(0)));
+        }
+        Ok(())
+    }
+}
+
+impl Setting {
+    pub(crate) fn to_value(&self) -> Result<Value, PapersError> {
+        serde_json::to_value(&self.with).map_err(|error| PapersError::Failed(error.to_string()))
+    }
+}
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub(crate) bench: PathBuf,
+    pub(crate) peers: PathBuf,
+}
+
+impl Places {
+    /// Fills the places into a word of a command.
+    pub(crate) fn fill(&self, word: &str) -> String {
+        let own = std::env::current_exe().unwrap_or_default();
+        word.replace("{self}", &own.to_string_lossy())
+            .replace("{bench}", &self.bench.to_string_lossy())
+            .replace("{peers}", &self.peers.to_string_lossy())
+    }
+}
+
+/// All systems, by their files' names.
+pub(crate) fn load(bench: &Path) -> Result<Vec<System>, PapersError> {
+    let mut systems = Vec::new();
+    for (id, path, text) in read_folder(&bench.join("systems"))? {
+        let system: System = toml::from_str(&text).map_err(|error| PapersError::File {
+            path,
+            reason: error.to_string(),
+        })?;
+        systems.push(System { id, ..system });
+    }
+    Ok(systems)
+}

@@ -1,0 +1,191 @@
+//! The instrument measured: a driver whose link holds, drops and repeats messages, and says how much of each, is run as any
+//! system is; what the instrument reports must agree with what the driver did. Nothing depends on how fast the machine is.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+const SENDERS: u64 = 4;
+const MESSAGES: u64 = 100;
+
+const SCENARIO: &str = r#"
+paper = "None"
+title = "A link of known faults"
+about = "."
+shows = "latency_and_throughput"
+kind = "stream"
+shape = "one_to_one"
+size = 48
+messages = 100
+interval_us = 1000
+warm_up = 10
+patience_s = 120
+quiet_s = 60
+quick = 2
+full = 2
+columns = [{ title = "4 pairs", senders = 4, receivers = 4, quick = true }]
+"#;
+
+const SYSTEM: &str = r#"
+title = "Known"
+side = "peer"
+settings = "."
+driver = ["{self}", "driver", "known"]
+shapes = ["one_to_one"]
+kinds = ["stream"]
+
+[[setting]]
+name = "sound"
+class = "none"
+with = { level = "none", delay_us = 0, drop_every = 0, repeat_every = 0 }
+
+[[setting]]
+name = "slow"
+class = "none"
+with = { level = "none", delay_us = 50000, drop_every = 0, repeat_every = 0 }
+
+[[setting]]
+name = "lossy"
+class = "none"
+with = { level = "none", delay_us = 0, drop_every = 10, repeat_every = 0 }
+
+[[setting]]
+name = "stammering"
+class = "none"
+with = { level = "none", delay_us = 0, drop_every = 0, repeat_every = 7 }
+"#;
+
+const BROKEN: &str = r#"
+title = "Broken"
+side = "peer"
+settings = "."
+driver = ["false"]
+shapes = ["one_to_one"]
+kinds = ["stream"]
+
+[[setting]]
+name = "ends at once"
+class = "none"
+"#;
+
+const ABSENT: &str = r#"
+title = "Absent"
+side = "peer"
+settings = "."
+driver = ["no-such-program"]
+needs = ["{peers}/no-such-program"]
+shapes = ["one_to_one"]
+kinds = ["stream"]
+
+[[setting]]
+name = "as it comes"
+class = "none"
+"#;
+
+fn run(folder: &Path) -> Value {
+    let status = Command::new(env!("CARGO_BIN_EXE_sealbus-bench"))
+        .args([
+            "papers", "--bench", "bench", "--report", "report", "--peers", "peers",
+        ])
+        .current_dir(folder)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let text = fs::read_to_string(folder.join("report/results.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn of<'a>(results: &'a Value, setting: &str) -> Vec<&'a Value> {
+    let all = results["measurements"].as_array().unwrap();
+    all.iter().filter(|it| it["setting"] == setting).collect()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+/// What the driver says the mean was: on the way and held.
+fn told_mean_ms(figures: &Value) -> f64 {
+    let told = &figures["remarks"];
+    let sum = number(&told["transit_ns"]) + number(&told["held_ns"]);
+    sum / number(&told["handed_over"]) / 1e6
+}
+
+fn assert_mean_as_told(figures: &Value) {
+    let (measured, told) = (number(&figures["mean_ms"]), told_mean_ms(figures));
+    assert!(
+        (measured - told).abs() <= told * 0.02,
+        "{measured} measured, {told} told"
+    );
+}
+
+#[test]
+fn what_a_driver_did_is_what_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = folder.path().join("bench");
+    for (name, text) in [
+        ("scenarios/known.toml", SCENARIO),
+        ("systems/known.toml", SYSTEM),
+        ("systems/broken.toml", BROKEN),
+        ("systems/absent.toml", ABSENT),
+    ] {
+        let path = bench.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let results = run(folder.path());
+
+    for setting in ["sound", "slow"] {
+        let repetitions = of(&results, setting);
+        assert_eq!(repetitions.len(), 2);
+        for it in repetitions {
+            assert_eq!(it["outcome"], "measured", "{it}");
+            assert_eq!((&it["sent"], &it["received"]), (&400.into(), &400.into()));
+            assert_mean_as_told(it);
+        }
+    }
+    for it in of(&results, "slow") {
+        let told = &it["remarks"];
+        let held_ms = number(&told["held_ns"]) / number(&told["handed_over"]) / 1e6;
+        assert!(held_ms >= 49.0, "{told}");
+        assert!(number(&it["mean_ms"]) >= held_ms * 0.99, "{it}");
+        // A bucket is known to better than 1 %.
+        assert!(number(&it["p50_ms"]) >= 49.0, "{it}");
+    }
+    for it in of(&results, "lossy") {
+        assert_eq!(it["outcome"], "failed", "{it}");
+        let figures = &it["figures"];
+        let lost = number(&figures["sent"]) - number(&figures["received"]);
+        assert_eq!(lost, number(&figures["remarks"]["dropped"]));
+        assert_eq!(lost, (SENDERS * MESSAGES / 10) as f64);
+        assert_eq!(figures["duplicated"], 0);
+        assert_mean_as_told(figures);
+    }
+    for it in of(&results, "stammering") {
+        assert_eq!(it["outcome"], "failed", "{it}");
+        let figures = &it["figures"];
+        assert_eq!(figures["received"], 400);
+        assert_eq!(figures["duplicated"], figures["remarks"]["repeated"]);
+        assert_eq!(figures["duplicated"], SENDERS * MESSAGES.div_ceil(7));
+    }
+    for it in of(&results, "ends at once") {
+        assert_eq!(it["outcome"], "failed", "{it}");
+    }
+    for it in of(&results, "as it comes") {
+        assert_eq!(it["outcome"], "cannot", "{it}");
+        assert!(it["why"].as_str().unwrap().contains("make peers"), "{it}");
+    }
+    let page = fs::read_to_string(folder.path().join("report/index.html")).unwrap();
+    assert!(page.contains("A link of known faults") && page.contains("Known, slow"));
+
+    // What was measured is not measured again; what failed is.
+    let again = run(folder.path());
+    for setting in ["sound", "slow"] {
+        assert_eq!(of(&results, setting), of(&again, setting));
+    }
+    assert_ne!(of(&results, "lossy"), of(&again, "lossy"));
+}
