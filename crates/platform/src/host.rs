@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::control::attachment::AgentReport;
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FrozenAgent, PlatformDescription,
-    RefusalRecord, Subject,
+    ProcessContact, RefusalRecord, Rules, Subject,
 };
 
 /// What a process learned when it joined its platform.
@@ -31,6 +31,10 @@ pub struct Membership {
     pub deny_list: Blob,
     /// Whether agents moved here: [`Host::inherit`] has their state and mailboxes.
     pub inherits: bool,
+    /// The other processes there were then, as [`Command::ProcessesAre`]; this one may be among them.
+    pub processes: Option<Vec<ProcessContact>>,
+    /// What held for all processes then; changes come as [`Command::Rules`].
+    pub rules: Rules,
     /// Whether other processes can reach this one and be reached: false on an embedded platform,
     /// which needs no mesh endpoint.
     pub reachable: bool,
@@ -59,6 +63,12 @@ pub enum Command {
     DenyList(Blob),
     /// Agents this process asked for are elsewhere now.
     DirectoryChanged(Vec<DirectoryChange>),
+    /// Processes that can be reached now, or at another address.
+    ProcessesJoined(Vec<ProcessContact>),
+    /// All the processes there are: others that were known are no more. `None`: the platform does not know now.
+    ProcessesAre(Option<Vec<ProcessContact>>),
+    /// What holds for all processes from now on.
+    Rules(Rules),
     /// Processes that are no more: links to them are to be given up.
     ProcessesEnded(Vec<EndedProcess>),
 }

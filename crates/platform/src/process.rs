@@ -16,6 +16,8 @@ mod agent;
 mod certification;
 mod error;
 mod freeze;
+mod neighbours;
+
 mod renewal;
 mod reports;
 mod resolver;
@@ -197,6 +199,8 @@ impl Process {
         });
         let deny_list = shared.host.membership().deny_list.clone();
         shared.obey_deny_list(&deny_list.0).await;
+        shared.obey_rules(&shared.host.membership().rules);
+        shared.processes_are(shared.host.membership().processes.clone());
         tokio::spawn(upkeep::run(
             Arc::downgrade(&shared),
             shared.renewals_changed.clone(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use sealbus_platform::control::Rules;
 use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, NodeState};
 use sealbus_platform::manifest::{Manifest, ReadError};
 use sealbus_platform::master::{Master, MasterConfig, MasterError, PlatformSettings};
@@ -142,6 +143,10 @@ fn settings(
     settings.level = level;
     settings.certificate_lifetime = Duration::from_secs(entry.certificate_lifetime);
     settings.max_message = entry.max_message;
+    settings.rules = Rules {
+        permission: manifest.permission.clone(),
+        channels: manifest.channels.clone(),
+    };
     Ok(settings)
 }
 

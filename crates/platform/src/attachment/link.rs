@@ -125,6 +125,8 @@ impl Link {
             AttachmentNotice::DenyList { list } => Command::DenyList(list),
             AttachmentNotice::DirectoryChanged { changes } => Command::DirectoryChanged(changes),
             AttachmentNotice::ProcessesEnded { processes } => Command::ProcessesEnded(processes),
+            AttachmentNotice::ProcessesJoined { processes } => Command::ProcessesJoined(processes),
+            AttachmentNotice::Rules { rules } => Command::Rules(rules),
         };
         // Nobody listens any more: the process is leaving.
         let _ = self.commands.send(command).await;
@@ -140,10 +142,13 @@ impl Link {
                     self.caller.send_replace(Some(open.caller.clone()));
                     self.open = open;
                     // What was missed in between.
-                    let _ = self
-                        .commands
-                        .send(Command::DenyList(welcome.deny_list))
-                        .await;
+                    for missed in [
+                        Command::DenyList(welcome.deny_list),
+                        Command::ProcessesAre(welcome.processes),
+                        Command::Rules(welcome.rules),
+                    ] {
+                        let _ = self.commands.send(missed).await;
+                    }
                     return Ok(());
                 }
                 // The node does not want this process any more.

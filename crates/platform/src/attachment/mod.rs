@@ -97,6 +97,8 @@ impl Attachment {
             agents,
             address,
             deny_list,
+            processes,
+            rules,
             inherits,
             ..
         } = welcome;
@@ -109,6 +111,8 @@ impl Attachment {
                 address,
                 port: 0,
                 deny_list,
+                processes,
+                rules,
                 inherits,
                 reachable: true,
             },

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, PlatformDescription,
-    RefusalRecord, Subject, UnixMillis,
+    ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
 
 /// What an agent process asks of its node.
@@ -132,6 +132,12 @@ pub struct Welcome {
     pub address: IpAddr,
     /// The signed deny list, as it is now.
     pub deny_list: Blob,
+    /// The processes there are; none if the node does not know yet.
+    #[serde(default)]
+    pub processes: Option<Vec<ProcessContact>>,
+    /// What holds for all processes.
+    #[serde(default)]
+    pub rules: Rules,
     /// Secret with which to attach again after a broken connection.
     pub reattach: String,
     /// Whether it is to restore agents that moved here ([`AttachmentRequest::Inherit`]).
@@ -162,6 +168,16 @@ pub enum AttachmentNotice {
     DirectoryChanged {
         /// The changes.
         changes: Vec<DirectoryChange>,
+    },
+    /// Processes that can be reached now.
+    ProcessesJoined {
+        /// The processes.
+        processes: Vec<ProcessContact>,
+    },
+    /// What holds for all processes from now on.
+    Rules {
+        /// All of it.
+        rules: Rules,
     },
     /// Processes that are no more.
     ProcessesEnded {

@@ -16,7 +16,10 @@ pub mod node;
 
 use std::net::{IpAddr, SocketAddr};
 
+use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
+
+use crate::manifest::ChannelEntry;
 
 pub use blob::Blob;
 
@@ -171,6 +174,27 @@ pub struct EndedProcess {
     pub node: String,
     /// Its name.
     pub process: String,
+}
+
+impl ProcessContact {
+    /// The process without its address.
+    pub fn named(&self) -> EndedProcess {
+        EndedProcess {
+            node: self.node.clone(),
+            process: self.process.clone(),
+        }
+    }
+}
+
+/// What the manifest lays down for all processes of a platform.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Who may write to whom.
+    #[serde(default)]
+    pub permission: Policy,
+    /// The channels that are not as channels are by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<ChannelEntry>,
 }
 
 /// A message that waited in a mailbox when its agent was frozen.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::attachment::{AgentReport, FrozenPart};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, NodeDescription,
-    ProcessContact, RefusalRecord, Subject, UnixMillis,
+    ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
 use crate::ca_service::Signed;
 
@@ -142,10 +142,20 @@ pub enum DirectoryStep {
         /// Where they are.
         at: AgentLocation,
     },
+    /// A process can be reached, or can be at another address.
+    Joined {
+        /// The process.
+        joined: ProcessContact,
+    },
     /// A process ended.
     Ended {
         /// The process.
         ended: EndedProcess,
+    },
+    /// What holds for all processes.
+    Rules {
+        /// All of it.
+        rules: Rules,
     },
 }
 

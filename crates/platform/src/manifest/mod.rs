@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
 pub(crate) mod program;
 mod read;
+mod rules;
 
 pub use read::{ManifestError, ManifestProblem, ReadError};
 
@@ -17,6 +19,12 @@ pub struct Manifest {
     pub platform: PlatformEntry,
     /// Its agents.
     pub agents: Vec<AgentEntry>,
+    /// Who may do what.
+    #[serde(default)]
+    pub permission: Policy,
+    /// The channels that are not as channels are by default.
+    #[serde(default)]
+    pub channels: Vec<ChannelEntry>,
 }
 
 /// `[platform]`.
@@ -65,6 +73,33 @@ pub struct AgentEntry {
     pub environment: BTreeMap<String, String>,
     /// When it is started again.
     pub restart: RestartPolicy,
+}
+
+/// `[[channel]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelEntry {
+    /// The path, or a pattern for many, such as `/dates/**`. The first entry that fits a channel holds for it.
+    pub path: String,
+    /// Its quality of service, as a text; see [`Qos`](sealbus_bus::channel::Qos).
+    #[serde(default)]
+    pub qos: String,
+    /// How much of a persistent channel is kept, at most.
+    #[serde(default)]
+    pub retention: Retention,
+}
+
+/// How much of a persistent channel is kept: no more than any of these allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// Seconds since an event was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u64>,
+    /// Events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// The agents of one process.

@@ -141,8 +141,8 @@ pub enum ReadError {
     Mistakes(#[from] ManifestError),
 }
 
-struct Reader<'t> {
-    text: &'t str,
+pub(super) struct Reader<'t> {
+    pub(super) text: &'t str,
     directory: &'t Path,
     problems: Vec<ManifestProblem>,
 }
@@ -150,7 +150,12 @@ struct Reader<'t> {
 type Value<'t> = Spanned<DeValue<'t>>;
 
 impl<'t> Reader<'t> {
-    fn problem(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
+    pub(super) fn problem(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
         let line = 1 + self.text[..span.start.min(self.text.len())]
             .matches('\n')
             .count();
@@ -172,7 +177,11 @@ impl<'t> Reader<'t> {
             }
         };
         let root = root.get_ref();
-        self.unknown_keys(root, &["platform", "agent"], "at the top of the file");
+        self.unknown_keys(
+            root,
+            &["platform", "agent", "permission", "channel"],
+            "at the top of the file",
+        );
         let platform = match root.get("platform") {
             Some(value) => self
                 .table(value, "platform")
@@ -184,9 +193,16 @@ impl<'t> Reader<'t> {
             }
         };
         let agents = self.agents(root);
+        let name = platform
+            .as_ref()
+            .and_then(|platform| PlatformName::new(&platform.name).ok());
+        let permission = self.permission(root, name.as_ref());
+        let channels = self.channels(root);
         Some(Manifest {
             platform: platform?,
             agents,
+            permission,
+            channels,
         })
     }
 
@@ -430,7 +446,7 @@ impl<'t> Reader<'t> {
         environment
     }
 
-    fn table<'v>(&mut self, value: &'v Value<'t>, key: &str) -> Option<&'v DeTable<'t>> {
+    pub(super) fn table<'v>(&mut self, value: &'v Value<'t>, key: &str) -> Option<&'v DeTable<'t>> {
         match value.get_ref() {
             DeValue::Table(table) => Some(table),
             other => {
@@ -445,7 +461,11 @@ impl<'t> Reader<'t> {
         self.problem(span, message, Some(format!("write {wanted}")));
     }
 
-    fn text_of(&mut self, table: &DeTable<'t>, key: &str) -> Option<(String, Range<usize>)> {
+    pub(super) fn text_of(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+    ) -> Option<(String, Range<usize>)> {
         let value = table.get(key)?;
         match value.get_ref() {
             DeValue::String(text) => Some((text.to_string(), value.span())),
@@ -496,7 +516,7 @@ impl<'t> Reader<'t> {
         None
     }
 
-    fn integer(
+    pub(super) fn integer(
         &mut self,
         table: &DeTable<'t>,
         key: &str,
@@ -522,7 +542,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Seconds, as a number or a text such as `30s`, `10m`, `1h`, `7d`.
-    fn duration(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
+    pub(super) fn duration(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
         const WANTED: &str = "a time such as \"30s\", \"10m\", \"1h\" or \"7d\", of 2 s to 1 year";
         let units = &[("s", 1), ("m", 60), ("h", 3600), ("d", 86400)];
         self.quantity(table, key, units, 2..=31_536_000, WANTED)
@@ -533,6 +553,29 @@ impl<'t> Reader<'t> {
         const WANTED: &str = "a size such as 65536, \"64 KiB\" or \"16 MiB\", of 1 KiB to 1 GiB";
         let units = &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
         self.quantity(table, key, units, 1024..=1 << 30, WANTED)
+    }
+
+    /// Bytes on a disk.
+    pub(super) fn room(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
+        const WANTED: &str = "a size such as \"512 MiB\" or \"64 GiB\", of 64 KiB to 1024 TiB";
+        let units = &[
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+            ("TiB", 1 << 40),
+        ];
+        self.quantity(table, key, units, 65_536..=1 << 50, WANTED)
+    }
+
+    pub(super) fn truth(&mut self, table: &DeTable<'t>, key: &str) -> Option<bool> {
+        let value = table.get(key)?;
+        match value.get_ref() {
+            DeValue::Boolean(truth) => Some(*truth),
+            other => {
+                self.wrong_type(value.span(), key, other, "true or false");
+                None
+            }
+        }
     }
 
     fn quantity(
@@ -563,7 +606,7 @@ impl<'t> Reader<'t> {
         number
     }
 
-    fn missing(
+    pub(super) fn missing(
         &mut self,
         table: &DeTable<'t>,
         key: &str,
@@ -577,7 +620,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn unknown_keys(&mut self, table: &DeTable<'t>, known: &[&str], place: &str) {
+    pub(super) fn unknown_keys(&mut self, table: &DeTable<'t>, known: &[&str], place: &str) {
         for key in table
             .keys()
             .filter(|key| !known.contains(&key.get_ref().as_ref()))

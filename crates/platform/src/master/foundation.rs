@@ -12,7 +12,7 @@ use super::authorities::{Authorities, AuthoritiesError};
 use super::desk::{DeskHandle, News, Outward, Parts, TOKENS_ROW, Tokens, now, open, timestamp};
 use super::state::{DamagedRow, DrawName, MASTER_NODE, MasterState, Patience};
 use crate::ca_service::{CaService, CaServiceError};
-use crate::control::{Blob, Fault, FaultCode, PlatformDescription, ProcessContact};
+use crate::control::{Blob, Fault, FaultCode, PlatformDescription, ProcessContact, Rules};
 use crate::store::{Store, StoreError, read_all};
 
 /// What a platform is, as its owner chose.
@@ -26,6 +26,8 @@ pub struct PlatformSettings {
     pub certificate_lifetime: Duration,
     /// Largest ACL message in bytes.
     pub max_message: u64,
+    /// What holds for all processes.
+    pub rules: Rules,
     /// How patient the Master is.
     pub patience: Patience,
 }
@@ -38,6 +40,7 @@ impl PlatformSettings {
             level: SecurityLevel::default(),
             certificate_lifetime: Duration::from_secs(3600),
             max_message: 16 << 20,
+            rules: Rules::default(),
             patience: Patience::default(),
         }
     }
@@ -111,7 +114,8 @@ pub(crate) async fn lay(
     let lifetime = settings.certificate_lifetime;
     let ca = CaService::load(issuing, trust, lifetime, view(), timestamp(now))?;
     // Revisions count up from the time, so that this Master's are above those of the one before.
-    let state = MasterState::load(view(), now, settings.patience, draw_name(), now)?;
+    let mut state = MasterState::load(view(), now, settings.patience, draw_name(), now)?;
+    state.set_rules(settings.rules.clone());
     let tokens =
         Tokens::load(rows.get(TOKENS_ROW).map(Vec::as_slice)).map_err(FoundationError::Tokens)?;
     let platform = PlatformDescription {

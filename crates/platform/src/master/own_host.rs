@@ -16,7 +16,8 @@ use super::state::MASTER_NODE;
 use crate::control::attachment::AgentReport;
 use crate::control::node::DirectoryStep;
 use crate::control::{
-    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject,
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, FrozenAgent, ProcessContact,
+    RefusalRecord, Subject,
 };
 use crate::host::{Command, Host, Membership};
 
@@ -62,13 +63,16 @@ impl OwnHost {
             listen,
         } = place;
         let names = agents.clone();
-        let (process, platform, deny_list, revision) = desk
+        let (process, platform, deny_list, revision, processes, rules) = desk
             .run(move |desk, now| {
                 let pid = Some(std::process::id());
                 let process = desk.state.adopt(&group, agents, pid, now)?;
                 let deny_list = desk.ca.deny_list().1;
-                let revision = desk.state.directory().revision();
-                Ok((process, desk.platform.clone(), deny_list, revision))
+                let directory = desk.state.directory();
+                let revision = directory.revision();
+                let (processes, rules) = (directory.processes(), directory.rules().clone());
+                let platform = desk.platform.clone();
+                Ok((process, platform, deny_list, revision, processes, rules))
             })
             .await?;
         let (sender, commands) = mpsc::channel(COMMANDS);
@@ -85,6 +89,8 @@ impl OwnHost {
                 process,
                 agents: names,
                 deny_list: Blob(deny_list.to_vec()),
+                processes: Some(processes),
+                rules,
                 inherits: false,
                 reachable: listen.is_some(),
             },
@@ -129,7 +135,10 @@ async fn watch_news(
             return;
         }
         revision = update.to;
+        let is_whole = update.from == 0;
         let mut agents = Vec::new();
+        let mut joined = Vec::new();
+        let mut rules = None;
         let mut ended = Vec::new();
         for step in update.changes {
             match step {
@@ -145,10 +154,21 @@ async fn watch_news(
                         location: at.clone(),
                     }));
                 }
-                DirectoryStep::Ended { ended: process } => ended.push(process),
+                DirectoryStep::Joined { joined: process } => joined.push(process),
+                DirectoryStep::Ended { ended: process } => {
+                    joined.retain(|joined: &ProcessContact| joined.named() != process);
+                    ended.push(process);
+                }
+                DirectoryStep::Rules { rules: newer } => rules = Some(newer),
             }
         }
         let mut news = Vec::new();
+        if is_whole {
+            news.push(Command::ProcessesAre(Some(joined)));
+        } else if !joined.is_empty() {
+            news.push(Command::ProcessesJoined(joined));
+        }
+        news.extend(rules.map(Command::Rules));
         if !agents.is_empty() {
             news.push(Command::DirectoryChanged(agents));
         }

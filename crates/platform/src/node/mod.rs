@@ -204,6 +204,7 @@ impl Node {
             trust,
             deny_list: Mutex::new(Blob::default()),
             replica: Mutex::new(Replica::default()),
+            telling: tokio::sync::Mutex::default(),
             asked: Mutex::default(),
             processes: Processes::default(),
             logs,

@@ -153,6 +153,11 @@ fn admit(
         }
         _ => {}
     }
+    // Read after the connection is known: what changes from here on is told over it.
+    let (processes, rules) = {
+        let replica = shared.replica.lock();
+        (replica.processes(), replica.rules().clone())
+    };
     let welcome = Welcome {
         platform: shared.platform.read().clone(),
         node: shared.name.clone(),
@@ -160,6 +165,8 @@ fn admit(
         agents: launch.agents,
         address: shared.address(),
         deny_list: shared.deny_list.lock().clone(),
+        processes,
+        rules,
         reattach: secret_text(&next),
         inherits: launch.inherits.is_some(),
     };

@@ -17,7 +17,7 @@ use crate::control::node::{MasterAnswer, MasterRequest, NodeAnswer, NodeRequest}
 use crate::control::{Fault, FaultCode, ProcessContact};
 use crate::correspondence::{Correspondent, Enquiry};
 use crate::enrolment::Enrolment;
-use crate::host::Membership;
+use crate::host::{Command, Membership};
 use crate::master::{MASTER, now};
 use crate::process::{AgentHandle, Process};
 
@@ -90,6 +90,9 @@ async fn live(
             address: shared.address(),
             port: 0,
             deny_list: shared.deny_list.lock().clone(),
+            // Told when it is on the bus.
+            processes: None,
+            rules: shared.replica.lock().rules().clone(),
             inherits: false,
             reachable: true,
         },
@@ -111,7 +114,15 @@ async fn live(
         correspondent: correspondent.clone(),
         commands,
     };
-    shared.presence.send_replace(Some(presence));
+    shared.presence.send_replace(Some(presence.clone()));
+    let (processes, rules) = {
+        let replica = shared.replica.lock();
+        (replica.processes(), replica.rules().clone())
+    };
+    for known in [Command::ProcessesAre(processes), Command::Rules(rules)] {
+        let _ = presence.commands.send(known).await;
+    }
+
     let contact = ProcessContact {
         node: shared.name.clone(),
         process: joined.process.clone(),

@@ -31,6 +31,8 @@ use crate::master::{SYSTEM_AGENTS, now};
 const CERTIFYING: Duration = Duration::from_secs(10);
 /// How long the Master may take to say where an agent is that the replica does not know.
 const RESOLVING: Duration = Duration::from_secs(3);
+/// How long a process may take to make room for a notice.
+const TELLING: Duration = Duration::from_secs(2);
 
 /// The node's own process, while it is on the bus.
 #[derive(Clone)]
@@ -51,6 +53,8 @@ pub(crate) struct Shared {
     /// The newest signed deny list.
     pub(crate) deny_list: Mutex<Blob>,
     pub(crate) replica: Mutex<Replica>,
+    /// Held while a change of the directory is passed on.
+    pub(crate) telling: tokio::sync::Mutex<()>,
     /// Agents the node's own process asked for.
     pub(crate) asked: Mutex<HashSet<String>>,
     pub(crate) processes: Processes,
@@ -145,18 +149,32 @@ impl Shared {
         }
     }
 
-    /// Takes a change of the directory over, and tells the processes that asked for the agents.
+    /// Takes a change of the directory over, and tells the processes that asked for the agents, and all of other processes.
     pub(crate) async fn directory_changed(&self, update: DirectoryUpdate) {
-        let Changed { agents, ended } = self.replica.lock().apply(update);
+        // One after the other: who joined and who ended is told in the order it came about.
+        let _telling = self.telling.lock().await;
+        let Changed {
+            agents,
+            joined,
+            ended,
+            rules,
+        } = self.replica.lock().apply(update);
         let presence = self.presence.borrow().clone();
         if let Some(presence) = &presence {
             let own = wanted(&agents, &self.asked.lock());
+            let mut news = Vec::new();
             if !own.is_empty() {
-                let _ = presence.commands.send(Command::DirectoryChanged(own)).await;
+                news.push(Command::DirectoryChanged(own));
             }
             if !ended.is_empty() {
-                let ended = Command::ProcessesEnded(ended.clone());
-                let _ = presence.commands.send(ended).await;
+                news.push(Command::ProcessesEnded(ended.clone()));
+            }
+            if !joined.is_empty() {
+                news.push(Command::ProcessesJoined(joined.clone()));
+            }
+            news.extend(rules.clone().map(Command::Rules));
+            for command in news {
+                let _ = presence.commands.send(command).await;
             }
         }
         for (caller, changes) in self.processes.interested(&agents) {
@@ -164,10 +182,27 @@ impl Shared {
                 .notify(&AttachmentNotice::DirectoryChanged { changes })
                 .await;
         }
+        let mut notices = Vec::new();
         if !ended.is_empty() {
-            let notice = AttachmentNotice::ProcessesEnded { processes: ended };
-            for caller in self.processes.callers() {
-                let _ = caller.notify(&notice).await;
+            notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
+        }
+        if !joined.is_empty() {
+            notices.push(AttachmentNotice::ProcessesJoined { processes: joined });
+        }
+        notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
+        if notices.is_empty() {
+            return;
+        }
+        for caller in self.processes.callers() {
+            for notice in &notices {
+                // One that reads nothing is not to keep the others from hearing of it.
+                let told = tokio::time::timeout(TELLING, caller.notify(notice)).await;
+                if told.is_err() {
+                    tracing::warn!(
+                        "a process of this node takes no notices: it is not told which processes there are"
+                    );
+                    break;
+                }
             }
         }
     }

@@ -136,21 +136,10 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
                     .location_changed(&format!("{}@{}", change.agent, shared.platform));
             }
         }
-        Command::ProcessesEnded(processes) => {
-            let Some(mesh) = &shared.mesh else {
-                return;
-            };
-            for ended in processes {
-                let process = ended.process.parse();
-                let identity = process.and_then(|process| {
-                    sealbus_seal::Identity::process(&shared.platform, &ended.node, process)
-                });
-                match identity {
-                    Ok(identity) => mesh.forget_process(&identity),
-                    Err(error) => tracing::warn!(%error, "the platform told of an ended process"),
-                }
-            }
-        }
+        Command::ProcessesJoined(processes) => shared.processes_joined(&processes),
+        Command::ProcessesAre(processes) => shared.processes_are(processes),
+        Command::ProcessesEnded(processes) => shared.processes_ended(&processes),
+        Command::Rules(rules) => shared.obey_rules(&rules),
     }
 }
 

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use crate::control::admin::NodeState;
 use crate::control::node::NodeRequest;
-use crate::control::{AgentLocation, AgentState, EndedProcess, Fault, FaultCode, UnixMillis};
+use crate::control::{
+    AgentLocation, AgentState, EndedProcess, Fault, FaultCode, Rules, UnixMillis,
+};
 use crate::directory::Directory;
 use crate::registry::{Group, Life, Node, Origin, Process, Row, Rows};
 
@@ -265,6 +267,11 @@ impl MasterState {
         &self.directory
     }
 
+    /// Lays down what holds for all processes.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.directory.set_rules(rules);
+    }
+
     /// All nodes that ever joined and were not forgotten.
     pub fn nodes(&self) -> &BTreeMap<String, Node> {
         &self.nodes
@@ -326,6 +333,9 @@ impl MasterState {
         let Some(group) = self.groups.get(name) else {
             return;
         };
+        for contact in group.processes().filter_map(Process::contact) {
+            self.directory.joined(contact);
+        }
         let agents = group.agents.clone();
         for agent in &agents {
             self.refresh_agent(name, agent);
@@ -360,6 +370,7 @@ impl MasterState {
         };
         let location = match (&node.contact, node.state) {
             (Some(contact), NodeState::Alive | NodeState::Expected) => {
+                self.directory.joined(contact.clone());
                 AgentLocation::Process(contact.clone())
             }
             _ => AgentLocation::Unknown,
@@ -388,12 +399,10 @@ impl MasterState {
         }
         for process in group.processes() {
             self.processes.remove(&process.id);
-            if group.origin == Origin::System {
-                self.revoke(&process.id, Reason::Superseded);
-            } else {
+            if group.origin != Origin::System {
                 self.stop_process(process, Duration::ZERO, "it was replaced");
-                self.end_process(process, Reason::Superseded);
             }
+            self.end_process(process, Reason::Superseded);
         }
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::*;
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
-    RefusalRecord,
+    RefusalRecord, Rules,
 };
 use crate::host::Command;
 
@@ -147,6 +147,8 @@ impl TestHost {
             address: ADDRESS,
             port: 0,
             deny_list: Blob(deny_list),
+            processes: None,
+            rules: Rules::default(),
             inherits: !inheritance.is_empty(),
             reachable: !agents.is_empty(),
         };

@@ -1,0 +1,240 @@
+//! `[permission]` and `[[channel]]`: what holds for all processes of the platform.
+
+use std::collections::BTreeSet;
+
+use sealbus_bus::channel::{ChannelPattern, Persistence, QosOverride};
+use sealbus_seal::PlatformName;
+use sealbus_seal::permission::Policy;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::read::Reader;
+use super::{ChannelEntry, Retention};
+
+const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
+const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
+
+/// The part of a manifest that is read by its types alone.
+#[derive(Deserialize)]
+struct Section {
+    permission: Policy,
+}
+
+impl<'t> Reader<'t> {
+    pub(super) fn permission(
+        &mut self,
+        root: &DeTable<'t>,
+        platform: Option<&PlatformName>,
+    ) -> Policy {
+        let Some(value) = root.get("permission") else {
+            return Policy::default();
+        };
+        let policy = match toml::from_str::<Section>(self.text) {
+            Ok(Section { permission }) => permission,
+            Err(error) => {
+                let help = "a rule is written as\n[[permission.rule]]\nallow = { from = [\"sellers\"], to = [\"broker\"] }".to_owned();
+                let span = error.span().unwrap_or_else(|| value.span());
+                self.problem(span, error.message(), Some(help));
+                return Policy::default();
+            }
+        };
+        if let Some(platform) = platform
+            && let Err(error) = policy.compile(platform)
+        {
+            self.problem(value.span(), error.to_string(), None);
+        }
+        policy
+    }
+
+    pub(super) fn channels(&mut self, root: &DeTable<'t>) -> Vec<ChannelEntry> {
+        let Some(value) = root.get("channel") else {
+            return Vec::new();
+        };
+        let DeValue::Array(entries) = value.get_ref() else {
+            let help = "write [[channel]], with two brackets, for each".to_owned();
+            let message = "the channels are not a list of tables";
+            self.problem(value.span(), message, Some(help));
+            return Vec::new();
+        };
+        let mut taken = BTreeSet::new();
+        let mut channels = Vec::new();
+        for entry in entries.iter() {
+            let Some(table) = self.table(entry, "channel") else {
+                continue;
+            };
+            let Some(channel) = self.channel(table, entry) else {
+                continue;
+            };
+            if !taken.insert(channel.path.clone()) {
+                let at = table.get("path").map_or(entry.span(), Spanned::span);
+                let help = "the first that fits a channel holds for it: take one out".to_owned();
+                let message = format!("the channel {} is there twice", channel.path);
+                self.problem(at, message, Some(help));
+            }
+            channels.push(channel);
+        }
+        channels
+    }
+
+    fn channel(
+        &mut self,
+        table: &DeTable<'t>,
+        entry: &Spanned<DeValue<'t>>,
+    ) -> Option<ChannelEntry> {
+        self.unknown_keys(table, CHANNEL_KEYS, "in [[channel]]");
+        let path = match self.text_of(table, "path") {
+            Some((path, at)) => match ChannelPattern::new(&path) {
+                Ok(pattern) => Some(pattern.as_str().to_owned()),
+                Err(error) => {
+                    self.problem(at, error.to_string(), None);
+                    None
+                }
+            },
+            None => {
+                let message = "this channel has no path";
+                let example = "path = \"/dates/business\"";
+                self.missing(table, "path", entry.span(), message, example);
+                None
+            }
+        };
+        let mut qos = QosOverride::default();
+        if let Some((text, at)) = self.text_of(table, "qos") {
+            match text.parse() {
+                Ok(read) => qos = read,
+                Err(error) => {
+                    self.problem(at, format!("`qos` cannot be \"{text}\": {error}"), None)
+                }
+            }
+        }
+        match self.truth(table, "persistent") {
+            Some(true) if !is_persistent(&qos) => qos.persistence = Some(Persistence::Persistent),
+            Some(false) if is_persistent(&qos) => {
+                let at = table.get("persistent").map_or(entry.span(), Spanned::span);
+                let help = "take one of both out".to_owned();
+                let message = "the channel is persistent by its `qos`, and is not to be";
+                self.problem(at, message, Some(help));
+            }
+            _ => {}
+        }
+        let retention = self.retention(table);
+        if let Some(value) = table.get("retention")
+            && !is_persistent(&qos)
+        {
+            let help = "add persistent = true".to_owned();
+            let message = "a retention for a channel that keeps nothing";
+            self.problem(value.span(), message, Some(help));
+        }
+        Some(ChannelEntry {
+            path: path?,
+            qos: qos.to_string(),
+            retention,
+        })
+    }
+
+    fn retention(&mut self, table: &DeTable<'t>) -> Retention {
+        let Some(value) = table.get("retention") else {
+            return Retention::default();
+        };
+        let Some(table) = self.table(value, "retention") else {
+            return Retention::default();
+        };
+        self.unknown_keys(table, RETENTION_KEYS, "in a channel's retention");
+        Retention {
+            age: self.duration(table, "age"),
+            count: self
+                .integer(table, "count", 1..=i64::MAX)
+                .and_then(|count| u64::try_from(count).ok()),
+            bytes: self.room(table, "bytes"),
+        }
+    }
+}
+
+fn is_persistent(qos: &QosOverride) -> bool {
+    qos.persistence.is_some_and(|it| it.is_persistent())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Manifest, ManifestProblem};
+    use super::*;
+
+    fn parse(rest: &str) -> Result<Manifest, Vec<ManifestProblem>> {
+        let text = format!("[platform]\nname = \"factory\"\n{rest}");
+        Manifest::parse("platform.toml", &text, Path::new("/")).map_err(|error| error.problems)
+    }
+
+    #[test]
+    fn channels_are_read() {
+        let manifest = parse(
+            r#"
+            [[channel]]
+            path = "/dates/business"
+            qos = "at-least-once,priority=7"
+            [[channel]]
+            path = "/log/**"
+            persistent = true
+            retention = { age = "7d", count = 100000, bytes = "64 GiB" }
+            "#,
+        )
+        .unwrap();
+        let qos: QosOverride = manifest.channels[0].qos.parse().unwrap();
+        assert_eq!(qos, "at-least-once,priority=7".parse().unwrap());
+        assert_eq!(manifest.channels[1].path, "/log/**");
+        let qos: QosOverride = manifest.channels[1].qos.parse().unwrap();
+        assert!(is_persistent(&qos));
+        assert_eq!(
+            manifest.channels[1].retention,
+            Retention {
+                age: Some(7 * 86_400),
+                count: Some(100_000),
+                bytes: Some(64 << 30)
+            }
+        );
+    }
+
+    #[test]
+    fn every_mistake_in_a_channel_has_its_line_and_says_what_to_do() {
+        let text = "[[channel]]\npath = \"dates\"\n[[channel]]\nqos = \"fast\"\n\
+            [[channel]]\npath = \"/a\"\nretention = { age = \"1d\" }\n\
+            [[channel]]\npath = \"/a\"\npersistent = \"yes\"\nretenton = 3\n";
+        let problems = parse(text).unwrap_err();
+        let found: Vec<_> = problems
+            .iter()
+            .map(|problem| (problem.line, problem.message.as_str()))
+            .collect();
+        let has = |line: usize, part: &str| {
+            assert!(
+                found
+                    .iter()
+                    .any(|(at, message)| *at == line && message.contains(part)),
+                "{line}: {part} in {found:#?}"
+            );
+        };
+        has(4, "expected '/'");
+        has(5, "this channel has no path");
+        has(6, "`qos` cannot be \"fast\"");
+        has(9, "keeps nothing");
+        has(11, "/a is there twice");
+        has(12, "`persistent` is a text");
+        has(13, "unknown key `retenton`");
+    }
+
+    #[test]
+    fn a_policy_is_read_and_checked() {
+        let manifest = parse(
+            "[permission.groups]\nsellers = [\"seller-1\"]\n\
+             [[permission.rule]]\nallow = { from = [\"sellers\"], to = [\"broker\"] }\n\
+             [[permission.rule]]\ndeny = { from = [\"sellers\"], to = [\"*\"] }\n",
+        )
+        .unwrap();
+        assert_eq!(manifest.permission.rules.len(), 2);
+        let problems = parse("[permission]\nrules = 3\n").unwrap_err();
+        assert_eq!(problems[0].line, 4);
+        let problems =
+            parse("[[permission.rule]]\nallow = { from = [\"a b\"], to = [\"*\"] }\n").unwrap_err();
+        assert!(problems[0].message.contains("a b"), "{problems:?}");
+    }
+}
