@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from harness import SEALBUS, Platform
+
+
+# A shell that starts the tests in the background lets them, and all they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,5 +36,6 @@ def platform(tmp_path: Path) -> Iterator[Callable[[str], Platform]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.down()
+    with ExitStack() as ends:
+        for each in made:
+            ends.callback(each.down)

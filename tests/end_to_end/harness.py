@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 SEALBUS = Path(os.environ.get("SEALBUS_BINARY", ROOT / "target" / "debug" / "sealbus"))
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-DEADLINE = 40.0
+DEADLINE = 120.0
 
 Result = TypeVar("Result")
 
@@ -180,10 +180,11 @@ class Platform:
                 program.process.send_signal(signal.SIGTERM)
         for program in self.programs:
             try:
-                program.process.wait(15)
+                program.process.wait(60)
             except subprocess.TimeoutExpired:
                 program.kill()
-        for pid in pids:
+        # Those that were started meanwhile, too.
+        for pid in pids | self.pids():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -231,7 +232,7 @@ class Platform:
 
         return wait_for(look, f"{', '.join(names)} to be active", deadline, also=self.logs)
 
-    def send(self, receiver: str, content: str, *arguments: str, wait: str = "20s") -> str:
+    def send(self, receiver: str, content: str, *arguments: str, wait: str = "100s") -> str:
         """Sends a request as the operator; the content of the reply."""
         answer = self.ask(
             "send", receiver, content, "--performative", "request", "--wait", wait, *arguments

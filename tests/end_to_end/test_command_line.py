@@ -2,9 +2,10 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
-from harness import PROGRAMS, SEALBUS, clean_environment, sealbus, wait_for
+from harness import DEADLINE, PROGRAMS, SEALBUS, alive, clean_environment, sealbus, wait_for
 
 COMMANDS = """
     up node token ticket ps nodes send df kill move logs ca demo acl completion version
@@ -103,10 +104,11 @@ def test_every_command_that_shows_something_speaks_json(platform):
     (service,) = factory.ask("df", "search", "--type", "work")
     assert service == {"agent": "worker@factory", "name": "hard", "service_type": "work"}
     assert factory.ask("df", "search", "--type", "play") == []
-    answer = factory.ask("send", "worker", '["echo", "ä"]', "--performative", "request", "--wait", "20s")
+    answer = factory.ask("send", "worker", '["echo", "ä"]', "--performative", "request", "--wait", "100s")
     assert len(answer["replies"]) == 1
     assert any(each["identity"] == "spiffe://factory/agent/worker" for each in factory.ask("ca", "list"))
-    assert [event["sequence"] for event in factory.ask("ca", "log")] == list(range(len(factory.ask("ca", "log"))))
+    events = factory.ask("ca", "log")
+    assert [event["sequence"] for event in events] == list(range(len(events)))
     for line in factory.tell("logs", "worker", "--json").stdout.splitlines():
         assert json.loads(line)["agent"] == "worker"
 
@@ -142,8 +144,6 @@ def test_a_program_started_by_hand_joins_with_a_ticket(platform):
     factory.active("worker")
     ticket = factory.ask("ticket", "guest")["ticket"]
     environment = {"SEALBUS_TICKET": ticket}
-    import sys
-
     guest = factory.program(sys.executable, PROGRAMS / "worker.py", name="guest", environment=environment)
     factory.active("guest")
     assert json.loads(factory.send("guest", '["echo", "hello"]')) == "hello"
@@ -175,8 +175,6 @@ def test_ctrl_c_ends_the_platform_and_every_agent(platform):
     pid = factory.active("worker")["worker"]["pid"]
     assert factory.master.end() == 0
     wait_for(lambda: not factory.pids(), "every process to end", also=factory.logs)
-    from harness import alive
-
     assert not alive(pid)
 
 
@@ -184,11 +182,11 @@ def test_content_from_standard_input(platform):
     factory = platform(PLAIN).up()
     factory.active("worker")
     done = subprocess.run(
-        [SEALBUS, "send", "worker", "-", "--performative", "request", "--wait", "20s", "--state", factory.state],
+        [SEALBUS, "send", "worker", "-", "--performative", "request", "--wait", "100s", "--state", factory.state],
         input=b'["echo", "from a pipe"]',
         capture_output=True,
         env=clean_environment(),
-        timeout=60,
+        timeout=DEADLINE,
         check=True,
     )
     assert b"from a pipe" in done.stdout

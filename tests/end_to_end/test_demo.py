@@ -14,7 +14,7 @@ def test_the_demo_loses_nothing_and_refuses_every_attack(tmp_path):
         [SEALBUS, "demo", "--python", sys.executable, "--report", report, "--json"],
         capture_output=True,
         env=clean_environment(),
-        timeout=170,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
@@ -40,7 +40,7 @@ def test_one_level_alone(tmp_path):
         [SEALBUS, "demo", "--level", "none", "--python", sys.executable, "--report", report],
         capture_output=True,
         env=clean_environment(),
-        timeout=170,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
@@ -54,7 +54,7 @@ def test_a_python_without_the_package_is_named(tmp_path):
         [SEALBUS, "demo", "--python", "/usr/bin/false", "--report", tmp_path / "report.json"],
         capture_output=True,
         env=clean_environment(),
-        timeout=170,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 1

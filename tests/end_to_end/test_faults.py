@@ -7,7 +7,7 @@ import signal
 import socket
 
 import pytest
-from harness import PROGRAMS, SEALBUS, alive, sealbus, wait_for
+from harness import DEADLINE, PROGRAMS, SEALBUS, alive, sealbus, wait_for
 
 PAIR = f"""
     [platform]
@@ -142,7 +142,7 @@ def test_bytes_that_are_not_the_protocol_close_that_connection_only(platform):
     ]
     for port in status_ports:
         for data in nonsense:
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as knock:
+            with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as knock:
                 try:
                     knock.sendall(data)
                     knock.shutdown(socket.SHUT_WR)
@@ -234,7 +234,7 @@ def test_a_receiver_that_stops_reading_slows_only_its_own_senders(platform, tmp_
         before, accepted = accepted, json.loads(factory.send("source", '["sent"]'))[0]
         return 0 < accepted == before
 
-    wait_for(stalled, "the full mailbox to hold its sender back", deadline=90, also=factory.logs)
+    wait_for(stalled, "the full mailbox to hold its sender back", also=factory.logs)
     assert accepted < count
     # Both ends of the link still serve everybody else.
     assert json.loads(factory.send("other", '["echo", "free"]')) == "free"

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS, wait_for
+from harness import DEADLINE, PROGRAMS, wait_for
 
 MANIFEST = f"""
     [platform]
@@ -39,7 +39,7 @@ def context(factory, level: str) -> ssl.SSLContext:
 def knock(factory, made: ssl.SSLContext, then: bytes = b"") -> tuple[ssl.SSLSocket, bytes]:
     """Shakes hands, sends `then`, and reads until the other side ends the connection."""
     host, port = endpoint(factory)
-    plain = socket.create_connection((host, port), 20)
+    plain = socket.create_connection((host, port), DEADLINE)
     try:
         # OpenSSL compares the address with the one in the certificate.
         stream = made.wrap_socket(plain, server_hostname=host)
@@ -64,7 +64,7 @@ def test_openssl_believes_the_platforms_certificates(platform):
     host, port = endpoint(factory)
     made = context(factory, "tls")
     with (
-        socket.create_connection((host, port), 20) as plain,
+        socket.create_connection((host, port), DEADLINE) as plain,
         made.wrap_socket(plain, server_hostname=host) as stream,
     ):
         assert stream.version() == "TLSv1.3"

@@ -47,8 +47,13 @@ def test_state_and_messages_in_flight_move_along(platform):
     wait_for(lambda: len(heard()) >= count, "all messages to arrive", also=factory.logs)
     assert heard() == list(range(count)), "once and in order, over both moves"
     assert json.loads(factory.send("source", '["failures"]')) == []
-    revoked = {each["serial"]: each["revoked"] for each in factory.ask("ca", "list")}
-    assert revoked[before["serial"]] and not revoked[after["serial"]]
+
+    def revoked():
+        states = {each["serial"]: each["revoked"] for each in factory.ask("ca", "list")}
+        assert not states[after["serial"]]
+        return states[before["serial"]]
+
+    wait_for(revoked, "the certificate it left behind to be revoked", also=factory.logs)
     assert "mover is restored" in factory.tell("logs", "mover").stdout.decode()
 
 

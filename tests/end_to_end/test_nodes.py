@@ -94,7 +94,7 @@ def test_a_dead_nodes_agents_are_placed_on_the_others(platform):
     before = factory.active(*names)
     assert before["worker-1"]["node"] == "node-2"
     # The machine is gone, with everything on it.
-    for pid in (before["worker-1"]["pid"], second.pid):
+    for pid in (second.pid, before["worker-1"]["pid"]):
         os.kill(pid, signal.SIGKILL)
 
     def placed_again():
@@ -102,7 +102,7 @@ def test_a_dead_nodes_agents_are_placed_on_the_others(platform):
         return agent["state"] == "active" and agent["node"] == "node-1"
 
     wait_for(placed_again, "worker-1 to run on node-1", also=factory.logs)
-    assert factory.nodes()["node-2"]["state"] == "dead"
+    wait_for(lambda: factory.nodes()["node-2"]["state"] == "dead", "node-2 to be given up", also=factory.logs)
     revoked = {each["serial"]: each["revoked"] for each in factory.ask("ca", "list")}
     assert revoked[before["worker-1"]["serial"]]
     assert json.loads(factory.send("worker-1", '["echo", "again"]')) == "again"

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from harness import ROOT, clean_environment, sealbus, wait_for
+from harness import DEADLINE, ROOT, clean_environment, sealbus, wait_for
 
 README = (ROOT / "README.md").read_text()
 
@@ -19,7 +19,7 @@ def test_the_agent_in_the_readme_runs_by_itself(tmp_path):
         capture_output=True,
         env=clean_environment(),
         cwd=tmp_path,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sealbus_acl::Performative;
@@ -30,9 +32,10 @@ async fn send_all(outbox: &Outbox, receiver: &str) {
     }
 }
 
-async fn receive_all(mailbox: &mut Mailbox) {
+async fn receive_all(mailbox: &mut Mailbox, heard: &AtomicUsize) {
     for number in 0..MESSAGES {
         let received = soon(mailbox.recv()).await.unwrap();
+        heard.fetch_add(1, Ordering::Relaxed);
         let message = received.message().unwrap();
         let content = message.content_text().unwrap();
         assert_eq!(content.split(' ').next(), Some(number.to_string().as_str()));
@@ -59,10 +62,18 @@ async fn talk_over_a_breaking_connection(level: SecurityLevel) {
         platform.agent_behind(&there, "carol@factory", proxy_there.address);
     let (dave, dave_mailbox) = platform.agent_behind(&here, "dave@factory", proxy_here.address);
 
+    let heard = Arc::new(AtomicUsize::new(0));
+    let progress = heard.clone();
     let breaking = tokio::spawn(async move {
-        // Pauses without a pattern, so that connections break in every state.
+        // Pauses without a pattern, so that connections break in every state. On a busy machine none may live long enough
+        // for anything to arrive: so each fourth time something has to, first.
         let mut state = 12_345_u64;
-        loop {
+        let mut before = 0;
+        for cut in 0_u32.. {
+            while cut % 4 == 3 && progress.load(Ordering::Relaxed) == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            before = progress.load(Ordering::Relaxed);
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
@@ -84,8 +95,9 @@ async fn talk_over_a_breaking_connection(level: SecurityLevel) {
         }));
     }
     for mut mailbox in [alice_mailbox, bob_mailbox, carol_mailbox, dave_mailbox] {
+        let heard = heard.clone();
         tasks.push(tokio::spawn(async move {
-            receive_all(&mut mailbox).await;
+            receive_all(&mut mailbox, &heard).await;
             // An agent whose mailbox is gone may not send, so it is kept.
             Some(mailbox)
         }));
@@ -153,7 +165,8 @@ async fn a_process_that_stays_away_is_given_up_and_the_senders_told() {
     let platform = Platform::new(SecurityLevel::Auth);
     let here = platform
         .process_with("node-1", |config| {
-            config.give_up = Duration::from_millis(300)
+            // Enough to come to terms on a busy machine.
+            config.give_up = Duration::from_secs(5)
         })
         .await;
     let there = platform.process("node-2").await;
@@ -198,14 +211,16 @@ async fn a_process_that_stops_reading_is_noticed() {
     let platform = Platform::new(SecurityLevel::Auth);
     let here = platform
         .process_with("node-1", |config| {
-            config.keep_alive = Duration::from_millis(50);
-            config.silence = Duration::from_millis(200);
-            config.give_up = Duration::from_millis(300);
+            // Enough to come to terms on a busy machine.
+            config.keep_alive = Duration::from_millis(200);
+            config.silence = Duration::from_secs(2);
+            config.give_up = Duration::from_secs(5);
         })
         .await;
     // A process of its own runtime that can be stopped as by SIGSTOP: its thread blocks.
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let (tell, told) = tokio::sync::oneshot::channel();
+    let (hear, heard) = tokio::sync::oneshot::channel();
     let platform = std::sync::Arc::new(platform);
     let other = platform.clone();
     let thread = std::thread::spawn(move || {
@@ -217,14 +232,15 @@ async fn a_process_that_stops_reading_is_noticed() {
             let there = other.process("node-2").await;
             let (_bob, mut mailbox) = other.agent(&there, "bob@factory");
             tell.send(()).unwrap();
-            mailbox.recv().await.unwrap();
+            soon(mailbox.recv()).await.unwrap();
+            hear.send(()).unwrap();
             stopped.recv().unwrap();
         });
     });
     told.await.unwrap();
     let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
     alice.send(inform("bob@factory", "hello")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    soon(heard).await.unwrap();
     alice
         .send(inform("bob@factory", "are you there?"))
         .await

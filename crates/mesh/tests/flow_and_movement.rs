@@ -273,6 +273,11 @@ async fn certificates_are_renewed_under_open_connections() {
                 tokio::task::yield_now().await;
             }
             if number % 500 == 250 {
+                let connections = || {
+                    let links = here.endpoint.links();
+                    links.first().map_or(0, |link| link.connections)
+                };
+                let before = connections();
                 // The agents' and, on both sides, the processes'.
                 here.bus
                     .set_credential("alice@factory", platform.authority.agent("alice@factory"))
@@ -288,7 +293,13 @@ async fn certificates_are_renewed_under_open_connections() {
                         .set_process_credential(&credential)
                         .unwrap();
                 }
-                tokio::time::sleep(Duration::from_millis(30)).await;
+                // The connection is made anew for it, beside the messages.
+                soon(async {
+                    while connections() == before {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                })
+                .await;
             }
         }
     };

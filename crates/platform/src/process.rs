@@ -292,6 +292,12 @@ impl Process {
         }
         // From here on it is taken off again if the caller does not wait to the end.
         let handle = AgentHandle::new(self.clone(), entry, mailbox, state);
+        // First: an agent is not to be called active before others can reach it.
+        if shared.was_last_to_open(name)
+            && let Err(error) = self.announce().await
+        {
+            tracing::warn!(%error, "others cannot reach this process yet");
+        }
         let active = AgentReport::State {
             state: AgentState::Active,
         };
@@ -299,11 +305,6 @@ impl Process {
         tokio::select! {
             () = shared.reports.tell(name, active) => {}
             _ = ended.wait_for(Option::is_some) => {}
-        }
-        if shared.was_last_to_open(name)
-            && let Err(error) = self.announce().await
-        {
-            tracing::warn!(%error, "others cannot reach this process yet");
         }
         Ok(handle)
     }

@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Far longer than anything takes, so that a test never depends on how fast things go.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 struct Operator(Caller);
 
@@ -157,6 +157,24 @@ async fn alive(operator: &Operator, count: usize) {
             operator.nodes().await
         );
     }
+}
+
+/// Waits until every node was heard of again.
+async fn heartbeats(operator: &Operator) {
+    let before = operator.nodes().await;
+    let heard = async {
+        loop {
+            let nodes = operator.nodes().await;
+            let mut both = nodes.iter().zip(&before);
+            if both.all(|(now, before)| now.heard > before.heard) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, heard)
+        .await
+        .expect("the nodes send heartbeats");
 }
 
 async fn joined(operator: &Operator, agent: &str, node: &str) -> (Process, AgentHandle) {
@@ -412,8 +430,9 @@ async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
     };
     operator.until("both are active", active).await;
     let ports = (master.enrolment_address(), master.address());
-    // Every node has the directory as it is now after a heartbeat.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // A node learns with a heartbeat what it has missed, and has taken it in when it sends the next.
+    heartbeats(&operator).await;
+    heartbeats(&operator).await;
     drop(operator);
     master.abandon().await;
     // Neither knew the other so far: the nodes' replicas say where they are.

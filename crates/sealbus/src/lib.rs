@@ -89,7 +89,8 @@ pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agent
 
 // What a program needs of the layers below, so that it need not name their crates.
 pub use sealbus_acl::management::{
-    AmsAgentDescription, DfAgentDescription, Property, SearchConstraints, ServiceDescription,
+    AgentState, AmsAgentDescription, DfAgentDescription, Property, SearchConstraints,
+    ServiceDescription,
 };
 pub use sealbus_acl::{
     AclMessage, AclMessageRef, Aid, AidError, Content, DateTime, Expression, Performative, sl,

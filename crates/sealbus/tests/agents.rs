@@ -9,7 +9,7 @@ use sealbus::{
     Provenance, ReceiveError, RequestError, RunError, agent, agents, run_agents,
 };
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_millis(50);
 
 /// What agents noted, to be looked at when they are gone.

@@ -1,11 +1,9 @@
 //! Offering services and finding them, on an embedded platform with its real AMS and DF.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Duration;
-
 use sealbus::{
-    Agent, AgentResult, AmsAgentDescription, Context, DfAgentDescription, DirectoryError,
-    RequestError, SearchConstraints, ServiceDescription, agent, run_agents,
+    Agent, AgentResult, AgentState, AmsAgentDescription, Context, DfAgentDescription,
+    DirectoryError, RequestError, SearchConstraints, ServiceDescription, agent, run_agents,
 };
 
 fn names(entries: &[DfAgentDescription]) -> Vec<&str> {
@@ -135,13 +133,8 @@ async fn the_white_pages_know_every_agent() {
     impl Agent for Curious {
         async fn setup(&mut self, context: &mut Context) -> AgentResult {
             let own = context.aid().clone();
-            // That an agent is active is told to the AMS in the background.
-            let entry = loop {
-                match context.ams().find(&own).await? {
-                    Some(entry) => break entry,
-                    None => tokio::time::sleep(Duration::from_millis(5)).await,
-                }
-            };
+            let entry = context.ams().find(&own).await?.unwrap();
+            assert_eq!(entry.state, Some(AgentState::Active));
             assert_eq!(
                 entry.name.map(|name| name.name).as_deref(),
                 Some("curious@home")

@@ -31,7 +31,7 @@ const MESSAGES: u32 = 500;
 /// From one message to the next.
 const INTERVAL_US: u64 = 1_000;
 /// A receiver that got nothing new for so long has got all it will get.
-const QUIET: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_secs(30);
 
 /// What to try after the demo.
 const NEXT: [(&str, &str); 4] = [

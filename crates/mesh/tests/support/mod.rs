@@ -223,7 +223,7 @@ pub fn inform(receiver: &str, content: impl ToString) -> AclMessage {
 
 /// Fails the test if the future takes unreasonably long, instead of hanging for ever.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future)
+    tokio::time::timeout(Duration::from_secs(180), future)
         .await
         .expect("nothing happened for a minute")
 }

@@ -295,6 +295,7 @@ pub(crate) fn certify(
     if let Err(fault) = check_process(&desk.state, &name, process, &vouching.subject) {
         return Err(refused(desk, fault));
     }
+    desk.state.started(process, None);
     let illegal =
         |error: sealbus_seal::IdentityError| Fault::new(FaultCode::IllegalName, error.to_string());
     let wanted = match &vouching.subject {

@@ -102,6 +102,9 @@ pub struct Process {
     pub node: String,
     /// Its id on that machine.
     pub pid: Option<u32>,
+    /// Whether it is known to run, also when its id is not.
+    #[serde(default)]
+    pub begun: bool,
     /// Where it listens.
     pub address: Option<SocketAddr>,
     /// When it was placed.
@@ -167,6 +170,7 @@ impl Process {
             id,
             node: node.to_owned(),
             pid: None,
+            begun: false,
             address: None,
             since: now,
             stop_by: None,

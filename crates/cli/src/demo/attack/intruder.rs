@@ -37,7 +37,7 @@ use crate::error::CliError;
 /// Pause between two messages, and between two connections.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -188,23 +188,32 @@ impl MasterState {
         }
     }
 
-    /// A process was started, or a program attached with its ticket.
+    /// A process was started, or a program attached with its ticket. The node says so, with its id; a request for a
+    /// certificate, which goes another way, may say it first.
     pub fn started(&mut self, process: &str, pid: Option<u32>) {
         let Some((name, found)) = self.process(process) else {
             return;
         };
-        if found.pid.is_some() && found.pid == pid {
+        if found.begun && (pid.is_none() || found.pid == pid) {
             return;
         }
-        let (name, node) = (name.to_owned(), found.node.clone());
+        let (name, node, first) = (name.to_owned(), found.node.clone(), !found.begun);
         let agents: Vec<String> = found.agents.keys().cloned().collect();
         if let Some(found) = self.process_mut(process) {
             found.pid = pid.or(found.pid);
+            found.begun = true;
         }
         self.save(&name);
+        if !first {
+            return;
+        }
+        let came = match self.groups.get(&name).map(|group| &group.origin) {
+            Some(Origin::Ticket) => format!("came to {node} with its ticket"),
+            _ => format!("started by {node}"),
+        };
         let what = match pid {
-            Some(pid) => format!("started by {node} as process {pid}"),
-            None => format!("came to {node} with its ticket"),
+            Some(pid) => format!("{came} as process {pid}"),
+            None => came,
         };
         for agent in agents {
             self.step(2, &agent, &node, what.clone());
