@@ -1,4 +1,4 @@
-//! Who may write to whom. Default: every agent to every agent; a policy narrows it.
+//! Who may write to whom, and do what on which channel. Default: every agent everything; a policy narrows it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -25,6 +25,12 @@ pub const MAX_RULES: usize = 1024;
 ///
 /// [[permission.rule]]
 /// deny = { from = ["sellers"], to = ["*"] }
+///
+/// [[permission.channel]]
+/// allow = { agents = ["sellers"], do = ["publish", "answer"], on = ["/prices/**"] }
+///
+/// [[permission.channel]]
+/// deny = { agents = ["*"], do = ["publish"], on = ["/prices/**"] }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +41,58 @@ pub struct Policy {
     /// The rules, in order.
     #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
+    /// The rules for channels, in order; the bus compiles them.
+    #[serde(default, rename = "channel")]
+    pub channel_rules: Vec<ChannelRule>,
+}
+
+/// One rule of a [`Policy`] about channels. As with [`Rule`], the first that fits decides, and what none fits is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum ChannelRule {
+    /// These agents may do these things on these channels.
+    Allow(ChannelUses),
+    /// They may not.
+    Deny(ChannelUses),
+}
+
+/// What a [`ChannelRule`] is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelUses {
+    /// Who: groups, agents, or `*` for all agents.
+    pub agents: Vec<String>,
+    /// What they do.
+    #[serde(rename = "do")]
+    pub rights: Vec<ChannelRight>,
+    /// Patterns of channels, such as `/prices/**`.
+    pub on: Vec<String>,
+}
+
+/// What an agent can do on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelRight {
+    /// Publish events, send messages and ask everyone.
+    Publish,
+    /// See events, and what is sent to the agent on the channel.
+    Subscribe,
+    /// See requests to everyone, and answer them.
+    Answer,
+}
+
+impl ChannelRight {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Publish, Self::Subscribe, Self::Answer];
+
+    /// The name used in policies and in errors.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Subscribe => "subscribe",
+            Self::Answer => "answer",
+        }
+    }
 }
 
 /// One rule of a [`Policy`].
@@ -100,11 +158,11 @@ impl Default for Permissions {
 }
 
 impl Policy {
-    /// Compiles the policy for a platform, whose name completes agents' local names.
-    pub fn compile(&self, platform: &PlatformName) -> Result<Permissions, PolicyError> {
-        if self.rules.len() > MAX_RULES {
-            return Err(PolicyError::TooManyRules(self.rules.len()));
-        }
+    /// The members of each group, by AID name.
+    ///
+    /// # Errors
+    /// [`PolicyError`], if a group or a member has no legal name.
+    pub fn members(&self, platform: &PlatformName) -> Result<Groups<'_>, PolicyError> {
         let mut groups = HashMap::new();
         for (group, members) in &self.groups {
             crate::Name::new("group", group).map_err(|_| PolicyError::GroupName(group.clone()))?;
@@ -114,6 +172,18 @@ impl Policy {
                 .collect::<Result<HashSet<_>, _>>()?;
             groups.insert(group.as_str(), members);
         }
+        Ok(groups)
+    }
+
+    /// Compiles the rules about messages for a platform, whose name completes agents' local names.
+    ///
+    /// # Errors
+    /// [`PolicyError`], with the rule's fault.
+    pub fn compile(&self, platform: &PlatformName) -> Result<Permissions, PolicyError> {
+        if self.rules.len() > MAX_RULES {
+            return Err(PolicyError::TooManyRules(self.rules.len()));
+        }
+        let groups = self.members(platform)?;
         let rules = self
             .rules
             .iter()
@@ -182,22 +252,32 @@ impl Permissions {
     }
 }
 
-/// One side of a rule.
-enum Side {
+/// The members of each group of a [`Policy`].
+pub type Groups<'a> = HashMap<&'a str, HashSet<String>>;
+
+/// Agents that a rule names.
+#[derive(Clone, Debug)]
+pub enum AgentSet {
+    /// All agents.
     Everybody,
+    /// Those of these AID names.
     Named(HashSet<String>),
 }
 
 struct CompiledRule {
     allow: bool,
-    from: Side,
-    to: Side,
+    from: AgentSet,
+    to: AgentSet,
 }
 
-impl Side {
-    fn new(
+impl AgentSet {
+    /// The agents of a rule: groups, agents, or `*`.
+    ///
+    /// # Errors
+    /// [`PolicyError::Name`] for what is none of these.
+    pub fn new(
         entries: &[String],
-        groups: &HashMap<&str, HashSet<String>>,
+        groups: &Groups<'_>,
         platform: &PlatformName,
     ) -> Result<Self, PolicyError> {
         let mut names = HashSet::new();
@@ -213,14 +293,16 @@ impl Side {
         Ok(Self::Named(names))
     }
 
-    fn holds(&self, name: &str) -> bool {
+    /// Whether the agent of this AID name is one of them.
+    pub fn holds(&self, name: &str) -> bool {
         match self {
             Self::Everybody => true,
             Self::Named(names) => names.contains(name),
         }
     }
 
-    fn names(&self) -> impl Iterator<Item = &String> {
+    /// The names, if not everybody is meant.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
         match self {
             Self::Everybody => None,
             Self::Named(names) => Some(names.iter()),
@@ -231,16 +313,12 @@ impl Side {
 }
 
 impl CompiledRule {
-    fn new(
-        rule: &Rule,
-        groups: &HashMap<&str, HashSet<String>>,
-        platform: &PlatformName,
-    ) -> Result<Self, PolicyError> {
+    fn new(rule: &Rule, groups: &Groups<'_>, platform: &PlatformName) -> Result<Self, PolicyError> {
         let (allow, messages) = match rule {
             Rule::Allow(messages) => (true, messages),
             Rule::Deny(messages) => (false, messages),
         };
-        let side = |entries: &[String]| Side::new(entries, groups, platform);
+        let side = |entries: &[String]| AgentSet::new(entries, groups, platform);
         Ok(Self {
             allow,
             from: side(&messages.from)?,
@@ -256,8 +334,8 @@ impl CompiledRule {
     /// The same for agents that no rule names.
     fn of_unnamed(&self) -> (bool, bool) {
         (
-            matches!(self.from, Side::Everybody),
-            matches!(self.to, Side::Everybody),
+            matches!(self.from, AgentSet::Everybody),
+            matches!(self.to, AgentSet::Everybody),
         )
     }
 }

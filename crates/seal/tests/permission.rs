@@ -68,6 +68,7 @@ fn mistakes_are_named() {
             from: vec![name.into()],
             to: vec!["*".into()],
         })],
+        ..Policy::default()
     };
     let error = rule("no such").compile(&platform()).unwrap_err();
     assert!(matches!(error, PolicyError::Name { .. }));
@@ -75,6 +76,7 @@ fn mistakes_are_named() {
     let group = Policy {
         groups: [("*".to_owned(), vec![])].into(),
         rules: vec![],
+        ..Policy::default()
     };
     assert!(matches!(
         group.compile(&platform()),
@@ -95,6 +97,7 @@ fn hostile_policies_are_bounded() {
                 })
             })
             .collect(),
+        ..Policy::default()
     };
     assert!(policy(100).compile(&platform()).is_ok());
     assert!(matches!(
@@ -139,6 +142,7 @@ proptest! {
                     if *allow { Rule::Allow(messages) } else { Rule::Deny(messages) }
                 })
                 .collect(),
+            ..Policy::default()
         };
         let fits = |entries: &[String], agent: &str| {
             entries.iter().any(|entry| {

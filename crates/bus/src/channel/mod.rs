@@ -21,6 +21,7 @@ pub mod frame;
 mod moment;
 mod path;
 mod pattern;
+mod permission;
 mod qos;
 mod queue;
 
@@ -38,6 +39,7 @@ pub use path::{
     ChannelPath, MAX_LEVEL_LENGTH, MAX_LEVELS, MAX_PATH_LENGTH, PathError, PathProblem,
 };
 pub use pattern::{ChannelPattern, PatternIndex};
+pub use permission::{ChannelPermissionError, ChannelPermissions, MAX_CHANNEL_RULES};
 pub use qos::{
     ChannelCapabilities, MAX_QOS_LENGTH, Persistence, Priority, Promise, Qos, QosError,
     QosOverride, QosProblem, Reliability, Time, UnavailableQos,

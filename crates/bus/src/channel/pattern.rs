@@ -52,6 +52,20 @@ impl ChannelPattern {
         levels.next().is_none()
     }
 
+    /// Whether each channel meant by `other` is meant by this pattern too.
+    pub fn covers(&self, other: &Self) -> bool {
+        let (mut ours, mut theirs) = (self.levels(), other.levels());
+        loop {
+            match (ours.next(), theirs.next()) {
+                (Some("**"), _) | (None, None) => return true,
+                (_, Some("**")) | (Some(_), None) | (None, Some(_)) => return false,
+                (Some("*"), _) => {}
+                (Some(one), Some(two)) if one != two => return false,
+                _ => {}
+            }
+        }
+    }
+
     /// Whether some channel is meant by both.
     pub fn overlaps(&self, other: &Self) -> bool {
         let (mut ours, mut theirs) = (self.levels(), other.levels());
