@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_acl::{AclMessage, Performative};
+use sealbus_bus::{ProcessEndpoint, RefusalReason};
 use sealbus_platform::attachment::Attachment;
 use sealbus_platform::control::admin::{
     AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus,
@@ -20,6 +21,7 @@ use sealbus_platform::master::{Master, MasterConfig, PlatformSettings};
 use sealbus_platform::node::{Node, NodeConfig, NodeError};
 use sealbus_platform::process::{AgentHandle, Process};
 use sealbus_platform::rpc::{self, Caller, MAX_FRAME};
+use sealbus_seal::permission::{Messages, Policy, Rule};
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{PlatformName, SecurityLevel};
 use tokio::net::UnixStream;
@@ -452,6 +454,80 @@ async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
     let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
     say(&alice, &carol, "welcome").await;
     assert_eq!(hear(&mut carol).await, "welcome");
+}
+
+/// Waits until a process knows so many others.
+async fn neighbours(process: &Process, count: usize) -> Vec<ProcessEndpoint> {
+    let waiting = async {
+        loop {
+            let known = process.bus().processes();
+            if known.len() == count {
+                return known;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    match tokio::time::timeout(LONG, waiting).await {
+        Ok(known) => known,
+        Err(_) => panic!("not {count}: {:#?}", process.bus().processes()),
+    }
+}
+
+#[tokio::test]
+async fn every_process_knows_the_others_also_while_the_master_is_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let (master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (first, alice) = joined(&operator, "alice", "node-1").await;
+    let (second, bob) = joined(&operator, "bob", "node-2").await;
+    let (third, carol) = joined(&operator, "carol", "node-2").await;
+    // The Master's own process, the nodes', and the two other programs'.
+    let known = neighbours(&first, 5).await;
+    neighbours(&second, 5).await;
+    neighbours(&third, 5).await;
+    let second_is = second.mesh().unwrap().process();
+    assert!(known.contains(&second_is), "{known:#?}");
+    assert!(!known.contains(&first.mesh().unwrap().process()));
+    // One that leaves is no more for the others.
+    drop(carol);
+    third.close().await;
+    drop(third);
+    neighbours(&first, 4).await;
+    neighbours(&second, 4).await;
+
+    drop(operator);
+    master.abandon().await;
+    assert!(neighbours(&first, 4).await.contains(&second_is));
+
+    let mut config = config(directory.path(), SecurityLevel::Auth);
+    config.settings.rules.permission = Policy {
+        rules: vec![Rule::Deny(Messages {
+            from: vec!["alice".to_owned()],
+            to: vec!["bob".to_owned()],
+        })],
+        ..Policy::default()
+    };
+    let master = Master::start(config).await.unwrap();
+    let operator = Operator::of(&master).await;
+    alive(&operator, 2).await;
+    let (fourth, mut dave) = joined(&operator, "dave", "node-1").await;
+    assert!(neighbours(&first, 5).await.contains(&second_is));
+    neighbours(&second, 5).await;
+    neighbours(&fourth, 5).await;
+    // What the new Master was told to lay down reaches those that were there before.
+    let refused = async {
+        loop {
+            say(&alice, &bob, "may I?").await;
+            let counts = second.bus().refusals().counts();
+            if counts.contains(&(RefusalReason::NotPermitted, 0)) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            } else {
+                return;
+            }
+        }
+    };
+    assert!(tokio::time::timeout(LONG, refused).await.is_ok());
+    say(&alice, &dave, "and you?").await;
+    assert_eq!(hear(&mut dave).await, "and you?");
 }
 
 #[tokio::test]

@@ -399,10 +399,13 @@ impl MasterState {
         }
         for process in group.processes() {
             self.processes.remove(&process.id);
-            if group.origin != Origin::System {
+            if group.origin == Origin::System {
+                // Its name stays with the Master's process.
+                self.revoke(&process.id, Reason::Superseded);
+            } else {
                 self.stop_process(process, Duration::ZERO, "it was replaced");
+                self.end_process(process, Reason::Superseded);
             }
-            self.end_process(process, Reason::Superseded);
         }
     }
 
