@@ -46,6 +46,7 @@ impl PyMessage {
             Provenance::SameProcess => "same-process",
             Provenance::Proved(_) => "proved",
             Provenance::Carried(_) => "carried",
+            Provenance::Foreign(_) => "foreign",
             Provenance::Claimed => "claimed",
             Provenance::Platform => "platform",
         }

@@ -16,6 +16,8 @@ pub struct LocalAgent {
     name: Arc<str>,
     mailbox: MailboxSender,
     credential: RwLock<Option<Arc<Credential>>>,
+    /// The agent that speaks for it, if it is one of another platform.
+    gateway: Option<Arc<LocalAgent>>,
     /// Messages accepted from it. Written by its outbox alone, under that one's lock.
     sent: AtomicU64,
 }
@@ -32,7 +34,16 @@ impl LocalAgent {
             name: name.into(),
             mailbox,
             credential: RwLock::new(credential),
+            gateway: None,
             sent: AtomicU64::new(0),
+        }
+    }
+
+    /// The stand-in for an agent of another platform.
+    pub(crate) fn stand_in(name: &str, mailbox: MailboxSender, gateway: Arc<LocalAgent>) -> Self {
+        Self {
+            gateway: Some(gateway),
+            ..Self::new(name, mailbox, None)
         }
     }
 
@@ -56,9 +67,13 @@ impl LocalAgent {
         &self.mailbox
     }
 
-    /// What it proves its identity with; none at the levels that do not ask.
+    /// What it proves its identity with; none at the levels that do not ask. For an agent of another platform it is
+    /// that of the gateway.
     pub fn credential(&self) -> Option<Arc<Credential>> {
-        self.credential.read().clone()
+        match &self.gateway {
+            Some(gateway) => gateway.credential(),
+            None => self.credential.read().clone(),
+        }
     }
 
     /// Messages accepted from it so far, counted once for each receiver.

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::agent::LocalAgent;
 use crate::error::UndeliverableReason;
+use crate::foreign::{self, StandInReader, StandIns};
 use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, Refused};
 use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::{Provenance, ReceivedMessage};
@@ -115,6 +116,7 @@ pub(crate) struct Inner {
     inlet: OnceLock<Arc<dyn FrameInlet>>,
     /// The other processes of the platform, by their identity.
     processes: Mutex<HashMap<Identity, ProcessEndpoint>>,
+    stand_ins: RwLock<Option<Arc<StandIns>>>,
     refusals: RefusalLog,
     pub(crate) runtime: Handle,
     /// Messages accepted from agents that have left.
@@ -149,6 +151,7 @@ impl Bus {
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
                 processes: Mutex::default(),
+                stand_ins: RwLock::default(),
                 refusals: RefusalLog::default(),
                 runtime,
                 accepted_before: AtomicU64::new(0),
@@ -311,6 +314,77 @@ impl Bus {
         Ok(())
     }
 
+    /// Lets `gateway`, an attached agent, speak for the agents of other platforms from now on: whoever of them is
+    /// written to gets a mailbox with these limits, which `reader` is given. At most `most` at a time.
+    ///
+    /// Returns false if there is no such agent here.
+    pub fn open_gateway(
+        &self,
+        gateway: &str,
+        limits: MailboxLimits,
+        most: usize,
+        reader: StandInReader,
+    ) -> bool {
+        let Some(agent) = self.agent(gateway) else {
+            return false;
+        };
+        let stand_ins = StandIns::new(agent, limits, most, reader);
+        *self.inner.stand_ins.write() = Some(Arc::new(stand_ins));
+        self.gateway_changed();
+        true
+    }
+
+    /// Ends the stand-in for an agent of another platform. What its mailbox still holds is left to its reader; the next
+    /// message to that agent begins a new one.
+    pub fn retire_stand_in(&self, name: &str) {
+        let stand_ins = self.inner.stand_ins.read().clone();
+        let Some(agent) = stand_ins.and_then(|stand_ins| stand_ins.retire(name)) else {
+            return;
+        };
+        if let Some(transport) = self.inner.transport.get() {
+            transport.detach(&agent);
+        }
+    }
+
+    /// The gateway is somewhere else now: messages to other platforms look for it anew.
+    pub fn gateway_changed(&self) {
+        let platform = &self.inner.config.platform;
+        let routes = self.inner.routes.read();
+        let names: Vec<Arc<str>> = routes
+            .keys()
+            .filter(|name| foreign::is_foreign(name, platform))
+            .cloned()
+            .collect();
+        drop(routes);
+        for name in names {
+            self.arrived(&name);
+        }
+    }
+
+    /// For transports: whose mailbox takes messages to `name` in this process: that of the agent, or of the stand-in
+    /// for an agent of another platform.
+    pub fn receiver(&self, name: &str) -> Option<Arc<LocalAgent>> {
+        self.agent(name).or_else(|| {
+            if !foreign::is_foreign(name, &self.inner.config.platform) {
+                return None;
+            }
+            let stand_ins = self.inner.stand_ins.read().clone();
+            stand_ins?.get(name)
+        })
+    }
+
+    /// For transports: the provenance of `message`, in which `proved` speaks for another, if it may: see
+    /// [`Outbox::relay`].
+    pub fn spoken_for(&self, proved: &str, message: &AclMessageRef<'_>) -> Option<Provenance> {
+        foreign::spoken_for(proved, &self.inner.config.platform, message)
+    }
+
+    fn stand_ins_of(&self, gateway: &str) -> Vec<Arc<LocalAgent>> {
+        let stand_ins = self.inner.stand_ins.read();
+        let stand_ins = stand_ins.as_ref().filter(|it| it.is_of(gateway));
+        stand_ins.map(|it| it.all()).unwrap_or_default()
+    }
+
     /// Takes an agent out of this process. What its mailbox still holds is left to its reader; what comes
     /// later goes back to the senders, or after the agent if it was [drained](Mailbox::drain) first.
     pub fn detach(&self, name: &str) {
@@ -318,6 +392,13 @@ impl Bus {
             return;
         };
         agent.mailbox().close(Closed::Gone);
+        for stand_in in self.stand_ins_of(name) {
+            self.retire_stand_in(stand_in.name());
+        }
+        self.inner
+            .stand_ins
+            .write()
+            .take_if(|stand_ins| stand_ins.is_of(name));
         self.inner
             .accepted_before
             .fetch_add(agent.sent(), Ordering::Relaxed);
@@ -592,7 +673,7 @@ impl Bus {
             return route.clone();
         }
         let name: Arc<str> = name.into();
-        let local = self.inner.agents.read().get(&name).cloned();
+        let local = self.receiver(&name);
         let state = local.map_or_else(
             || State::Held(Held::new(Instant::now(), false)),
             State::Local,

@@ -49,6 +49,14 @@ pub enum UndeliverableReason {
     /// It cannot be encoded.
     #[error("the message cannot be encoded: {0}")]
     Encoding(#[from] EncodeError),
+    /// The receiver is of another platform, and this one speaks to no others.
+    #[error(
+        "it is an agent of another platform, and this platform has no gateway: add [gateway.http] to its manifest"
+    )]
+    NoGateway,
+    /// The receiver's platform did not take it.
+    #[error("its platform did not take the message: {0}")]
+    Foreign(String),
     /// There is no transport that leads there.
     #[error("this process has no transport to other processes")]
     NoTransport,

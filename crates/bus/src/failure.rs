@@ -12,7 +12,7 @@ use crate::error::UndeliverableReason;
 /// `((action (agent-identifier :name SENDER) (ACLMessage)) (MTS-error (agent-identifier :name RECEIVER)
 /// (internal-error "REASON")))`. Protocol, ontology and conversation are those of the lost message, and
 /// `:in-reply-to` is its `:reply-with`.
-pub(crate) fn notice(
+pub fn notice(
     ams: &Aid,
     lost: &AclMessageRef<'_>,
     receiver: &str,

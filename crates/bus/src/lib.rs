@@ -11,6 +11,7 @@ mod bus;
 pub mod channel;
 mod error;
 mod failure;
+mod foreign;
 mod gate;
 mod inlet;
 mod lifetime;
@@ -26,6 +27,8 @@ mod transport;
 pub use agent::LocalAgent;
 pub use bus::{AttachError, Bus, BusConfig, Counters, Returned, WeakBus};
 pub use error::{SendError, TrySendError, UndeliverableReason, Unsent};
+pub use failure::notice as failure_notice;
+pub use foreign::{ForeignOrigin, GATEWAY, ORIGIN_PARAMETER, StandInReader, is_foreign};
 pub use gate::Gate;
 pub use inlet::{
     ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, LostFrame,

@@ -7,6 +7,8 @@ use sealbus_acl::bitefficient::{self, EncodedMessage};
 use sealbus_acl::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
 use sealbus_seal::{Identity, VerifiedIdentity};
 
+use crate::foreign::ForeignOrigin;
+
 /// What the bus knows about the sender of a received message.
 #[derive(Clone, Debug)]
 pub enum Provenance {
@@ -17,6 +19,8 @@ pub enum Provenance {
     /// The sender was proved to the process that the receiver was in before it moved here; that process handed the
     /// message on, through its node.
     Carried(Arc<Identity>),
+    /// The sender is an agent of another platform; the gateway relays its message. Its name is only claimed.
+    Foreign(Arc<ForeignOrigin>),
     /// The name is only claimed (levels `none` and `tls`).
     Claimed,
     /// The platform itself wrote it, such as the notice that a message was not delivered.
@@ -26,7 +30,7 @@ pub enum Provenance {
 impl Provenance {
     /// Whether the sender's name is more than a claim.
     pub fn is_trusted(&self) -> bool {
-        !matches!(self, Self::Claimed)
+        !matches!(self, Self::Claimed | Self::Foreign(_))
     }
 }
 

@@ -103,33 +103,63 @@ impl Outbox {
         let outgoing = Outgoing::new(&message);
         let parcel = self.parcel(&message, &outgoing);
         for receiver in message.receivers.iter().skip(next) {
-            let mut my_turn = false;
-            loop {
-                let (route, waiting) = match self.attempt(&parcel, &receiver.name, my_turn) {
-                    Ok(()) => break,
-                    Err(Stopped::Failed(error)) => return Err(error),
-                    Err(Stopped::Full(route, waiting)) => (route, waiting),
-                };
-                let answer = waiting
-                    .gate()
-                    .pass(|| match route.try_send(&self.bus, &parcel, true) {
-                        Sent::Full(now) if now.is_same(&waiting) => None,
-                        answer => Some(answer),
-                    })
-                    .await;
-                match answer {
-                    Sent::Accepted => {
-                        let _last = self.last.lock();
-                        self.agent.count_sent();
-                        break;
-                    }
-                    Sent::Impossible(reason) => return Err(self.impossible(&receiver.name, reason)),
-                    // It goes another way now.
-                    Sent::Full(_) | Sent::Stale => my_turn = true,
-                }
-            }
+            self.deliver(&parcel, &receiver.name).await?;
         }
         Ok(())
+    }
+
+    /// For the gateway: sends `message` to one agent of this platform, in the name of its sender, an agent of another
+    /// platform; or the AMS's notice that a message could not be carried there. Waits while there is no room.
+    ///
+    /// # Errors
+    /// [`SendError::ForgedSender`] for any other sender; otherwise as [`send`](Self::send).
+    pub async fn relay(&self, message: &Arc<AclMessage>, receiver: &str) -> Result<(), SendError> {
+        if self
+            .bus
+            .spoken_for(self.agent.name(), &AclMessage::as_ref(message))
+            .is_none()
+        {
+            return Err(SendError::ForgedSender {
+                sender: self.agent.name().clone(),
+                claimed: message
+                    .sender
+                    .as_ref()
+                    .map(|sender| sender.name.clone())
+                    .unwrap_or_default(),
+            });
+        }
+        let outgoing = Outgoing::new(message);
+        let parcel = self.parcel(message, &outgoing);
+        self.deliver(&parcel, receiver).await
+    }
+
+    /// Sends to one receiver, waiting for room.
+    async fn deliver(&self, parcel: &Parcel<'_>, receiver: &str) -> Result<(), SendError> {
+        let mut my_turn = false;
+        loop {
+            let (route, waiting) = match self.attempt(parcel, receiver, my_turn) {
+                Ok(()) => return Ok(()),
+                Err(Stopped::Failed(error)) => return Err(error),
+                Err(Stopped::Full(route, waiting)) => (route, waiting),
+            };
+            let answer = waiting
+                .gate()
+                .pass(|| match route.try_send(&self.bus, parcel, true) {
+                    Sent::Full(now) if now.is_same(&waiting) => None,
+                    answer => Some(answer),
+                })
+                .await;
+            match answer {
+                Sent::Accepted => {
+                    let _last = self.last.lock();
+                    self.agent.count_sent();
+                    return Ok(());
+                }
+                Sent::Impossible(reason) => return Err(self.impossible(receiver, reason)),
+                // It goes another way now.
+                Sent::Full(_) | Sent::Stale => my_turn = true,
+            }
+        }
     }
 
     /// Goes on with a message that found no room, without waiting.

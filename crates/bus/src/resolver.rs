@@ -25,6 +25,8 @@ pub enum Location {
     InTransit,
     /// There is no such agent.
     Unknown,
+    /// It belongs to another platform, and this one has no gateway.
+    NoGateway,
 }
 
 /// The platform could not say where an agent is.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_acl::AclMessage;
+use sealbus_acl::bitefficient::EncodedMessage;
+use sealbus_acl::{AclMessage, AclMessageRef, Limits};
 use tokio::sync::Notify;
 
 use crate::agent::LocalAgent;
@@ -184,22 +185,34 @@ impl Parcel<'_> {
         }
     }
 
-    pub(crate) fn received(&self) -> Result<ReceivedMessage, UndeliverableReason> {
-        let provenance = Provenance::SameProcess;
+    pub(crate) fn received(&self, bus: &Bus) -> Result<ReceivedMessage, UndeliverableReason> {
         match self.message {
             ParcelMessage::Message(message) => {
+                let provenance = self.provenance(bus, &AclMessage::as_ref(message));
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
             // What came back was checked by nobody on this side.
             ParcelMessage::Encoded(payload) => {
-                ReceivedMessage::from_bytes(payload.clone(), provenance).map_err(|error| {
-                    UndeliverableReason::Refused {
-                        reason: RefusalReason::Malformed,
-                        explanation: error.to_string(),
-                    }
-                })
+                let message = EncodedMessage::new(payload.clone(), &Limits::default());
+                let message = message.map_err(|error| UndeliverableReason::Refused {
+                    reason: RefusalReason::Malformed,
+                    explanation: error.to_string(),
+                })?;
+                let provenance = self.provenance(bus, &message.message());
+                Ok(ReceivedMessage::encoded(message, provenance))
             }
         }
+    }
+
+    /// An outbox lets through only what its agent wrote, and, if it is the gateway's, what it may relay.
+    fn provenance(&self, bus: &Bus, message: &AclMessageRef<'_>) -> Provenance {
+        let is_own = message
+            .sender()
+            .is_some_and(|sender| *sender.name() == **self.sender.name());
+        let spoken_for = (!is_own)
+            .then(|| bus.spoken_for(self.sender.name(), message))
+            .flatten();
+        spoken_for.unwrap_or(Provenance::SameProcess)
     }
 }
 
@@ -228,7 +241,7 @@ impl Route {
                 if !my_turn && agent.mailbox().gate().is_crowded() {
                     return full(agent);
                 }
-                let received = match parcel.received() {
+                let received = match parcel.received(bus) {
                     Ok(received) => received,
                     Err(reason) => return Sent::Impossible(reason),
                 };

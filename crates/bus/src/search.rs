@@ -7,6 +7,7 @@ use sealbus_acl::AclMessage;
 
 use crate::bus::{Bus, WeakBus};
 use crate::error::UndeliverableReason;
+use crate::foreign::is_foreign;
 use crate::mailbox::PushError;
 use crate::resolver::{Location, ProcessEndpoint};
 use crate::route::{Held, HeldBody, HeldMessage, Parcel, ParcelMessage, Route, State, Waiting};
@@ -145,7 +146,7 @@ impl Search {
             return Stopped::AwaitingReturn;
         }
         while let Some(message) = held.pop_front() {
-            match send_one(&message, way) {
+            match send_one(bus, &message, way) {
                 Ok(()) => {}
                 Err(Refused::Full(waiting)) => {
                     held.push_front_all(vec![message]);
@@ -195,15 +196,20 @@ impl Search {
 }
 
 async fn find(bus: &Bus, name: &str) -> Found {
-    if let Some(agent) = bus.agent(name) {
+    if let Some(agent) = bus.receiver(name) {
         return Found::Way(State::Local(agent));
     }
     let Some(resolver) = bus.resolver().cloned() else {
-        return Found::Nowhere(UndeliverableReason::UnknownReceiver);
+        return Found::Nowhere(if is_foreign(name, &bus.config().platform) {
+            UndeliverableReason::NoGateway
+        } else {
+            UndeliverableReason::UnknownReceiver
+        });
     };
     match resolver.resolve(name).await {
         Ok(Location::Process(process)) => reach(bus, name, &process),
         Ok(Location::InTransit) => Found::NotYet("it is in transit".to_owned()),
+        Ok(Location::NoGateway) => Found::Nowhere(UndeliverableReason::NoGateway),
         // It may have been attached while the resolver was asked.
         Ok(Location::Unknown) => match bus.agent(name) {
             Some(agent) => Found::Way(State::Local(agent)),
@@ -230,7 +236,7 @@ enum Refused {
     Impossible(UndeliverableReason),
 }
 
-fn send_one(message: &HeldMessage, way: &State) -> Result<(), Refused> {
+fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), Refused> {
     let outgoing = match &message.body {
         HeldBody::Message(message) => Outgoing::new(message),
         HeldBody::Encoded(payload) => Outgoing::encoded(payload),
@@ -245,7 +251,7 @@ fn send_one(message: &HeldMessage, way: &State) -> Result<(), Refused> {
                 },
                 outgoing: &outgoing,
             };
-            let received = parcel.received().map_err(Refused::Impossible)?;
+            let received = parcel.received(bus).map_err(Refused::Impossible)?;
             agent
                 .mailbox()
                 .try_push(received)

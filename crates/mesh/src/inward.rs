@@ -550,7 +550,7 @@ impl Inward {
                 .then(|| Whom::Process(FrameWindow::new(frames::WINDOW, credit.clone())))
         } else {
             self.bus
-                .agent(name)
+                .receiver(name)
                 .filter(|agent| agent.mailbox().closed().is_none())
                 .map(|agent| Whom::Agent {
                     window: agent.mailbox().open_window(credit.clone(), 0),
@@ -756,60 +756,69 @@ impl Inward {
                 return;
             }
         };
-        let refusal = match sender {
-            None => Some(never_bound()),
-            Some(sender) => judge(sender, &target.name, &message, permissions).err(),
+        let judged = match sender {
+            None => Err(never_bound()),
+            Some(sender) => judge(&self.bus, sender, &target.name, &message, permissions),
         };
-        if let (None, Some(sender)) = (&refusal, sender) {
-            let received = ReceivedMessage::encoded(message, sender.provenance.clone());
-            self.row.target = target_handle;
-            self.row.messages.push(received);
-            self.row.senders.push(sender_handle);
-        } else if let Some(Refused {
+        let refused = match judged {
+            Ok(provenance) => {
+                let received = ReceivedMessage::encoded(message, provenance);
+                self.row.target = target_handle;
+                self.row.messages.push(received);
+                self.row.senders.push(sender_handle);
+                return;
+            }
+            Err(refused) => refused,
+        };
+        let Refused {
             reason,
             explanation,
-        }) = refusal
-        {
-            let claimed = message
-                .message()
-                .sender()
-                .map(|sender| sender.name().to_owned());
-            let proved = match sender.map(|sender| &sender.provenance) {
-                Some(Provenance::Proved(verified)) => verified.identity().to_string(),
-                _ => self.peer.to_string(),
-            };
-            let tried_by = claimed
-                .or_else(|| sender.map(|sender| sender.name.to_string()))
-                .unwrap_or_else(|| "a message without a sender".to_owned());
-            self.bus.refused(
-                &tried_by,
-                Some(proved),
-                Some(&target.name),
-                reason,
-                explanation,
-            );
-            let payload = message.into_bytes();
-            window.refund(payload.len());
-            give_back(
-                link,
-                target_handle,
-                sender_handle,
-                Why::Refused(reason),
-                &payload,
-            );
-        }
+        } = refused;
+        let claimed = message
+            .message()
+            .sender()
+            .map(|sender| sender.name().to_owned());
+        let proved = match sender.map(|sender| &sender.provenance) {
+            Some(Provenance::Proved(verified)) => verified.identity().to_string(),
+            _ => self.peer.to_string(),
+        };
+        let tried_by = claimed
+            .or_else(|| sender.map(|sender| sender.name.to_string()))
+            .unwrap_or_else(|| "a message without a sender".to_owned());
+        self.bus.refused(
+            &tried_by,
+            Some(proved),
+            Some(&target.name),
+            reason,
+            explanation,
+        );
+        let payload = message.into_bytes();
+        window.refund(payload.len());
+        give_back(
+            link,
+            target_handle,
+            sender_handle,
+            Why::Refused(reason),
+            &payload,
+        );
     }
 }
 
-/// Whether a message may be delivered.
+/// What is known of who wrote a message, or why it is refused.
 fn judge(
+    bus: &Bus,
     sender: &Sender,
     receiver: &str,
     message: &EncodedMessage<Bytes>,
     permissions: Option<&Permissions>,
-) -> Result<(), Refused> {
+) -> Result<Provenance, Refused> {
     sender.check()?;
-    check_sender(&sender.name, &message.message())?;
+    let view = message.message();
+    let provenance = match check_sender(&sender.name, &view) {
+        Ok(()) => sender.provenance.clone(),
+        // The gateway may write in the names of agents of other platforms.
+        Err(refused) => bus.spoken_for(&sender.name, &view).ok_or(refused)?,
+    };
     if permissions.is_some_and(|permissions| !permissions.may_send(&sender.name, receiver)) {
         return Err(Refused {
             reason: RefusalReason::NotPermitted,
@@ -819,7 +828,7 @@ fn judge(
             ),
         });
     }
-    Ok(())
+    Ok(provenance)
 }
 
 fn never_bound() -> Refused {

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sealbus_acl::EncodeError;
 use sealbus_bus::{
-    Gate, LocalAgent, LostFrame, Outgoing, RefusalReason, Rejected, Returned, UndeliverableReason,
+    GATEWAY, Gate, LocalAgent, LostFrame, Outgoing, RefusalReason, Rejected, Returned,
+    UndeliverableReason, is_foreign,
 };
 use sealbus_seal::binding::{Binding, Channel, Role};
-use sealbus_seal::{SecurityLevel, Timestamp, Trust, VerifiedIdentity};
+use sealbus_seal::{Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity};
 
 use crate::flow::{Admission, Credit, Line, Piece, Queued};
 use crate::frame::{self, Frame, LONGEST_PIECE, MESSAGE_START, PROCESS_TARGET, Why};
@@ -687,7 +688,7 @@ impl Outward {
         let verified = Binding::decode(proof)
             .and_then(|binding| binding.verify(&own.channel, own.role.other(), trust, now));
         let (reason, explanation) = match verified {
-            Ok(identity) if identity.identity().is_agent_named(&target.name) => {
+            Ok(identity) if may_take(identity.identity(), &target.name) => {
                 target.identity = Some(identity);
                 return None;
             }
@@ -1002,6 +1003,14 @@ fn refused_there(reason: RefusalReason) -> UndeliverableReason {
         reason,
         explanation: "the log of the receiving process says more".to_owned(),
     }
+}
+
+/// Whether messages to `receiver` may go to who has proved to be this: the receiver itself, or the gateway for agents
+/// of other platforms.
+fn may_take(identity: &Identity, receiver: &str) -> bool {
+    identity.is_agent_named(receiver)
+        || (is_foreign(receiver, identity.platform())
+            && identity.is_agent_named(&format!("{GATEWAY}@{}", identity.platform())))
 }
 
 fn prove(agent: &LocalAgent, proof: &Proof) -> Result<Vec<u8>, String> {

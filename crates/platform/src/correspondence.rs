@@ -140,6 +140,10 @@ impl Correspondent {
     /// platform's ontology is returned, anything else is answered with `not-understood`.
     pub(crate) fn receive(&self, received: ReceivedMessage) -> Option<Enquiry> {
         let provenance = received.provenance().clone();
+        // The platform's own agents speak with nobody outside.
+        if matches!(provenance, Provenance::Foreign(_)) {
+            return None;
+        }
         let message = match received.into_message() {
             Ok(message) => message,
             Err(error) => {

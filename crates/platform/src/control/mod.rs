@@ -222,6 +222,8 @@ pub enum WaitingProvenance {
         /// The certificate's serial number, hexadecimal.
         serial: String,
     },
+    /// It came from another platform, through the gateway; the message itself tells what is known of its origin.
+    Foreign,
     /// Nothing was proved (levels `none` and `tls`).
     Claimed,
     /// Written by the platform.

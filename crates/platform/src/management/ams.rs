@@ -224,7 +224,7 @@ impl Ams {
         let outcome = match AmsFunction::from_term(act)? {
             AmsFunction::Register(mut description) => {
                 let name = description.check_entry()?.name.clone();
-                requester.authorise(&name)?;
+                authorise(requester, &name)?;
                 if self.get(&name).is_some() {
                     return Err(Exception::AlreadyRegistered);
                 }
@@ -235,7 +235,7 @@ impl Ams {
             }
             AmsFunction::Modify(mut description) => {
                 let name = description.check_entry()?.name.clone();
-                requester.authorise(&name)?;
+                authorise(requester, &name)?;
                 let former = self.get(&name).ok_or(Exception::NotRegistered)?;
                 match description.state {
                     // An agent is always somewhere in its life.
@@ -247,7 +247,7 @@ impl Ams {
             }
             AmsFunction::Deregister(description) => {
                 let name = &description.check_entry()?.name;
-                requester.authorise(name)?;
+                authorise(requester, name)?;
                 self.get(name).ok_or(Exception::NotRegistered)?;
                 self.remove(name)
             }
@@ -327,5 +327,13 @@ fn check_transition(
         Ok(())
     } else {
         Err(Exception::Unauthorised)
+    }
+}
+
+/// As the DF does, but for nobody of another platform: the AMS lists this platform's agents.
+fn authorise(requester: &Requester, name: &str) -> Result<(), Exception> {
+    match requester {
+        Requester::Foreign { .. } => Err(Exception::Unauthorised),
+        _ => requester.authorise(name),
     }
 }

@@ -33,6 +33,14 @@ pub use service::{ChangeError, Directory, DirectoryService, Inbox};
 pub enum Requester {
     /// The agent of this AID name.
     Agent(String),
+    /// The agent of another platform with this AID name, which is only claimed. It may change no entry but its own in
+    /// the DF, and that only if the gateway's policy says so.
+    Foreign {
+        /// Its name.
+        name: String,
+        /// Whether it may register.
+        may_register: bool,
+    },
     /// The platform itself: the Master, or a notice of the message transport.
     Platform,
     /// Nobody that is known: may search, but change nothing.
@@ -56,6 +64,10 @@ impl Requester {
             Provenance::SameProcess => claimed(),
             Provenance::Proved(verified) => verified.identity().agent_name().map(Self::Agent),
             Provenance::Carried(identity) => identity.agent_name().map(Self::Agent),
+            Provenance::Foreign(origin) => message.sender.as_ref().map(|sender| Self::Foreign {
+                name: sender.name.clone(),
+                may_register: origin.may_register,
+            }),
             Provenance::Claimed if trust_claims => claimed(),
             Provenance::Claimed => None,
         };
@@ -68,6 +80,10 @@ impl Requester {
         match self {
             Self::Platform => Ok(()),
             Self::Agent(agent) if agent == name => Ok(()),
+            Self::Foreign {
+                name: agent,
+                may_register: true,
+            } if agent == name => Ok(()),
             _ => Err(Exception::Unauthorised),
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
-use sealbus_bus::{Mailbox, Outbox, Provenance, ReceivedMessage};
+use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage};
 use sealbus_seal::Identity;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -244,6 +244,7 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
         Provenance::Carried(identity) => WaitingProvenance::SameProcess {
             identity: identity.to_string(),
         },
+        Provenance::Foreign(_) => WaitingProvenance::Foreign,
         Provenance::Claimed => WaitingProvenance::Claimed,
         Provenance::Platform => WaitingProvenance::Platform,
     };
@@ -280,6 +281,10 @@ fn unpack(waiting: WaitingMessage) -> Result<ReceivedMessage, String> {
                 }
             }
             Provenance::Carried(Arc::new(proved))
+        }
+        WaitingProvenance::Foreign => {
+            let origin = ForeignOrigin::read(&message.message());
+            Provenance::Foreign(Arc::new(origin))
         }
         WaitingProvenance::Claimed => Provenance::Claimed,
         WaitingProvenance::Platform => Provenance::Platform,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sealbus_bus::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
+use sealbus_bus::{
+    BoxFuture, GATEWAY, Location, ProcessEndpoint, ResolveError, Resolver, is_foreign,
+};
 use sealbus_seal::{Identity, PlatformName};
 
 use crate::control::{AgentLocation, FaultCode, ProcessContact};
@@ -24,9 +26,12 @@ impl DirectoryResolver {
             agent: agent.to_owned(),
             reason,
         };
-        let local = match agent.rsplit_once('@') {
-            Some((local, platform)) if platform == self.platform.as_str() => local,
-            // Other platforms are reached through gateways, which are agents of this one.
+        let (local, unknown) = match agent.rsplit_once('@') {
+            Some((local, platform)) if platform == self.platform.as_str() => {
+                (local, Location::Unknown)
+            }
+            // Other platforms are reached through the gateway, an agent of this one.
+            _ if is_foreign(agent, &self.platform) => (GATEWAY, Location::NoGateway),
             _ => return Ok(Location::Unknown),
         };
         match self.host.resolve(local).await {
@@ -34,8 +39,8 @@ impl DirectoryResolver {
                 .map(Location::Process)
                 .map_err(fault),
             Ok(AgentLocation::InTransit) => Ok(Location::InTransit),
-            Ok(AgentLocation::Unknown) => Ok(Location::Unknown),
-            Err(error) if error.code == FaultCode::Unknown => Ok(Location::Unknown),
+            Ok(AgentLocation::Unknown) => Ok(unknown),
+            Err(error) if error.code == FaultCode::Unknown => Ok(unknown),
             Err(error) => Err(fault(error.to_string())),
         }
     }

@@ -131,6 +131,9 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
         Command::DenyList(list) => shared.obey_deny_list(&list.0).await,
         Command::DirectoryChanged(changes) => {
             for change in changes {
+                if change.agent == sealbus_bus::GATEWAY {
+                    shared.bus.gateway_changed();
+                }
                 shared
                     .bus
                     .location_changed(&format!("{}@{}", change.agent, shared.platform));

@@ -1,0 +1,174 @@
+//! Agents of other platforms, as this bus sees them.
+//!
+//! One agent of a platform, [`GATEWAY`], speaks with other platforms. On the bus of its process, each foreign agent
+//! that is written to has a *stand-in*: a mailbox like any other, which the gateway reads. So messages to a foreign
+//! agent go the way of all messages, in order and held back when their reader is slow; and what comes from outside the
+//! gateway [relays](crate::Outbox::relay) under the foreign sender's name.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use sealbus_acl::{AclMessageRef, Expression, Performative};
+use sealbus_seal::PlatformName;
+
+use crate::agent::LocalAgent;
+use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
+use crate::message::Provenance;
+
+/// The local name of the agent that speaks with other platforms. No other agent can have it.
+pub const GATEWAY: &str = "gateway";
+
+/// The parameter in which the gateway tells what it knows of a message from outside. It counts only in messages that
+/// the gateway relays; the gateway removes it from what comes in and what goes out.
+pub const ORIGIN_PARAMETER: &str = "X-Sealbus-Origin";
+
+/// What is known of the sender of a message from another platform. Its name is only claimed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignOrigin {
+    /// The network address that the message came from, as the gateway saw it; empty if it was not told.
+    pub address: String,
+    /// SHA-256 fingerprint, in lower-case hexadecimal, of the certificate shown on the connection it came over; the
+    /// gateway's policy decides whose certificates are accepted.
+    pub certificate: Option<String>,
+    /// Whether the policy lets agents of that platform register themselves in this platform's DF.
+    pub may_register: bool,
+}
+
+impl ForeignOrigin {
+    /// The value of [`ORIGIN_PARAMETER`].
+    pub fn to_expression(&self) -> Expression {
+        Expression::List(vec![
+            Expression::String(self.address.clone()),
+            Expression::String(self.certificate.clone().unwrap_or_default()),
+            Expression::Word(if self.may_register { "register" } else { "-" }.to_owned()),
+        ])
+    }
+
+    /// What the gateway noted in a message that it relayed; to be believed only of one that is known to be such.
+    pub fn read(message: &AclMessageRef<'_>) -> Self {
+        let told = message
+            .user_defined()
+            .find(|(name, _)| name.eq_ignore_ascii_case(ORIGIN_PARAMETER));
+        let Some(Expression::List(told)) = told.map(|(_, value)| value.to_owned()) else {
+            return Self::default();
+        };
+        let text = |at: usize| told.get(at).and_then(Expression::as_str).unwrap_or("");
+        Self {
+            address: text(0).to_owned(),
+            certificate: Some(text(1)).filter(|it| !it.is_empty()).map(str::to_owned),
+            may_register: text(2) == "register",
+        }
+    }
+}
+
+/// Whether an agent of that name belongs to another platform than `platform`. Platform names count without regard to
+/// letter case here, so that nobody outside passes for one of ours by it. A name without `@` belongs to none.
+pub fn is_foreign(name: &str, platform: &PlatformName) -> bool {
+    name.rsplit_once('@')
+        .is_some_and(|(_, home)| !home.eq_ignore_ascii_case(platform.as_str()))
+}
+
+/// What the gateway may say in others' names: the provenance of `message`, which `gateway` proved to have sent, if it
+/// is one of those. They are messages of foreign agents, and the AMS's failure notices for messages that could not be
+/// carried outside.
+pub(crate) fn spoken_for(
+    gateway: &str,
+    platform: &PlatformName,
+    message: &AclMessageRef<'_>,
+) -> Option<Provenance> {
+    let is_gateway = gateway
+        .strip_prefix(GATEWAY)
+        .and_then(|rest| rest.strip_prefix('@'))
+        .is_some_and(|home| home == platform.as_str());
+    let claimed = message.sender()?.name();
+    if !is_gateway {
+        return None;
+    }
+    if is_foreign(claimed, platform) {
+        let origin = ForeignOrigin::read(message);
+        return Some(Provenance::Foreign(Arc::new(origin)));
+    }
+    let is_ams = claimed
+        .strip_prefix("ams@")
+        .is_some_and(|home| home == platform.as_str());
+    (is_ams && message.performative() == Performative::Failure).then_some(Provenance::Platform)
+}
+
+/// Takes the mailbox of a new stand-in.
+pub type StandInReader = Box<dyn Fn(Arc<str>, Mailbox) + Send + Sync>;
+
+/// The stand-ins of a bus, on the one that the gateway is on.
+pub(crate) struct StandIns {
+    gateway: Arc<LocalAgent>,
+    limits: MailboxLimits,
+    most: usize,
+    reader: StandInReader,
+    agents: RwLock<HashMap<Arc<str>, Arc<LocalAgent>>>,
+}
+
+impl StandIns {
+    pub(crate) fn new(
+        gateway: Arc<LocalAgent>,
+        limits: MailboxLimits,
+        most: usize,
+        reader: StandInReader,
+    ) -> Self {
+        Self {
+            gateway,
+            limits,
+            most,
+            reader,
+            agents: RwLock::default(),
+        }
+    }
+
+    /// The stand-in for `name`, a new one if there is none; none if there are too many.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<LocalAgent>> {
+        if let Some(agent) = self.agents.read().get(name) {
+            return Some(agent.clone());
+        }
+        let mut agents = self.agents.write();
+        if let Some(agent) = agents.get(name) {
+            return Some(agent.clone());
+        }
+        if agents.len() >= self.most {
+            tracing::warn!(
+                name,
+                most = self.most,
+                "too many agents of other platforms are written to: no more are let in"
+            );
+            return None;
+        }
+        let (sender, reader) = mailbox(self.limits);
+        let agent = Arc::new(LocalAgent::stand_in(name, sender, self.gateway.clone()));
+        agents.insert(agent.name().clone(), agent.clone());
+        drop(agents);
+        (self.reader)(agent.name().clone(), reader);
+        Some(agent)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<LocalAgent>> {
+        self.agents.read().values().cloned().collect()
+    }
+
+    pub(crate) fn is_of(&self, gateway: &str) -> bool {
+        **self.gateway.name() == *gateway
+    }
+
+    /// Closes a stand-in; what its mailbox holds is left to its reader.
+    pub(crate) fn retire(&self, name: &str) -> Option<Arc<LocalAgent>> {
+        let agent = self.agents.write().remove(name)?;
+        agent.mailbox().close(Closed::Gone);
+        Some(agent)
+    }
+}
+
+impl fmt::Debug for StandIns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StandIns")
+            .field("gateway", self.gateway.name())
+            .finish_non_exhaustive()
+    }
+}
