@@ -1,0 +1,283 @@
+//! How a gateway is to run.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::address::{AddressError, HttpAddress};
+use super::policy::{GatewayPolicy, PolicyError};
+use super::transmission::Encoding;
+
+/// How a gateway is to run. Times are in seconds, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HttpGatewayConfig {
+    /// Where it listens; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// The host that other platforms reach it by, a name or an address: that of `listen` by default.
+    pub host: Option<String>,
+    /// The port that other platforms reach it by, where it differs from that of `listen`.
+    pub port: Option<u16>,
+    /// HTTPS in place of HTTP.
+    pub tls: Option<TlsConfig>,
+    /// Certificates, in PEM, that `https` addresses of other platforms are checked against; by default the system's
+    /// (`/etc/ssl/certs/ca-certificates.crt`).
+    pub trust: Option<PathBuf>,
+    /// What is known of other platforms beforehand, by name.
+    pub platforms: BTreeMap<String, KnownPlatform>,
+    /// Who may write to whom, to begin with.
+    pub allow: Vec<super::GatewayRule>,
+    /// Limits.
+    pub limits: GatewayLimits,
+}
+
+/// HTTPS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TlsConfig {
+    /// The certificate chain in PEM; the gateway's own of this platform by default.
+    pub certificate: Option<PathBuf>,
+    /// Its private key in PEM.
+    pub key: Option<PathBuf>,
+    /// Certificates, in PEM, of authorities whose clients are let in. Without it clients need no certificate.
+    pub clients: Option<PathBuf>,
+}
+
+/// What is known of another platform beforehand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct KnownPlatform {
+    /// Its addresses, tried in order: messages to its agents go there, whatever addresses their identifiers name.
+    pub addresses: Vec<String>,
+    /// How messages to it are encoded: `string`, `xml`, `bitefficient`; by default as it last did itself, or `string`.
+    pub encoding: Option<String>,
+    /// How envelopes to it are encoded: `xml`, `bitefficient`; by default as it last did itself, or `xml`.
+    pub envelope: Option<String>,
+}
+
+/// What the gateway bears.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct GatewayLimits {
+    /// Largest body of a request, in bytes. Default 16 MiB.
+    pub body: usize,
+    /// Largest head of a request, in bytes; at least 8192. Default 32 KiB.
+    pub head: usize,
+    /// Milliseconds a client may take to send the head of a request, also after the one before. Default 60 000.
+    pub head_time: u64,
+    /// Milliseconds a client may take to send the body of a request. Default 30 000.
+    pub body_time: u64,
+    /// Open connections from outside. Default 1024.
+    pub connections: usize,
+    /// Open connections from one network address. Default 64.
+    pub connections_per_address: usize,
+    /// Milliseconds that a message from outside waits for room in its receiver's mailbox before the other platform is
+    /// told to try again. Default 5000.
+    pub receiver_time: u64,
+    /// Milliseconds after which a message that its platform has not taken comes back to its sender, unless its
+    /// `:reply-by` comes first. Default 30 000.
+    pub patience: u64,
+    /// Milliseconds another platform may take to answer. Default 20 000.
+    pub answer_time: u64,
+    /// Requests to one platform written before the first of them is answered. Default 64.
+    pub window: usize,
+    /// Bytes of messages on their way to one platform. Default 32 MiB.
+    pub outgoing: usize,
+    /// Agents of other platforms that can be written to at a time. Default 20 000.
+    pub foreign_agents: usize,
+}
+
+impl Default for HttpGatewayConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            host: None,
+            port: None,
+            tls: None,
+            trust: None,
+            platforms: BTreeMap::new(),
+            allow: Vec::new(),
+            limits: GatewayLimits::default(),
+        }
+    }
+}
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self {
+            body: 16 << 20,
+            head: 32 << 10,
+            head_time: 60_000,
+            body_time: 30_000,
+            connections: 1024,
+            connections_per_address: 64,
+            receiver_time: 5_000,
+            patience: 30_000,
+            answer_time: 20_000,
+            window: 64,
+            outgoing: 32 << 20,
+            foreign_agents: 20_000,
+        }
+    }
+}
+
+/// A configuration that cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// An address of another platform.
+    #[error("platform {platform}: {error}")]
+    Address {
+        /// The platform.
+        platform: String,
+        /// What is wrong.
+        error: AddressError,
+    },
+    /// An encoding that does not exist.
+    #[error("platform {platform}: there is no {what} '{name}': write {known}")]
+    Encoding {
+        /// The platform.
+        platform: String,
+        /// `encoding` or `envelope`.
+        what: &'static str,
+        /// The name given.
+        name: String,
+        /// Those there are.
+        known: &'static str,
+    },
+    /// A rule.
+    #[error(transparent)]
+    Rule(#[from] PolicyError),
+    /// An address that means all interfaces.
+    #[error("the gateway listens on {0}, which others cannot reach it by: name its host")]
+    Host(SocketAddr),
+    /// A certificate without key, or a key without certificate.
+    #[error("a certificate needs its key, and a key its certificate: name both, or none")]
+    HalfACertificate,
+    /// A limit that is too small.
+    #[error("the limit '{name}' is {value}: it must be at least {least}")]
+    Limit {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: usize,
+        /// The least.
+        least: usize,
+    },
+}
+
+/// A [`KnownPlatform`] that was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) addresses: Vec<HttpAddress>,
+    envelope: Option<usize>,
+    message: Option<usize>,
+}
+
+impl Known {
+    /// The encoding to use where the platform itself last used `own`.
+    pub(crate) fn encoding(&self, own: Option<Encoding>) -> Encoding {
+        let own = own.unwrap_or_default();
+        let envelopes = sealbus_acl::envelope::representations();
+        let messages = sealbus_acl::representations();
+        Encoding {
+            envelope: self.envelope.map_or(own.envelope, |at| envelopes[at]),
+            message: self.message.map_or(own.message, |at| messages[at]),
+        }
+    }
+}
+
+impl KnownPlatform {
+    pub(crate) fn read(&self, platform: &str) -> Result<Known, ConfigError> {
+        let addresses = self.addresses.iter().map(|address| address.parse());
+        let addresses = addresses.collect::<Result<_, _>>();
+        let is = |name: &str, fipa: &str, short: &str| {
+            fipa.eq_ignore_ascii_case(name) || short.eq_ignore_ascii_case(name)
+        };
+        let unknown = |what, name: &String, known| ConfigError::Encoding {
+            platform: platform.to_owned(),
+            what,
+            name: name.clone(),
+            known,
+        };
+        let message = self.encoding.as_ref().map(|name| {
+            let all = sealbus_acl::representations();
+            all.iter()
+                .position(|it| is(name, it.name(), it.short_name()))
+                .ok_or_else(|| unknown("encoding", name, "string, xml or bitefficient"))
+        });
+        let envelope = self.envelope.as_ref().map(|name| {
+            let all = sealbus_acl::envelope::representations();
+            all.iter()
+                .position(|it| is(name, it.name(), it.short_name()))
+                .ok_or_else(|| unknown("envelope", name, "xml or bitefficient"))
+        });
+        Ok(Known {
+            addresses: addresses.map_err(|error| ConfigError::Address {
+                platform: platform.to_owned(),
+                error,
+            })?,
+            message: message.transpose()?,
+            envelope: envelope.transpose()?,
+        })
+    }
+}
+
+impl HttpGatewayConfig {
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: what cannot be meant.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        for (name, platform) in &self.platforms {
+            platform.read(name)?;
+        }
+        self.policy().check()?;
+        if self.host.is_none() && self.listen.ip().is_unspecified() {
+            return Err(ConfigError::Host(self.listen));
+        }
+        if let Some(tls) = &self.tls
+            && tls.certificate.is_some() != tls.key.is_some()
+        {
+            return Err(ConfigError::HalfACertificate);
+        }
+        for (name, value, least) in [
+            ("head", self.limits.head, 8192),
+            ("body", self.limits.body, 1),
+            ("window", self.limits.window, 1),
+            ("connections", self.limits.connections, 1),
+            ("outgoing", self.limits.outgoing, 1024),
+        ] {
+            if value < least {
+                return Err(ConfigError::Limit { name, value, least });
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules it begins with.
+    pub fn policy(&self) -> GatewayPolicy {
+        GatewayPolicy {
+            rules: self.allow.clone(),
+        }
+    }
+
+    /// The address others are told, of a gateway that listens on `bound`.
+    pub(crate) fn address(&self, bound: SocketAddr) -> Result<HttpAddress, AddressError> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let port = self.port.unwrap_or(bound.port());
+        let host = self.host.clone().unwrap_or_else(|| bound.ip().to_string());
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host
+        };
+        format!("{scheme}://{host}:{port}/acc").parse()
+    }
+}
+
+pub(crate) fn milliseconds(count: u64) -> Duration {
+    Duration::from_millis(count)
+}

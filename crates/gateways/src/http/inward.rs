@@ -1,0 +1,209 @@
+//! What is checked of a message from outside before it is delivered: free of I/O.
+
+use std::sync::Arc;
+
+use sealbus_acl::envelope::Received;
+use sealbus_acl::{AclMessage, Aid};
+use sealbus_bus::{ForeignOrigin, ORIGIN_PARAMETER, is_foreign};
+use sealbus_seal::PlatformName;
+
+use super::book::MOST_ADDRESSES;
+use super::counters::Turned;
+use super::policy::{GatewayPolicy, Origin};
+use super::transmission::Transmission;
+
+/// A message that may be delivered.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) message: Arc<AclMessage>,
+    /// Names of agents of this platform, each once.
+    pub(crate) receivers: Vec<String>,
+    /// What tells this message from others of the same platform, if it said so.
+    pub(crate) id: Option<String>,
+}
+
+/// Why a message is turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TurnedAway {
+    pub(crate) what: Turned,
+    /// Who tried, as far as it said.
+    pub(crate) sender: String,
+    /// Whom it wanted to reach.
+    pub(crate) receiver: Option<String>,
+    pub(crate) explanation: String,
+}
+
+/// Judges what came from `origin`. `own` are the gateway's addresses.
+pub(crate) fn judge(
+    transmission: Transmission,
+    origin: &Origin,
+    platform: &PlatformName,
+    own: &[String],
+    policy: &GatewayPolicy,
+) -> Result<Accepted, Box<TurnedAway>> {
+    let Transmission {
+        envelope,
+        mut message,
+        ..
+    } = transmission;
+    let mut sender = message.sender.as_ref().map(|it| it.name.clone());
+    let turn = |what, sender: &Option<String>, receiver: Option<&str>, explanation: String| {
+        Box::new(TurnedAway {
+            what,
+            sender: sender.clone().unwrap_or_else(|| origin.address.to_string()),
+            receiver: receiver.map(str::to_owned),
+            explanation,
+        })
+    };
+    let current = envelope.current();
+    if let Some(stamp) = envelope.stamps().find(|stamp| own.contains(&stamp.by)) {
+        let explanation = format!(
+            "the message was here before: its envelope has a stamp of {}",
+            stamp.by
+        );
+        return Err(turn(Turned::Loop, &sender, None, explanation));
+    }
+    // As JADE has it: what the message leaves out, the envelope says.
+    match (&mut message.sender, &current.from) {
+        (Some(said), Some(from)) if said.addresses.is_empty() && said.name == from.name => {
+            said.addresses.clone_from(&from.addresses);
+        }
+        (none @ None, Some(from)) => {
+            sender = Some(from.name.clone());
+            *none = Some(from.clone());
+        }
+        _ => {}
+    }
+    let Some(said) = &mut message.sender else {
+        let explanation = "neither message nor envelope names a sender".to_owned();
+        return Err(turn(Turned::Malformed, &sender, None, explanation));
+    };
+    said.addresses.truncate(MOST_ADDRESSES);
+    let home = match said.name.rsplit_once('@') {
+        Some((local, home))
+            if !local.is_empty() && !home.is_empty() && !is_forbidden(&said.name) =>
+        {
+            home.to_owned()
+        }
+        _ => {
+            let name = said.name.escape_debug().take(200).collect::<String>();
+            let explanation =
+                format!("the sender's name '{name}' is not of the form agent@platform");
+            return Err(turn(Turned::Malformed, &None, None, explanation));
+        }
+    };
+    if !is_foreign(&said.name, platform) {
+        let explanation = format!(
+            "{} claims to be of this platform, but came from {}",
+            said.name, origin.address
+        );
+        return Err(turn(Turned::ForgedSender, &sender, None, explanation));
+    }
+    if let Some(from) = &current.from
+        && from
+            .name
+            .rsplit_once('@')
+            .is_none_or(|(_, platform)| !platform.eq_ignore_ascii_case(&home))
+    {
+        let explanation = format!(
+            "the message says that {} wrote it, the envelope says {}",
+            said.name,
+            from.name.escape_debug().take(200).collect::<String>()
+        );
+        return Err(turn(Turned::ForgedSender, &sender, None, explanation));
+    }
+    let is_intended = !current.intended_receivers.is_empty();
+    let named = if is_intended {
+        current.intended_receivers
+    } else {
+        current.to
+    };
+    let receivers =
+        receivers(&named, is_intended, platform).map_err(|(receiver, explanation)| {
+            turn(Turned::Relay, &sender, Some(&receiver), explanation)
+        })?;
+    let mut may_register = true;
+    for receiver in &receivers {
+        let local = receiver.rsplit_once('@').map_or("", |(local, _)| local);
+        match policy.admit(&home, origin, local) {
+            Some(admission) => may_register &= admission.may_register,
+            None => {
+                let explanation = format!(
+                    "the gateway does not let platform {home} ({}) write to {local}: sealbus gateway allow {home} --to {local}",
+                    origin.address
+                );
+                return Err(turn(
+                    Turned::NotPermitted,
+                    &sender,
+                    Some(receiver),
+                    explanation,
+                ));
+            }
+        }
+    }
+    let id = envelope
+        .stamps()
+        .last()
+        .and_then(|stamp| stamp_id(&home, stamp));
+    message
+        .user_defined
+        .retain(|(name, _)| !name.eq_ignore_ascii_case(ORIGIN_PARAMETER));
+    let known = ForeignOrigin {
+        address: origin.address.to_string(),
+        certificate: origin.certificate.clone(),
+        may_register,
+    };
+    message
+        .user_defined
+        .push((ORIGIN_PARAMETER.to_owned(), known.to_expression()));
+    Ok(Accepted {
+        message: Arc::new(message),
+        receivers,
+        id,
+    })
+}
+
+/// The receivers of ours, by the names they have here.
+fn receivers(
+    named: &[Aid],
+    is_intended: bool,
+    platform: &PlatformName,
+) -> Result<Vec<String>, (String, String)> {
+    let mut ours = Vec::new();
+    let mut other = None;
+    for aid in named {
+        match aid.name.rsplit_once('@') {
+            Some((local, home)) if home.eq_ignore_ascii_case(platform.as_str()) => {
+                let name = format!("{local}@{platform}");
+                if !ours.contains(&name) {
+                    ours.push(name);
+                }
+            }
+            _ => other = Some(aid.name.chars().take(200).collect::<String>()),
+        }
+    }
+    match other {
+        // Those of `to` that are elsewhere get their own copies; the intended ones are all for here.
+        Some(other) if is_intended || ours.is_empty() => {
+            let explanation = format!(
+                "{} is not an agent of {platform}, and nothing is passed on to other platforms here",
+                other.escape_debug()
+            );
+            Err((other, explanation))
+        }
+        _ => Ok(ours),
+    }
+}
+
+fn stamp_id(home: &str, stamp: &Received) -> Option<String> {
+    let id = stamp.id.as_ref().filter(|id| !id.is_empty())?;
+    (id.len() <= 200 && stamp.by.len() <= 1000).then(|| format!("{home} {} {id}", stamp.by))
+}
+
+/// Characters that no name of an agent can have.
+fn is_forbidden(name: &str) -> bool {
+    name.len() > 500
+        || name
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '(' | ')' | '"'))
+}

@@ -1,0 +1,30 @@
+//! The FIPA agent message transport over HTTP (FIPA00084): how agents of this platform and of JADE, or any other FIPA
+//! platform, write to each other.
+//!
+//! An [`HttpGateway`] is opened for the agent `gateway` of a platform. From then on an agent identifier of another
+//! platform that names an `http://` or `https://` address is simply a receiver, and what other platforms may write is
+//! delivered with [`Provenance::Foreign`](sealbus_bus::Provenance::Foreign). The thinking is free of I/O:
+//! [`multipart`], [`transmission`], [`response`], [`queue`], [`policy`](GatewayPolicy).
+
+mod address;
+mod book;
+mod config;
+mod counters;
+mod gateway;
+mod inward;
+pub mod multipart;
+mod outside;
+mod peer;
+mod policy;
+pub mod queue;
+pub mod response;
+mod server;
+mod tls;
+pub mod transmission;
+
+pub use address::{AddressError, HttpAddress};
+pub use config::{ConfigError, GatewayLimits, HttpGatewayConfig, KnownPlatform, TlsConfig};
+pub use counters::{GatewayCounters, Turned};
+pub use gateway::{HttpGateway, OpenError};
+pub use policy::{Admission, GatewayPolicy, GatewayRule, Origin, PolicyError};
+pub use tls::TlsSetupError;

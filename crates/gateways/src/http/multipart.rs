@@ -1,0 +1,343 @@
+//! The body of a request: multipart/mixed with exactly two parts, envelope and message (FIPA00084, RFC 2046).
+//!
+//! Reading accepts what known platforms send: a preamble or none, white space around parameters, line feeds without
+//! carriage returns, the misprint `multipart-mixed` of the standard's example. Writing keeps to what JADE reads.
+
+use std::ops::Range;
+
+use memchr::memmem;
+use thiserror::Error;
+
+/// Longest boundary: RFC 2046 allows 70 characters; some senders use more.
+const LONGEST_BOUNDARY: usize = 200;
+/// Longest header block of a part, in bytes.
+const LONGEST_PART_HEADERS: usize = 4 << 10;
+
+/// Why a body is not an envelope and a message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MultipartError {
+    /// Another media type.
+    #[error("the content type is '{0}': send multipart/mixed with an envelope and a message")]
+    MediaType(String),
+    /// No usable boundary.
+    #[error("the content type names no boundary of 1 to {LONGEST_BOUNDARY} printable characters")]
+    Boundary,
+    /// The body has no part.
+    #[error("the body has no line '--{0}', which begins a part")]
+    NoPart(String),
+    /// The body ends within a part.
+    #[error("the body ends before the line '--{0}--', which ends the last part")]
+    Unfinished(String),
+    /// Some other number of parts than two.
+    #[error("the body has {0} parts: send two, an envelope and a message")]
+    Parts(usize),
+    /// A part whose headers do not end, or are no headers.
+    #[error("the headers of part {0} are no header lines that end with an empty one")]
+    PartHeaders(usize),
+}
+
+/// One part: where its body is, and its content type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its `Content-Type`, without white space around it; empty if it names none.
+    pub content_type: String,
+    /// Its body, as a range of the whole.
+    pub body: Range<usize>,
+}
+
+/// The boundary in a content type.
+///
+/// # Errors
+/// If it is not multipart/mixed, or names no boundary.
+pub fn boundary(content_type: &str) -> Result<String, MultipartError> {
+    let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    let media_type = media_type.trim();
+    let is_multipart = ["multipart/mixed", "multipart-mixed"]
+        .iter()
+        .any(|known| media_type.eq_ignore_ascii_case(known));
+    if !is_multipart {
+        return Err(MultipartError::MediaType(
+            media_type.chars().take(100).collect(),
+        ));
+    }
+    let boundary = parameter(parameters, "boundary").ok_or(MultipartError::Boundary)?;
+    let is_legal = (1..=LONGEST_BOUNDARY).contains(&boundary.len())
+        && boundary.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        && !boundary.ends_with(' ');
+    is_legal.then_some(boundary).ok_or(MultipartError::Boundary)
+}
+
+/// The value of a parameter in `; name=value; name="value"`.
+pub fn parameter(mut rest: &str, wanted: &str) -> Option<String> {
+    loop {
+        rest = rest.trim_start_matches(|c: char| c == ';' || c.is_ascii_whitespace());
+        let (name, after) = rest.split_once('=')?;
+        let after = after.trim_start();
+        let (value, next) = match after.strip_prefix('"') {
+            Some(quoted) => unquote(quoted)?,
+            None => {
+                let end = after.find(';').unwrap_or(after.len());
+                (after[..end].trim_end().to_owned(), &after[end..])
+            }
+        };
+        if name.trim().eq_ignore_ascii_case(wanted) {
+            return Some(value);
+        }
+        rest = next;
+    }
+}
+
+/// The text up to the closing quote, and what follows it.
+fn unquote(quoted: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' => value.push(characters.next()?.1),
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+/// The two parts of a body.
+///
+/// # Errors
+/// [`MultipartError`].
+pub fn parts(body: &[u8], boundary: &str) -> Result<[Part; 2], MultipartError> {
+    let delimiter = format!("--{boundary}");
+    let mut lines = Delimiters {
+        body,
+        finder: memmem::Finder::new(delimiter.as_bytes()),
+        at: 0,
+    };
+    let first = lines
+        .next()
+        .ok_or_else(|| MultipartError::NoPart(boundary.to_owned()))?;
+    let mut begin = first.end;
+    let mut is_last = first.is_last;
+    let mut found = Vec::with_capacity(2);
+    while !is_last {
+        let next = lines
+            .next()
+            .ok_or_else(|| MultipartError::Unfinished(boundary.to_owned()))?;
+        // What comes beyond two parts is only counted.
+        if found.len() < 2 {
+            found.push(part(body, begin..next.begin.max(begin), found.len() + 1)?);
+        } else {
+            return Err(MultipartError::Parts(3));
+        }
+        begin = next.end;
+        is_last = next.is_last;
+    }
+    let count = found.len();
+    <[Part; 2]>::try_from(found).map_err(|_| MultipartError::Parts(count))
+}
+
+/// A line that begins or ends a part.
+struct Delimiter {
+    /// Where it begins, with the line end before it.
+    begin: usize,
+    /// Where what follows it begins.
+    end: usize,
+    /// The body ends here.
+    is_last: bool,
+}
+
+struct Delimiters<'a> {
+    body: &'a [u8],
+    finder: memmem::Finder<'a>,
+    at: usize,
+}
+
+impl Iterator for Delimiters<'_> {
+    type Item = Delimiter;
+
+    fn next(&mut self) -> Option<Delimiter> {
+        loop {
+            let start = self.at + self.finder.find(&self.body[self.at..])?;
+            let after = start + self.finder.needle().len();
+            self.at = after;
+            let before = &self.body[..start];
+            let begin = match before {
+                [] => start,
+                [.., b'\r', b'\n'] => start - 2,
+                [.., b'\n'] => start - 1,
+                // Not at the beginning of a line.
+                _ => continue,
+            };
+            let rest = &self.body[after..];
+            if rest.starts_with(b"--") {
+                return Some(Delimiter {
+                    begin,
+                    end: after + 2,
+                    is_last: true,
+                });
+            }
+            let blank = rest
+                .iter()
+                .take_while(|byte| matches!(byte, b' ' | b'\t'))
+                .count();
+            let end = match &rest[blank..] {
+                [b'\r', b'\n', ..] => after + blank + 2,
+                [b'\n', ..] => after + blank + 1,
+                // A longer boundary that begins with this one.
+                _ => continue,
+            };
+            // The line end belongs to the next delimiter too if the part between them is empty.
+            self.at = end;
+            return Some(Delimiter {
+                begin,
+                end,
+                is_last: false,
+            });
+        }
+    }
+}
+
+/// Reads the headers of a part.
+fn part(body: &[u8], range: Range<usize>, number: usize) -> Result<Part, MultipartError> {
+    let wrong = || MultipartError::PartHeaders(number);
+    let mut content_type = String::new();
+    let mut at = range.start;
+    let mut in_content_type = false;
+    loop {
+        let rest = &body[at..range.end];
+        let length = memchr::memchr(b'\n', rest).ok_or_else(wrong)?;
+        if at + length - range.start > LONGEST_PART_HEADERS {
+            return Err(wrong());
+        }
+        let line = &rest[..length];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        at += length + 1;
+        if line.is_empty() {
+            let content_type = content_type.trim().to_owned();
+            return Ok(Part {
+                content_type,
+                body: at..range.end,
+            });
+        }
+        let line = str::from_utf8(line).map_err(|_| wrong())?;
+        if line.starts_with([' ', '\t']) {
+            if in_content_type {
+                content_type.push_str(line);
+            }
+            continue;
+        }
+        let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+        in_content_type = name.trim().eq_ignore_ascii_case("content-type");
+        if in_content_type {
+            value.clone_into(&mut content_type);
+        }
+    }
+}
+
+/// The content type of a body with this boundary. JADE wants the quotes.
+pub fn content_type(boundary: &str) -> String {
+    format!("multipart/mixed ; boundary=\"{boundary}\"")
+}
+
+/// Appends a body. The boundary must not occur in either part: see [`is_free`].
+pub fn write(boundary: &str, envelope: (&str, &[u8]), message: (&str, &[u8]), out: &mut Vec<u8>) {
+    out.extend_from_slice(b"This is not part of the MIME multipart encoded message.\r\n");
+    for (content_type, body) in [envelope, message] {
+        out.extend_from_slice(b"--");
+        out.extend_from_slice(boundary.as_bytes());
+        out.extend_from_slice(b"\r\nContent-Type: ");
+        out.extend_from_slice(content_type.as_bytes());
+        out.extend_from_slice(b"\r\n\r\n");
+        out.extend_from_slice(body);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"--");
+    out.extend_from_slice(boundary.as_bytes());
+    out.extend_from_slice(b"--\r\n");
+}
+
+/// Whether a boundary does not occur in a part.
+pub fn is_free(boundary: &str, part: &[u8]) -> bool {
+    memmem::find(part, boundary.as_bytes()).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn boundaries_are_read_as_known_platforms_write_them() {
+        for (content_type, expected) in [
+            ("multipart/mixed ; boundary=\"b1\"", "b1"),
+            ("multipart/mixed;boundary=b1", "b1"),
+            ("Multipart/Mixed; charset=utf-8; BOUNDARY = \"b 1\"", "b 1"),
+            ("multipart-mixed ;\tboundary=\"a\\\"b\"; x=y", "a\"b"),
+        ] {
+            assert_eq!(boundary(content_type).as_deref(), Ok(expected));
+        }
+        assert!(matches!(
+            boundary("text/plain"),
+            Err(MultipartError::MediaType(_))
+        ));
+        for wrong in [
+            "multipart/mixed",
+            "multipart/mixed; boundary=",
+            "multipart/mixed; boundary=\"unfinished",
+            "multipart/mixed; boundary=\"a\u{7f}\"",
+        ] {
+            assert_eq!(boundary(wrong), Err(MultipartError::Boundary), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn anything_but_two_finished_parts_is_refused() {
+        let read = |body: &str| parts(body.as_bytes(), "b").unwrap_err();
+        assert_eq!(read("nothing"), MultipartError::NoPart("b".into()));
+        assert_eq!(read("--b--"), MultipartError::Parts(0));
+        assert_eq!(read("--b\r\n\r\nx\r\n--b--"), MultipartError::Parts(1));
+        assert_eq!(
+            read("--b\n\n1\n--b\n\n2\n--b\n\n3\n--b--"),
+            MultipartError::Parts(3)
+        );
+        assert_eq!(
+            read("--b\r\n\r\n1\r\n--b\r\n\r\n2"),
+            MultipartError::Unfinished("b".into())
+        );
+        assert_eq!(
+            read("--b\r\nno header\r\n--b--"),
+            MultipartError::PartHeaders(1)
+        );
+        assert_eq!(read("--b\r\n--b--"), MultipartError::PartHeaders(1));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            boundary in "[a-z0-9]{1,40}",
+            envelope in prop::collection::vec(any::<u8>(), 0..200),
+            message in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            prop_assume!(is_free(&boundary, &envelope) && is_free(&boundary, &message));
+            let mut body = Vec::new();
+            write(&boundary, ("application/xml", &envelope), ("application/text", &message), &mut body);
+            let read = super::boundary(&content_type(&boundary)).unwrap();
+            let [first, second] = parts(&body, &read).unwrap();
+            prop_assert_eq!(&body[first.body], &envelope[..]);
+            prop_assert_eq!(&body[second.body], &message[..]);
+            prop_assert_eq!(first.content_type, "application/xml");
+            prop_assert_eq!(second.content_type, "application/text");
+        }
+
+        #[test]
+        fn nothing_panics(
+            body in prop::collection::vec(prop::sample::select(&b"-b\r\n: ;\"=Content-Type"[..]), 0..200),
+        ) {
+            if let Ok([first, second]) = parts(&body, "b") {
+                prop_assert!(first.body.end <= second.body.start);
+                prop_assert!(second.body.end <= body.len());
+            }
+            let _ = boundary(&String::from_utf8_lossy(&body));
+        }
+    }
+}

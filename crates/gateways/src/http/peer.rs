@@ -1,0 +1,337 @@
+//! The connection to one other platform: made when there is something to send, kept while it is used, made anew with
+//! growing pauses when it is lost.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rustls_pki_types::ServerName;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsConnector;
+
+use super::address::HttpAddress;
+use super::queue::{OutgoingQueue, Verdict};
+use super::response::AnswerReader;
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long one address may take to accept a connection.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// A connection that was not used for so long is closed: before JADE closes it after 60 s.
+const IDLE_TIME: Duration = Duration::from_secs(45);
+/// Bytes written together at most.
+const BATCH: usize = 128 << 10;
+/// Bytes read together at most.
+const READ: usize = 16 << 10;
+
+/// A request to be sent, all but its head's address lines, which depend on the address it is sent to.
+pub(crate) struct Request<T> {
+    pub(crate) bytes: Bytes,
+    pub(crate) expires: Instant,
+    pub(crate) ticket: T,
+}
+
+/// What becomes of requests.
+pub(crate) trait Outcome<T>: Send + Sync + 'static {
+    fn taken(&self, ticket: T);
+    fn failed(self: &Arc<Self>, ticket: T, reason: String);
+    fn retried(&self);
+}
+
+/// How a peer is spoken to.
+pub(crate) struct PeerConfig {
+    /// Tried in order.
+    pub(crate) addresses: Vec<HttpAddress>,
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    pub(crate) window: usize,
+    pub(crate) answer_time: Duration,
+}
+
+#[derive(Debug, Error)]
+enum ConnectError {
+    #[error("{0}: {1}")]
+    Io(HttpAddress, io::Error),
+    #[error("{0} did not accept a connection within {CONNECT_TIME:?}")]
+    Slow(HttpAddress),
+    #[error(
+        "{0} needs certificates to check it against: name a file as trust in the gateway's configuration"
+    )]
+    NoTrust(HttpAddress),
+    #[error("{0}: {1} is no name that a certificate can be for")]
+    Name(HttpAddress, String),
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// How a connection ended.
+enum Ended {
+    /// It was idle: nothing is left to do.
+    Idle,
+    /// It is lost; the oldest unanswered request may be why.
+    Lost(String),
+    /// The platform asked to try again later.
+    Later(String),
+    /// Nobody sends any more.
+    Closed,
+}
+
+pub(crate) struct Peer<T, O> {
+    config: PeerConfig,
+    requests: mpsc::Receiver<Request<T>>,
+    queue: OutgoingQueue<T>,
+    outcome: Arc<O>,
+    /// What went wrong last.
+    trouble: String,
+    closed: bool,
+}
+
+impl<T: Send, O: Outcome<T>> Peer<T, O> {
+    pub(crate) fn new(
+        config: PeerConfig,
+        requests: mpsc::Receiver<Request<T>>,
+        outcome: Arc<O>,
+    ) -> Self {
+        Self {
+            queue: OutgoingQueue::new(config.window),
+            config,
+            requests,
+            outcome,
+            trouble: String::new(),
+            closed: false,
+        }
+    }
+
+    /// Sends what comes, until nobody can send any more and all is settled.
+    pub(crate) async fn run(mut self) {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            if self.queue.is_empty() {
+                match self.requests.recv().await {
+                    Some(request) => self.push(request),
+                    None => return,
+                }
+            }
+            let ended = match self.connect().await {
+                Ok((stream, address)) => {
+                    let ended = self.converse(stream, &address).await;
+                    // Something was taken.
+                    if self.trouble.is_empty() {
+                        pause = SHORTEST_PAUSE;
+                    }
+                    ended
+                }
+                Err(trouble) => Ended::Later(trouble),
+            };
+            let blamed = matches!(ended, Ended::Lost(_));
+            let given_up = self.queue.connection_ended(blamed);
+            match ended {
+                Ended::Idle | Ended::Closed => self.trouble.clear(),
+                Ended::Lost(trouble) | Ended::Later(trouble) => self.trouble = trouble,
+            }
+            if let Some(ticket) = given_up {
+                let reason = format!(
+                    "it was sent several times and never answered ({})",
+                    self.trouble
+                );
+                self.outcome.failed(ticket, reason);
+            }
+            self.expire();
+            if !self.queue.is_empty() && !self.trouble.is_empty() {
+                self.outcome.retried();
+                self.rest(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    fn push(&mut self, request: Request<T>) {
+        self.queue
+            .push(request.bytes, request.expires, request.ticket);
+    }
+
+    fn expire(&mut self) {
+        for ticket in self.queue.expired(Instant::now()) {
+            let reason = if self.trouble.is_empty() {
+                "it could not be sent in time".to_owned()
+            } else {
+                format!("it could not be reached in time; last: {}", self.trouble)
+            };
+            self.outcome.failed(ticket, reason);
+        }
+    }
+
+    /// Waits, taking what comes meanwhile, and giving back what expires.
+    async fn rest(&mut self, pause: Duration) {
+        // Peers that lost the same platform shall not all come back in the same moment.
+        let until = Instant::now() + pause.mul_f64(0.75 + jitter() / 2.0);
+        loop {
+            let expiry = self.queue.next_expiry().unwrap_or(until);
+            tokio::select! {
+                request = self.requests.recv(), if !self.closed => match request {
+                    Some(request) => self.push(request),
+                    None => self.closed = true,
+                },
+                () = tokio::time::sleep_until(until.min(expiry).into()) => {
+                    self.expire();
+                    if Instant::now() >= until || self.queue.is_empty() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Connects to the first address that accepts.
+    async fn connect(&self) -> Result<(Box<dyn Stream>, HttpAddress), String> {
+        let mut trouble = Vec::new();
+        for address in &self.config.addresses {
+            match tokio::time::timeout(CONNECT_TIME, self.connect_to(address)).await {
+                Ok(Ok(stream)) => return Ok((stream, address.clone())),
+                Ok(Err(error)) => trouble.push(error.to_string()),
+                Err(_) => trouble.push(ConnectError::Slow(address.clone()).to_string()),
+            }
+        }
+        Err(trouble.join("; "))
+    }
+
+    async fn connect_to(&self, address: &HttpAddress) -> Result<Box<dyn Stream>, ConnectError> {
+        let io = |error| ConnectError::Io(address.clone(), error);
+        let stream = TcpStream::connect((address.host(), address.port()))
+            .await
+            .map_err(io)?;
+        stream.set_nodelay(true).map_err(io)?;
+        if !address.is_secure() {
+            return Ok(Box::new(stream));
+        }
+        let tls = self.config.tls.clone();
+        let tls = tls.ok_or_else(|| ConnectError::NoTrust(address.clone()))?;
+        let name = ServerName::try_from(address.host().to_owned())
+            .map_err(|_| ConnectError::Name(address.clone(), address.host().to_owned()))?;
+        let stream = TlsConnector::from(tls)
+            .connect(name, stream)
+            .await
+            .map_err(io)?;
+        Ok(Box::new(stream))
+    }
+
+    async fn converse(&mut self, stream: Box<dyn Stream>, address: &HttpAddress) -> Ended {
+        let (mut read, mut write) = tokio::io::split(stream);
+        let mut answers = AnswerReader::default();
+        let mut input = vec![0; READ];
+        let mut output: Vec<u8> = Vec::new();
+        let mut written = 0;
+        let head = format!(
+            "POST {address} HTTP/1.1\r\nHost: {}\r\n",
+            address.authority()
+        );
+        // When the other side last gave a sign of life, or had nothing to answer.
+        let mut heard = Instant::now();
+        loop {
+            if written == output.len() {
+                output.clear();
+                written = 0;
+                while output.len() < BATCH {
+                    if self.queue.unanswered() == 0 {
+                        heard = Instant::now();
+                    }
+                    let Some(request) = self.queue.next_to_write() else {
+                        break;
+                    };
+                    output.extend_from_slice(head.as_bytes());
+                    output.extend_from_slice(&request);
+                }
+            }
+            let waits = self.queue.unanswered() > 0;
+            let patience = if waits {
+                self.config.answer_time
+            } else {
+                IDLE_TIME
+            };
+            // What comes is taken only while there is room to write it.
+            let takes = !self.closed && self.queue.unanswered() < self.config.window;
+            tokio::select! {
+                biased;
+                count = read.read(&mut input) => {
+                    let count = match count {
+                        Ok(0) => return self.lost(format!("{address} closed the connection")),
+                        Ok(count) => count,
+                        Err(error) => return self.lost(format!("{address}: {error}")),
+                    };
+                    heard = Instant::now();
+                    answers.push(&input[..count]);
+                    loop {
+                        let answer = match answers.next_answer() {
+                            Ok(Some(answer)) => answer,
+                            Ok(None) => break,
+                            Err(error) => return Ended::Lost(format!("{address}: {error}")),
+                        };
+                        let verdict = Verdict::of(answer.status, &answer.detail);
+                        let ticket = self.queue.answered(&verdict);
+                        match (verdict, ticket) {
+                            (Verdict::Taken, Some(ticket)) => {
+                                self.trouble.clear();
+                                self.outcome.taken(ticket);
+                            }
+                            (Verdict::Refused(reason), Some(ticket)) => {
+                                self.outcome.failed(ticket, format!("{address} refused it with {reason}"));
+                            }
+                            (Verdict::Later(reason), _) => {
+                                return Ended::Later(format!("{address} put it off with {reason}"));
+                            }
+                            (_, None) => return Ended::Lost(format!("{address} answered what it was not asked")),
+                        }
+                        if !answer.keeps_open {
+                            return Ended::Idle;
+                        }
+                    }
+                }
+                count = write.write(&output[written..]), if written < output.len() => match count {
+                    Ok(count) => written += count,
+                    Err(error) => return self.lost(format!("{address}: {error}")),
+                },
+                request = self.requests.recv(), if takes => match request {
+                    Some(request) => {
+                        self.push(request);
+                        // Those that wait together are written together.
+                        while let Ok(request) = self.requests.try_recv() {
+                            self.push(request);
+                        }
+                    }
+                    None if self.queue.is_empty() => return Ended::Closed,
+                    None => self.closed = true,
+                },
+                () = tokio::time::sleep_until((heard + patience).into()) => {
+                    if waits {
+                        return Ended::Lost(format!("{address} did not answer within {patience:?}"));
+                    }
+                    return Ended::Idle;
+                }
+            }
+            if self.closed && self.queue.is_empty() {
+                return Ended::Closed;
+            }
+        }
+    }
+
+    /// The end of a connection on which nothing was to be answered is nobody's fault.
+    fn lost(&self, trouble: String) -> Ended {
+        if self.queue.unanswered() == 0 {
+            Ended::Idle
+        } else {
+            Ended::Lost(trouble)
+        }
+    }
+}
+
+/// From 0 to 1.
+fn jitter() -> f64 {
+    let mut byte = [0_u8];
+    // Without randomness there is none.
+    let _ = aws_lc_rs::rand::fill(&mut byte);
+    f64::from(byte[0]) / 255.0
+}

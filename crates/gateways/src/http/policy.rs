@@ -1,0 +1,261 @@
+//! Which other platforms may write to whom here. What no rule allows is refused.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Most rules.
+const MOST_RULES: usize = 1024;
+/// The platform's own machinery: nothing from outside reaches it, whatever the rules say.
+const CLOSED: [&str; 4] = ["master", "ca", "operator", sealbus_bus::GATEWAY];
+
+/// The rules. A message passes if one of them allows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayPolicy {
+    /// In the order they were made.
+    pub rules: Vec<GatewayRule>,
+}
+
+/// What one platform may do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct GatewayRule {
+    /// Name of the platform: what stands behind the last `@` of its agents' names. `*` for every platform.
+    pub platform: String,
+    /// Local names of the agents of this platform that it may write to; `*` at the end stands for any rest.
+    pub to: Vec<String>,
+    /// Network addresses it must come from: `10.0.0.7`, or `10.0.0.0/24`. Empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
+    /// SHA-256 fingerprint of the certificate it must show, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// Whether its agents may register themselves in the DF.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub register: bool,
+}
+
+/// A rule that cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    /// No platform, or a name that is none.
+    #[error("'{}' is no name of a platform: write it as it stands behind the @ of its agents' names, or * for all", .0.escape_debug())]
+    Platform(String),
+    /// No receivers.
+    #[error("the rule for {0} names no receivers: write *, or the names of agents")]
+    Receivers(String),
+    /// Something that is no network address.
+    #[error("'{}' is no network address: write 10.0.0.7, or 10.0.0.0/24", .0.escape_debug())]
+    Network(String),
+    /// Something that is no fingerprint.
+    #[error("'{}' is no SHA-256 fingerprint: write 64 hexadecimal digits", .0.escape_debug())]
+    Certificate(String),
+    /// Too many rules.
+    #[error("there are {MOST_RULES} rules already")]
+    TooMany,
+}
+
+/// Where a message came from, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The network address of the connection.
+    pub address: IpAddr,
+    /// SHA-256 fingerprint of the certificate shown on it.
+    pub certificate: Option<String>,
+}
+
+/// What the policy lets a platform do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Its agents may register in the DF.
+    pub may_register: bool,
+}
+
+impl GatewayRule {
+    /// Checks the rule.
+    ///
+    /// # Errors
+    /// [`PolicyError`]: what cannot be meant.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let is_name = |c: char| !c.is_control() && !c.is_whitespace() && c != '@';
+        if self.platform.is_empty()
+            || self.platform.len() > 255
+            || !self.platform.chars().all(is_name)
+        {
+            return Err(PolicyError::Platform(self.platform.clone()));
+        }
+        if self.to.is_empty() || self.to.iter().any(String::is_empty) {
+            return Err(PolicyError::Receivers(self.platform.clone()));
+        }
+        for network in &self.from {
+            network_of(network).ok_or_else(|| PolicyError::Network(network.clone()))?;
+        }
+        if let Some(certificate) = &self.certificate
+            && !(certificate.len() == 64 && certificate.bytes().all(|it| it.is_ascii_hexdigit()))
+        {
+            return Err(PolicyError::Certificate(certificate.clone()));
+        }
+        Ok(())
+    }
+
+    fn admits(&self, platform: &str, origin: &Origin) -> bool {
+        let is_platform = self.platform == "*" || self.platform.eq_ignore_ascii_case(platform);
+        let is_from = self.from.is_empty()
+            || self
+                .from
+                .iter()
+                .filter_map(|network| network_of(network))
+                .any(|network| contains(network, origin.address));
+        let is_certified = match (&self.certificate, &origin.certificate) {
+            (None, _) => true,
+            (Some(wanted), Some(shown)) => wanted.eq_ignore_ascii_case(shown),
+            (Some(_), None) => false,
+        };
+        is_platform && is_from && is_certified
+    }
+
+    fn is_about(&self, receiver: &str) -> bool {
+        self.to
+            .iter()
+            .any(|pattern| match pattern.strip_suffix('*') {
+                Some(beginning) => receiver.starts_with(beginning),
+                None => receiver == pattern,
+            })
+    }
+}
+
+impl GatewayPolicy {
+    /// Checks all rules.
+    ///
+    /// # Errors
+    /// [`PolicyError`]: what cannot be meant.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        if self.rules.len() > MOST_RULES {
+            return Err(PolicyError::TooMany);
+        }
+        self.rules.iter().try_for_each(GatewayRule::check)
+    }
+
+    /// Whether `platform`, coming from `origin`, may write to the agent with the local name `receiver`.
+    pub fn admit(&self, platform: &str, origin: &Origin, receiver: &str) -> Option<Admission> {
+        if CLOSED.contains(&receiver) {
+            return None;
+        }
+        let mut admitted = self
+            .rules
+            .iter()
+            .filter(|rule| rule.admits(platform, origin) && rule.is_about(receiver));
+        let first = admitted.next()?;
+        Some(Admission {
+            may_register: first.register || admitted.any(|rule| rule.register),
+        })
+    }
+}
+
+fn network_of(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let length = match length {
+        Some(length) => length.parse().ok().filter(|length| *length <= longest)?,
+        None => longest,
+    };
+    Some((address, length))
+}
+
+fn contains((network, length): (IpAddr, u8), address: IpAddr) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    network.is_ipv4() == address.is_ipv4()
+        && (length == 0 || (bits(network) ^ bits(address)) >> (128 - u32::from(length)) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(platform: &str, to: &str) -> GatewayRule {
+        GatewayRule {
+            platform: platform.to_owned(),
+            to: vec![to.to_owned()],
+            from: Vec::new(),
+            certificate: None,
+            register: false,
+        }
+    }
+
+    fn origin(address: &str) -> Origin {
+        Origin {
+            address: address.parse().unwrap(),
+            certificate: None,
+        }
+    }
+
+    #[test]
+    fn what_no_rule_allows_is_refused() {
+        let here = origin("127.0.0.1");
+        assert_eq!(GatewayPolicy::default().admit("plat1", &here, "df"), None);
+        let policy = GatewayPolicy {
+            rules: vec![rule("plat1", "seller-*"), rule("plat2", "*")],
+        };
+        assert!(policy.admit("PLAT1", &here, "seller-1").is_some());
+        assert!(policy.admit("plat1", &here, "df").is_none());
+        assert!(policy.admit("plat3", &here, "seller-1").is_none());
+        assert!(policy.admit("plat2", &here, "df").is_some());
+        for closed in CLOSED {
+            assert!(policy.admit("plat2", &here, closed).is_none());
+        }
+    }
+
+    #[test]
+    fn addresses_and_certificates_narrow_a_rule() {
+        let mut narrow = rule("*", "*");
+        narrow.from = vec!["10.1.0.0/16".to_owned(), "fd00::1".to_owned()];
+        narrow.register = true;
+        let mut policy = GatewayPolicy {
+            rules: vec![narrow],
+        };
+        let admits =
+            |policy: &GatewayPolicy, address: &str| policy.admit("p", &origin(address), "a");
+        assert_eq!(
+            admits(&policy, "10.1.255.3"),
+            Some(Admission { may_register: true })
+        );
+        assert_eq!(admits(&policy, "10.2.0.1"), None);
+        assert!(admits(&policy, "fd00::1").is_some());
+        assert_eq!(admits(&policy, "fd00::2"), None);
+        policy.rules[0].certificate = Some("AB".repeat(32));
+        assert_eq!(admits(&policy, "fd00::1"), None);
+        let certified = Origin {
+            certificate: Some("ab".repeat(32)),
+            ..origin("fd00::1")
+        };
+        assert!(policy.admit("p", &certified, "a").is_some());
+    }
+
+    #[test]
+    fn rules_that_cannot_be_meant_are_named() {
+        assert!(rule("plat1", "*").check().is_ok());
+        assert!(rule("192.168.1.5:1099/JADE", "*").check().is_ok());
+        assert!(matches!(
+            rule("a@b", "*").check(),
+            Err(PolicyError::Platform(_))
+        ));
+        assert!(matches!(
+            rule("a", "").check(),
+            Err(PolicyError::Receivers(_))
+        ));
+        let mut wrong = rule("a", "*");
+        wrong.from = vec!["10.0.0.0/33".to_owned()];
+        assert!(matches!(wrong.check(), Err(PolicyError::Network(_))));
+        wrong.from.clear();
+        wrong.certificate = Some("xyz".to_owned());
+        assert!(matches!(wrong.check(), Err(PolicyError::Certificate(_))));
+    }
+}

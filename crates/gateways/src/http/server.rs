@@ -1,0 +1,343 @@
+//! The listening side: HTTP as other platforms speak it, hostile clients included.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use rustls::server::ServerConfig;
+use sealbus_seal::Fingerprint;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::config::{GatewayLimits, milliseconds};
+use super::counters::Turned;
+use super::policy::Origin;
+
+/// How long a connection that ends is read on, and how much of it.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 256 << 10;
+
+/// What the server hands on.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// The text for who asks by GET.
+    fn description(&self) -> String;
+
+    /// A whole request; returns the status, and what to say with it.
+    fn receive(
+        &self,
+        content_type: &str,
+        body: Bytes,
+        origin: &Origin,
+    ) -> impl Future<Output = Result<(), Refused>> + Send;
+
+    /// Something was turned away before there was a message.
+    fn turned(&self, what: Turned, from: IpAddr, explanation: &str);
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) explanation: String,
+}
+
+pub(crate) struct Server<S> {
+    service: Arc<S>,
+    limits: GatewayLimits,
+    tls: Option<TlsAcceptor>,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One open connection, counted.
+struct Place {
+    address: IpAddr,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        if let Some(count) = open.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Reads on for a moment after the last answer: closing a connection with bytes unread would destroy the answer on its
+/// way, and the client would not learn why it was turned away.
+async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let reading = async {
+        let mut buffer = [0; 4096];
+        let mut left = LINGER_BYTES;
+        stream.shutdown().await?;
+        while left > 0 {
+            match stream.read(&mut buffer).await? {
+                0 => break,
+                count => left = left.saturating_sub(count),
+            }
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    // Whether it worked is the client's affair.
+    let _ = tokio::time::timeout(LINGER_TIME, reading).await;
+}
+
+impl<S: Service> Server<S> {
+    pub(crate) fn new(
+        service: Arc<S>,
+        limits: GatewayLimits,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            service,
+            limits,
+            tls: tls.map(TlsAcceptor::from),
+            open: Arc::default(),
+        })
+    }
+
+    /// Serves for ever; connections end with it.
+    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    let Some(place) = self.place(from.ip()) else {
+                        let explanation = "more connections are open than the limits connections and connections-per-address allow";
+                        self.service.turned(Turned::TooMany, from.ip(), explanation);
+                        continue;
+                    };
+                    connections.spawn(self.clone().serve(stream, from, place));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection from outside could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn place(&self, address: IpAddr) -> Option<Place> {
+        let mut open = self.open.lock();
+        let all: usize = open.values().sum();
+        let here = open.get(&address).copied().unwrap_or(0);
+        if all >= self.limits.connections || here >= self.limits.connections_per_address {
+            return None;
+        }
+        *open.entry(address).or_default() += 1;
+        Some(Place {
+            address,
+            open: self.open.clone(),
+        })
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, place: Place) {
+        let _place = place;
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let Some(acceptor) = &self.tls else {
+            let origin = Origin {
+                address: from.ip(),
+                certificate: None,
+            };
+            return self.converse(stream, origin).await;
+        };
+        let time = milliseconds(self.limits.head_time);
+        match tokio::time::timeout(time, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates();
+                let certificate = shown
+                    .and_then(|chain| chain.first())
+                    .map(|leaf| Fingerprint::of(leaf).to_string());
+                let origin = Origin {
+                    address: from.ip(),
+                    certificate,
+                };
+                self.converse(stream, origin).await;
+            }
+            Ok(Err(error)) => {
+                let explanation = format!("the TLS handshake failed: {error}");
+                self.service
+                    .turned(Turned::Malformed, from.ip(), &explanation);
+            }
+            Err(_) => {
+                let explanation = "the TLS handshake took longer than the limit head-time";
+                self.service.turned(Turned::TooSlow, from.ip(), explanation);
+            }
+        }
+    }
+
+    async fn converse(&self, stream: impl AsyncRead + AsyncWrite + Unpin, origin: Origin) {
+        let mut io = TokioIo::new(stream);
+        let address = origin.address;
+        let origin = &origin;
+        let answer = |request: Request<Incoming>| async move {
+            Ok::<_, Infallible>(self.answer(request, origin).await)
+        };
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(milliseconds(self.limits.head_time))
+            .max_buf_size(self.limits.head)
+            .half_close(true)
+            // As JADE's client compares them.
+            .title_case_headers(true)
+            .serve_connection(&mut io, service_fn(answer))
+            .await;
+        linger(io.into_inner()).await;
+        // A client that just goes away did nothing wrong.
+        let Err(error) = served else { return };
+        let turned = if error.is_parse_too_large() {
+            Some((
+                Turned::TooLarge,
+                "the head of a request is larger than the limit head",
+            ))
+        } else if error.is_parse() {
+            Some((Turned::Malformed, "it sent what is no HTTP request"))
+        } else if error.is_timeout() {
+            Some((
+                Turned::TooSlow,
+                "the head of a request took longer than the limit head-time",
+            ))
+        } else {
+            None
+        };
+        if let Some((what, explanation)) = turned {
+            self.service.turned(what, address, explanation);
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>, origin: &Origin) -> Response<Full<Bytes>> {
+        let is_old = request.version() < Version::HTTP_11;
+        let keeps_alive = is_old
+            && request
+                .headers()
+                .get(header::CONNECTION)
+                .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"keep-alive"));
+        let mut response = match self.handle(request, origin).await {
+            Ok(text) => Response::new(Full::new(Bytes::from(text))),
+            Err(refused) => {
+                let mut response = Response::new(Full::new(Bytes::from(format!(
+                    "{}\r\n",
+                    refused.explanation
+                ))));
+                *response.status_mut() = refused.status;
+                let headers = response.headers_mut();
+                let text = HeaderValue::from_static("text/plain; charset=utf-8");
+                headers.insert(header::CONTENT_TYPE, text);
+                if refused.status == StatusCode::METHOD_NOT_ALLOWED {
+                    headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
+                }
+                // What follows on this connection would overtake the message that is to be sent again, or cannot be
+                // told from the rest of a body that was not read.
+                let ends = refused.status.is_server_error()
+                    || matches!(
+                        refused.status,
+                        StatusCode::REQUEST_TIMEOUT
+                            | StatusCode::PAYLOAD_TOO_LARGE
+                            | StatusCode::LENGTH_REQUIRED
+                    );
+                if ends {
+                    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                response
+            }
+        };
+        if keeps_alive && !response.headers().contains_key(header::CONNECTION) {
+            let value = HeaderValue::from_static("Keep-Alive");
+            response.headers_mut().insert(header::CONNECTION, value);
+        }
+        response
+    }
+
+    async fn handle(&self, request: Request<Incoming>, origin: &Origin) -> Result<String, Refused> {
+        let turn = |what, status, explanation: String| {
+            self.service.turned(what, origin.address, &explanation);
+            Refused {
+                status,
+                explanation,
+            }
+        };
+        match *request.method() {
+            Method::POST => {}
+            Method::GET => return Ok(self.service.description()),
+            _ => {
+                let explanation = "send messages by POST".to_owned();
+                return Err(turn(
+                    Turned::Malformed,
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    explanation,
+                ));
+            }
+        }
+        let headers = request.headers();
+        if !headers.contains_key(header::CONTENT_LENGTH)
+            && !headers.contains_key(header::TRANSFER_ENCODING)
+        {
+            let explanation =
+                "the request says neither Content-Length nor Transfer-Encoding".to_owned();
+            return Err(turn(
+                Turned::Malformed,
+                StatusCode::LENGTH_REQUIRED,
+                explanation,
+            ));
+        }
+        let content_type = headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| str::from_utf8(value.as_bytes()).ok())
+            .unwrap_or_default()
+            .to_owned();
+        let too_large = || {
+            let explanation = format!(
+                "the body is larger than {} bytes, the limit body",
+                self.limits.body
+            );
+            turn(Turned::TooLarge, StatusCode::PAYLOAD_TOO_LARGE, explanation)
+        };
+        let body = request.into_body();
+        if body.size_hint().lower() > self.limits.body as u64 {
+            return Err(too_large());
+        }
+        let whole = Limited::new(body, self.limits.body).collect();
+        let time = milliseconds(self.limits.body_time);
+        let body = match tokio::time::timeout(time, whole).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+            Ok(Err(error)) => {
+                let explanation =
+                    format!("the body ended before its length, or cannot be read: {error}");
+                return Err(turn(
+                    Turned::Malformed,
+                    StatusCode::BAD_REQUEST,
+                    explanation,
+                ));
+            }
+            Err(_) => {
+                let explanation = "the body took longer than the limit body-time".to_owned();
+                return Err(turn(
+                    Turned::TooSlow,
+                    StatusCode::REQUEST_TIMEOUT,
+                    explanation,
+                ));
+            }
+        };
+        self.service.receive(&content_type, body, origin).await?;
+        Ok(String::new())
+    }
+}

@@ -1,0 +1,167 @@
+//! HTTPS, with the gateway's certificate of this platform or with files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::ClientConfig;
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::{RootCertStore, crypto::CryptoProvider};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sealbus_seal::Credential;
+use sealbus_seal::tls::{CertificateSource, provider};
+use thiserror::Error;
+
+use super::config::TlsConfig;
+
+/// Where Debian and its kin keep the system's certificates.
+const SYSTEM_TRUST: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// HTTPS cannot be set up.
+#[derive(Debug, Error)]
+pub enum TlsSetupError {
+    /// A file with certificates or a key.
+    #[error("{} cannot be used: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A platform that certifies nobody.
+    #[error(
+        "the gateway has no certificate of its own on a platform of this security level: name certificate and key"
+    )]
+    NoCertificate,
+    /// rustls refused it.
+    #[error("HTTPS cannot be set up: {0}")]
+    Setup(String),
+}
+
+/// Both directions, and the certificate that is shown.
+pub(crate) struct Tls {
+    pub(crate) server: Option<Arc<ServerConfig>>,
+    pub(crate) client: Option<Arc<ClientConfig>>,
+    /// The gateway's own certificate, where it is shown: to be renewed.
+    pub(crate) own: Option<Arc<CertificateSource>>,
+}
+
+/// JADE's Java speaks TLS 1.3 or 1.2; its older key exchanges are for it.
+fn wide_provider() -> Arc<CryptoProvider> {
+    let ours = provider();
+    let usual = rustls::crypto::aws_lc_rs::default_provider();
+    Arc::new(CryptoProvider {
+        kx_groups: ours
+            .kx_groups
+            .iter()
+            .chain(&usual.kx_groups)
+            .copied()
+            .collect(),
+        ..usual
+    })
+}
+
+impl Tls {
+    pub(crate) fn new(
+        config: Option<&TlsConfig>,
+        trust: Option<&Path>,
+        credential: Option<Arc<Credential>>,
+    ) -> Result<Self, TlsSetupError> {
+        let setup = |error: &dyn std::fmt::Display| TlsSetupError::Setup(error.to_string());
+        let files =
+            config.and_then(|config| config.certificate.as_deref().zip(config.key.as_deref()));
+        let given = match files {
+            Some((certificate, key)) => {
+                let chain = certificates(certificate)?;
+                let key = PrivateKeyDer::from_pem_file(key).map_err(|error| file(key, &error))?;
+                Some((chain, key))
+            }
+            None => None,
+        };
+        let own = match (config, &given) {
+            (Some(_), None) => {
+                let credential = credential.ok_or(TlsSetupError::NoCertificate)?;
+                Some(CertificateSource::new(&credential).map_err(|error| setup(&error))?)
+            }
+            _ => None,
+        };
+        let server = match config {
+            None => None,
+            Some(config) => {
+                let builder = ServerConfig::builder_with_provider(wide_provider())
+                    .with_safe_default_protocol_versions()
+                    .map_err(|error| setup(&error))?;
+                let builder = match &config.clients {
+                    None => builder.with_no_client_auth(),
+                    Some(path) => {
+                        let roots = Arc::new(roots(path)?);
+                        let verifier =
+                            WebPkiClientVerifier::builder_with_provider(roots, wide_provider())
+                                .build()
+                                .map_err(|error| file(path, &error))?;
+                        builder.with_client_cert_verifier(verifier)
+                    }
+                };
+                let server = match (&given, &own) {
+                    (Some((chain, key)), _) => builder
+                        .with_single_cert(chain.clone(), key.clone_key())
+                        .map_err(|error| setup(&error))?,
+                    (None, Some(own)) => builder.with_cert_resolver(own.clone()),
+                    (None, None) => return Err(TlsSetupError::NoCertificate),
+                };
+                Some(Arc::new(server))
+            }
+        };
+        let system = Path::new(SYSTEM_TRUST);
+        let trust = trust.or_else(|| system.exists().then_some(system));
+        let client = match trust {
+            None => None,
+            Some(path) => {
+                let builder = ClientConfig::builder_with_provider(wide_provider())
+                    .with_safe_default_protocol_versions()
+                    .map_err(|error| setup(&error))?
+                    .with_root_certificates(roots(path)?);
+                let client = match (given, &own) {
+                    (Some((chain, key)), _) => builder
+                        .with_client_auth_cert(chain, key)
+                        .map_err(|error| setup(&error))?,
+                    (None, Some(own)) => builder.with_client_cert_resolver(own.clone()),
+                    (None, None) => builder.with_no_client_auth(),
+                };
+                Some(Arc::new(client))
+            }
+        };
+        Ok(Self {
+            server,
+            client,
+            own,
+        })
+    }
+}
+
+fn file(path: &Path, error: &dyn std::fmt::Display) -> TlsSetupError {
+    TlsSetupError::File {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| file(path, &error))?;
+    let found: Vec<_> = found
+        .collect::<Result<_, _>>()
+        .map_err(|error| file(path, &error))?;
+    if found.is_empty() {
+        return Err(file(path, &"it holds no certificate in PEM"));
+    }
+    Ok(found)
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsSetupError> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates(path)?);
+    if added == 0 {
+        return Err(file(path, &"none of its certificates can be read"));
+    }
+    Ok(roots)
+}

@@ -1,0 +1,233 @@
+//! One message on its way between two platforms: envelope and ACL message, as the body of a request and back.
+
+use bytes::Bytes;
+use sealbus_acl::envelope::{self, Envelope, EnvelopeRepresentation};
+use sealbus_acl::{AclMessage, DecodeError, EncodeError, Limits, Representation, representation};
+use thiserror::Error;
+
+use super::multipart::{self, MultipartError};
+
+/// The media types JADE gives the parts, whatever they hold; others are `application/` and the representation's name.
+const XML_TYPE: &str = "application/xml";
+const MESSAGE_TYPE: &str = "application/text";
+
+/// A received transmission.
+pub struct Transmission {
+    /// What the transport is told.
+    pub envelope: Envelope,
+    /// How the envelope was written.
+    pub envelope_representation: &'static dyn EnvelopeRepresentation,
+    /// What the agent is told.
+    pub message: AclMessage,
+    /// How the message was written.
+    pub representation: &'static dyn Representation,
+}
+
+impl std::fmt::Debug for Transmission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transmission")
+            .field("envelope", &self.envelope)
+            .field("message", &self.message)
+            .field("representation", &self.representation.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a body is no transmission.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TransmissionError {
+    /// It has not the two parts.
+    #[error(transparent)]
+    Multipart(#[from] MultipartError),
+    /// The envelope's representation is not known.
+    #[error("the envelope is '{0}', which is not understood here: send application/xml")]
+    EnvelopeRepresentation(String),
+    /// The envelope does not decode.
+    #[error("the envelope does not decode: {0}")]
+    Envelope(DecodeError),
+    /// A mandatory parameter is missing.
+    #[error("the envelope has no {0}")]
+    Missing(&'static str),
+    /// The message's representation is not known.
+    #[error("the message is in '{0}', which is not understood here: send fipa.acl.rep.string.std")]
+    Representation(String),
+    /// The character set of the message is not known.
+    #[error("the message is in the character set '{0}': send UTF-8, US-ASCII or ISO-8859-1")]
+    CharacterSet(String),
+    /// The message does not decode.
+    #[error("the message does not decode: {0}")]
+    Message(DecodeError),
+}
+
+impl TransmissionError {
+    /// Whether the body is well formed but of a kind that is not understood here.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(
+            self,
+            Self::Multipart(MultipartError::MediaType(_))
+                | Self::EnvelopeRepresentation(_)
+                | Self::Representation(_)
+                | Self::CharacterSet(_)
+        )
+    }
+}
+
+/// Reads the body of a request.
+///
+/// # Errors
+/// [`TransmissionError`].
+pub fn read(
+    content_type: &str,
+    body: &[u8],
+    limits: &Limits,
+) -> Result<Transmission, TransmissionError> {
+    let boundary = multipart::boundary(content_type)?;
+    let [first, second] = multipart::parts(body, &boundary)?;
+    let bytes = &body[first.body];
+    let envelope_representation = envelope_representation(&first.content_type, bytes)?;
+    let (envelope, _) = envelope_representation
+        .decode(bytes, limits)
+        .map_err(TransmissionError::Envelope)?;
+    let current = envelope.current();
+    if current.to.is_empty() && current.intended_receivers.is_empty() {
+        return Err(TransmissionError::Missing("receiver"));
+    }
+    // The part's own type says nothing: JADE writes application/text on all.
+    let name = current
+        .acl_representation
+        .ok_or(TransmissionError::Missing("acl-representation"))?;
+    let representation = representation(name.trim())
+        .ok_or_else(|| TransmissionError::Representation(shorten(&name)))?;
+    // Line ends may precede a message that is text.
+    let payload = body[second.body].trim_ascii_start();
+    let is_text = representation.name() != sealbus_acl::bitefficient::NAME;
+    let recoded = match current.payload_encoding {
+        Some(charset) if is_text => recode(charset.trim(), payload)?,
+        _ => None,
+    };
+    let message = representation
+        .decode(recoded.as_deref().unwrap_or(payload), limits)
+        .map_err(TransmissionError::Message)?;
+    Ok(Transmission {
+        envelope,
+        envelope_representation,
+        message,
+        representation,
+    })
+}
+
+fn envelope_representation(
+    content_type: &str,
+    bytes: &[u8],
+) -> Result<&'static dyn EnvelopeRepresentation, TransmissionError> {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let name = media_type
+        .strip_prefix("application/")
+        .unwrap_or(media_type);
+    let by_beginning = match bytes.trim_ascii_start().first() {
+        Some(b'<') => "xml",
+        // FIPA00088: the first byte of an envelope, or of a revision before it.
+        Some(0xFE | 0xFD) => "bitefficient",
+        _ => name,
+    };
+    envelope::representation(name)
+        .or_else(|| envelope::representation(by_beginning))
+        .ok_or_else(|| TransmissionError::EnvelopeRepresentation(shorten(content_type)))
+}
+
+/// Text in UTF-8, which the decoders read; `None` if it is that already.
+fn recode(charset: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, TransmissionError> {
+    let is = |names: &[&str]| names.iter().any(|name| charset.eq_ignore_ascii_case(name));
+    if charset.is_empty() || is(&["utf-8", "utf8", "us-ascii", "ascii"]) {
+        Ok(None)
+    } else if is(&["iso-8859-1", "iso8859_1", "latin1"]) {
+        let text: String = payload.iter().copied().map(char::from).collect();
+        Ok(Some(text.into_bytes()))
+    } else {
+        Err(TransmissionError::CharacterSet(shorten(charset)))
+    }
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// How messages to a platform are written.
+#[derive(Clone, Copy)]
+pub struct Encoding {
+    /// The envelope.
+    pub envelope: &'static dyn EnvelopeRepresentation,
+    /// The message.
+    pub message: &'static dyn Representation,
+}
+
+impl Default for Encoding {
+    /// XML envelopes and messages in the string encoding: what every platform reads.
+    fn default() -> Self {
+        Self {
+            envelope: &envelope::xml::Xml,
+            message: &sealbus_acl::string::StringRepresentation,
+        }
+    }
+}
+
+impl std::fmt::Debug for Encoding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} in {}",
+            self.message.short_name(),
+            self.envelope.short_name()
+        )
+    }
+}
+
+/// Encodes an ACL message.
+///
+/// # Errors
+/// If the representation cannot carry it.
+pub fn encode_message(message: &AclMessage, encoding: Encoding) -> Result<Bytes, EncodeError> {
+    let mut payload = Vec::new();
+    encoding.message.encode(message, &mut payload)?;
+    Ok(payload.into())
+}
+
+/// Fills in what the envelope says about the payload, and appends the body of a request.
+///
+/// `boundary` is a boundary to begin with; if it occurs in a part, it is made longer. Returns the boundary taken.
+///
+/// # Errors
+/// If the representation cannot carry the envelope.
+pub fn write(
+    mut envelope: Envelope,
+    payload: &[u8],
+    encoding: Encoding,
+    boundary: &str,
+    out: &mut Vec<u8>,
+) -> Result<String, EncodeError> {
+    envelope.base.acl_representation = Some(encoding.message.name().to_owned());
+    envelope.base.payload_length = Some(payload.len() as u64);
+    if encoding.message.name() != sealbus_acl::bitefficient::NAME && !payload.is_ascii() {
+        envelope.base.payload_encoding = Some("UTF-8".to_owned());
+    }
+    let mut head = Vec::new();
+    encoding.envelope.encode(&envelope, &mut head)?;
+    let mut boundary = boundary.to_owned();
+    while !(multipart::is_free(&boundary, &head) && multipart::is_free(&boundary, payload)) {
+        boundary.push('x');
+    }
+    let own_type;
+    let envelope_type = if encoding.envelope.name() == envelope::xml::NAME {
+        XML_TYPE
+    } else {
+        own_type = format!("application/{}", encoding.envelope.name());
+        &own_type
+    };
+    multipart::write(
+        &boundary,
+        (envelope_type, &head),
+        (MESSAGE_TYPE, payload),
+        out,
+    );
+    Ok(boundary)
+}

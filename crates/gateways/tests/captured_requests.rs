@@ -1,0 +1,157 @@
+//! Whole requests as running JADE platforms sent them (`crates/acl/tests/vectors/README.md` says how they were made).
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use sealbus_acl::envelope::Envelope;
+use sealbus_acl::{AclMessage, Aid, DateTime, Limits, Performative};
+use sealbus_gateways::http::transmission::{self, Encoding, Transmission};
+
+fn captured() -> Vec<(String, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../acl/tests/vectors/wire");
+    let mut found: Vec<_> = folder
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, std::fs::read(entry.path()).unwrap())
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The content type, and the body cut at its length: JADE sends an empty line after it.
+fn taken_apart(request: &[u8]) -> (String, &[u8]) {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Request::new(&mut headers);
+    let start = head.parse(request).unwrap().unwrap();
+    let header = |name: &str| {
+        let mut all = head.headers.iter();
+        let found = all.find(|header| header.name.eq_ignore_ascii_case(name));
+        str::from_utf8(found.unwrap().value).unwrap()
+    };
+    let length: usize = header("content-length").parse().unwrap();
+    let body = &request[start..];
+    assert_eq!(&body[length..], b"\r\n");
+    (header("content-type").to_owned(), &body[..length])
+}
+
+fn read(request: &[u8]) -> Transmission {
+    let (content_type, body) = taken_apart(request);
+    transmission::read(&content_type, body, &Limits::default()).unwrap()
+}
+
+#[test]
+fn everything_jade_sent_is_read() {
+    let all = captured();
+    assert!(all.len() >= 25);
+    for (name, request) in all {
+        let read = read(&request);
+        let current = read.envelope.current();
+        assert_eq!(current.intended_receivers.len(), 1, "{name}");
+        assert!(current.date.is_some(), "{name}");
+        let sender = read.message.sender.as_ref().unwrap();
+        assert_eq!(sender.platform(), Some("plat1"), "{name}");
+        let kind = name
+            .split('-')
+            .find(|it| ["string", "xml", "bitefficient"].contains(it));
+        assert_eq!(Some(read.representation.short_name()), kind, "{name}");
+        assert_eq!(read.envelope_representation.short_name(), "xml", "{name}");
+    }
+}
+
+#[test]
+fn what_jade_said_is_understood() {
+    for (name, request) in captured() {
+        let message = read(&request).message;
+        if name.ends_with("-0.http") && !name.contains("reply") {
+            assert_eq!(message.performative, Performative::Inform, "{name}");
+            assert!(
+                message.content_text().unwrap().starts_with("ping-"),
+                "{name}"
+            );
+        }
+    }
+}
+
+/// What Sealbus writes for a message that JADE wrote says the same.
+#[test]
+fn written_again_they_say_the_same() {
+    for (name, request) in captured() {
+        let first = read(&request);
+        for envelopes in sealbus_acl::envelope::representations() {
+            let encoding = Encoding {
+                envelope: *envelopes,
+                message: first.representation,
+            };
+            let payload = transmission::encode_message(&first.message, encoding).unwrap();
+            let mut body = Vec::new();
+            let boundary =
+                transmission::write(first.envelope.clone(), &payload, encoding, "b", &mut body)
+                    .unwrap();
+            let content_type = sealbus_gateways::http::multipart::content_type(&boundary);
+            let again = transmission::read(&content_type, &body, &Limits::default()).unwrap();
+            assert_eq!(again.message, first.message, "{name}");
+            assert_eq!(
+                again.envelope.receivers(),
+                first.envelope.receivers(),
+                "{name}"
+            );
+            assert_eq!(again.envelope.base.date, first.envelope.base.date, "{name}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_requests_never_panic(
+        number in 0_usize..25,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let all = captured();
+        let (_, request) = &all[number % all.len()];
+        let (content_type, body) = taken_apart(request);
+        let mut body = body.to_vec();
+        for (at, byte) in damage {
+            let at = at.index(body.len());
+            body[at] = byte;
+        }
+        let _ = transmission::read(&content_type, &body, &Limits::default());
+        body.truncate(cut.index(body.len()));
+        let _ = transmission::read(&content_type, &body, &Limits::default());
+    }
+
+    #[test]
+    fn any_text_arrives_as_it_was(content in "\\PC{0,200}", number in 0_usize..3) {
+        let aid = |name: &str| Aid::new(name).unwrap().with_address("http://h:7778/acc");
+        let message = AclMessage::new(Performative::Inform)
+            .with_sender(aid("a@one"))
+            .with_receiver(aid("b@two"))
+            .with_content(content.as_str());
+        let encoding = Encoding {
+            message: sealbus_acl::representations()[number],
+            ..Encoding::default()
+        };
+        let envelope = Envelope::new(
+            vec![aid("b@two")],
+            aid("a@one"),
+            "",
+            DateTime::from_unix_ms(0).unwrap(),
+        );
+        // Text that ends in a backslash has no form in the string encoding.
+        let payload = transmission::encode_message(&message, encoding);
+        prop_assume!(payload.is_ok());
+        let payload = payload.unwrap();
+        let mut body = Vec::new();
+        let boundary =
+            transmission::write(envelope, &payload, encoding, "b", &mut body).unwrap();
+        let content_type = sealbus_gateways::http::multipart::content_type(&boundary);
+        let again = transmission::read(&content_type, &body, &Limits::default()).unwrap();
+        prop_assert_eq!(again.message.content_text(), Some(content.as_str()));
+    }
+}

@@ -1,0 +1,439 @@
+//! What clients send that mean no good, or know no better: each is turned away with a status, and counted.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use sealbus_gateways::http::{GatewayLimits, HttpGatewayConfig};
+use support::{PATIENCE, Platform, allow, content};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const ENVELOPE: &str = "<?xml version=\"1.0\"?>\n<envelope><params index=\"1\"><to>TO</to><from>FROM</from>\
+    <acl-representation>fipa.acl.rep.string.std</acl-representation><date>20261121Z050545446</date>\
+    <intended-receiver>TO</intended-receiver>STAMP</params></envelope>";
+const MESSAGE: &str = "(INFORM :sender (agent-identifier :name SENDER) :receiver (set (agent-identifier :name bob@two)) :content \"hi\")";
+
+fn aid(name: &str) -> String {
+    format!(
+        "<agent-identifier><name>{name}</name><addresses><url>http://h:1/acc</url></addresses></agent-identifier>"
+    )
+}
+
+fn body(to: &str, from: &str, sender: &str, stamp: &str) -> String {
+    let envelope = ENVELOPE
+        .replace("TO", &aid(to))
+        .replace("FROM", &aid(from))
+        .replace("STAMP", stamp);
+    let message = MESSAGE.replace("SENDER", sender);
+    format!(
+        "--b\r\nContent-Type: application/xml\r\n\r\n{envelope}\r\n--b\r\nContent-Type: application/text\r\n\r\n{message}\r\n--b--\r\n"
+    )
+}
+
+fn good() -> String {
+    body("bob@two", "a@one", "a@one", "")
+}
+
+fn post_as(content_type: &str, body: &str) -> String {
+    format!(
+        "POST /acc HTTP/1.1\r\nHost: h\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn post(body: &str) -> String {
+    post_as("multipart/mixed ; boundary=\"b\"", body)
+}
+
+async fn two(limits: GatewayLimits) -> Platform {
+    let config = HttpGatewayConfig {
+        allow: vec![allow("one", "bob")],
+        limits,
+        ..HttpGatewayConfig::default()
+    };
+    Platform::new("two", config).await
+}
+
+async fn connect(platform: &Platform) -> TcpStream {
+    let address: sealbus_gateways::http::HttpAddress = platform.address.parse().unwrap();
+    TcpStream::connect((address.host(), address.port()))
+        .await
+        .unwrap()
+}
+
+/// What comes until the connection is closed.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut all = Vec::new();
+    let reading = async {
+        let mut buffer = [0; 4096];
+        // A reset ends it as well as an orderly end.
+        while let Ok(count) = stream.read(&mut buffer).await {
+            if count == 0 {
+                break;
+            }
+            all.extend_from_slice(&buffer[..count]);
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .expect("the connection is to be closed");
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Sends, ends its own side, and gives the whole answer.
+async fn exchange(platform: &Platform, request: &[u8]) -> String {
+    let mut stream = connect(platform).await;
+    // It may be turned away before all is written.
+    let _ = stream.write_all(request).await;
+    let _ = stream.shutdown().await;
+    rest(&mut stream).await
+}
+
+fn status(answer: &str) -> u16 {
+    let line = answer.lines().next().unwrap_or_default();
+    let status = line.split(' ').nth(1).and_then(|it| it.parse().ok());
+    status.unwrap_or_else(|| panic!("no answer: {answer:?}"))
+}
+
+async fn counted(platform: &Platform, what: &str, count: u64) {
+    let waiting = async {
+        while platform
+            .gateway
+            .counters()
+            .refused
+            .get(what)
+            .copied()
+            .unwrap_or(0)
+            < count
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: {:?}", platform.gateway.counters()));
+    assert_eq!(platform.gateway.counters().refused[what], count);
+}
+
+#[tokio::test]
+async fn the_same_request_in_good_order_is_taken() {
+    let two = two(GatewayLimits::default()).await;
+    let (_bob, mut bobs) = two.agent("bob");
+    let plain = exchange(&two, post(&good()).as_bytes()).await;
+    assert_eq!(status(&plain), 200, "{plain}");
+    // As JADE's client needs it: no body, and no header that it would take for an end of the connection.
+    assert!(
+        plain.to_ascii_lowercase().contains("content-length: 0"),
+        "{plain}"
+    );
+    let chunked = format!(
+        "POST http://h/acc HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/mixed;boundary=b\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+        good().len(),
+        good()
+    );
+    assert_eq!(status(&exchange(&two, chunked.as_bytes()).await), 200);
+    let old = post(&good()).replace("HTTP/1.1", "HTTP/1.0");
+    assert_eq!(status(&exchange(&two, old.as_bytes()).await), 200);
+    // JADE ends each request with an empty line too many; pipelined.
+    let jade = format!("{}\r\n", post(&good())).repeat(3);
+    let answers = exchange(&two, jade.as_bytes()).await;
+    assert_eq!(answers.matches("200 OK").count(), 3, "{answers}");
+    for _ in 0..6 {
+        assert_eq!(content(&mut bobs).await, "hi");
+    }
+    assert!(two.gateway.counters().refused.is_empty());
+}
+
+#[tokio::test]
+async fn malformed_bodies_are_told_what_is_wrong() {
+    let two = two(GatewayLimits::default()).await;
+    let cases: Vec<(String, u16, &str)> = vec![
+        (post("nothing"), 400, "begins a part"),
+        (post("--b\r\n\r\nx\r\n--b--"), 400, "1 parts"),
+        (post(&good().replace("--b--", "")), 400, "ends before"),
+        (
+            post(&good().replace("</envelope>", "")),
+            400,
+            "envelope does not decode",
+        ),
+        (
+            post(&good().replace("(INFORM", "(")),
+            400,
+            "message does not decode",
+        ),
+        (
+            post(&good().replace("string.std", "morse.std")),
+            415,
+            "morse",
+        ),
+        (post_as("text/plain", &good()), 415, "multipart/mixed"),
+        (post_as("multipart/mixed", &good()), 400, "boundary"),
+        (
+            post(&good().replace("a@one", "nobody")),
+            400,
+            "agent@platform",
+        ),
+        (post(&good()).replace("POST", "PUT"), 405, "by POST"),
+        (
+            "POST /acc HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
+            411,
+            "Content-Length",
+        ),
+    ];
+    let count = cases.len() as u64;
+    for (request, expected, text) in cases {
+        let answer = exchange(&two, request.as_bytes()).await;
+        assert_eq!(status(&answer), expected, "{answer}");
+        assert!(answer.contains(text), "{text}: {answer}");
+    }
+    counted(&two, "malformed", count).await;
+    assert_eq!(two.bus.refusals().total(), count);
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_turned_away() {
+    let two = two(GatewayLimits::default()).await;
+    for request in [
+        "\x16\x03\x01\x02\x00\x01\x00",
+        "GET\r\n\r\n",
+        "POST /acc HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        "POST /acc HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+        "POST /acc HTTP/1.1\r\nBad Header : x\r\n\r\n",
+    ] {
+        assert_eq!(
+            status(&exchange(&two, request.as_bytes()).await),
+            400,
+            "{request:?}"
+        );
+    }
+    counted(&two, "malformed", 5).await;
+}
+
+#[tokio::test]
+async fn wrong_lengths_do_not_hold_anything_up() {
+    let two = two(GatewayLimits::default()).await;
+    let request = post(&good());
+    // Shorter than it says: the client ends its side.
+    let answer = exchange(&two, &request.as_bytes()[..request.len() - 20]).await;
+    assert!(answer.is_empty() || status(&answer) == 400, "{answer}");
+    // Longer than it says: the rest is no request.
+    let length = format!("Content-Length: {}", good().len());
+    let longer = request.replace(&length, "Content-Length: 10");
+    let answer = exchange(&two, longer.as_bytes()).await;
+    assert_eq!(status(&answer), 400, "{answer}");
+    assert!(two.gateway.counters().refused["malformed"] >= 1);
+}
+
+#[tokio::test]
+async fn size_is_limited() {
+    let limits = GatewayLimits {
+        body: 2000,
+        head: 8192,
+        ..GatewayLimits::default()
+    };
+    let two = two(limits).await;
+    let large = good().replace("hi", &"x".repeat(3000));
+    let answer = exchange(&two, post(&large).as_bytes()).await;
+    assert_eq!(status(&answer), 413, "{answer}");
+    let chunked = format!(
+        "POST /acc HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/mixed;boundary=b\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n0\r\n\r\n",
+        large.len()
+    );
+    assert_eq!(status(&exchange(&two, chunked.as_bytes()).await), 413);
+    counted(&two, "too-large", 2).await;
+    let head = format!("POST /acc HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(20_000));
+    assert_eq!(status(&exchange(&two, head.as_bytes()).await), 431);
+    let many = format!("POST /acc HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(500));
+    assert_eq!(status(&exchange(&two, many.as_bytes()).await), 431);
+    counted(&two, "too-large", 4).await;
+}
+
+#[tokio::test]
+async fn the_slow_are_not_waited_for() {
+    let limits = GatewayLimits {
+        head_time: 300,
+        body_time: 300,
+        ..GatewayLimits::default()
+    };
+    let two = two(limits).await;
+    let mut body_never = connect(&two).await;
+    let request = post(&good());
+    body_never
+        .write_all(&request.as_bytes()[..request.len() - 20])
+        .await
+        .unwrap();
+    let mut head_never = connect(&two).await;
+    head_never
+        .write_all(b"POST /acc HTTP/1.1\r\nHost:")
+        .await
+        .unwrap();
+    let answer = rest(&mut body_never).await;
+    assert_eq!(status(&answer), 408, "{answer}");
+    rest(&mut head_never).await;
+    counted(&two, "too-slow", 2).await;
+}
+
+#[tokio::test]
+async fn connections_are_limited() {
+    let limits = GatewayLimits {
+        connections_per_address: 2,
+        ..GatewayLimits::default()
+    };
+    let two = two(limits).await;
+    let (_bob, mut bobs) = two.agent("bob");
+    let mut first = connect(&two).await;
+    let mut second = connect(&two).await;
+    // Both are served.
+    for stream in [&mut first, &mut second] {
+        stream.write_all(post(&good()).as_bytes()).await.unwrap();
+        assert_eq!(content(&mut bobs).await, "hi");
+    }
+    let mut third = connect(&two).await;
+    assert_eq!(rest(&mut third).await, "");
+    counted(&two, "too-many", 1).await;
+    drop(first);
+    // There is room again, as soon as it is noticed.
+    let again = async {
+        loop {
+            let answer = exchange(&two, post(&good()).as_bytes()).await;
+            if answer.contains("200 OK") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_passes_for_one_of_ours_and_nothing_is_passed_on() {
+    let two = two(GatewayLimits::default()).await;
+    let (_bob, bobs) = two.agent("bob");
+    let (_ca, cas) = two.agent("ca");
+    let cases = [
+        // A sender that claims to be of this platform, in whatever letters.
+        (
+            body("bob@two", "bob@two", "bob@two", ""),
+            403,
+            "forged-sender",
+        ),
+        (
+            body("bob@two", "bob@TWO", "bob@TWO", ""),
+            403,
+            "forged-sender",
+        ),
+        // An envelope of an allowed platform around a message of another, and the reverse.
+        (
+            body("bob@two", "a@one", "a@three", ""),
+            403,
+            "forged-sender",
+        ),
+        (
+            body("bob@two", "a@three", "a@one", ""),
+            403,
+            "forged-sender",
+        ),
+        // A receiver elsewhere.
+        (body("x@elsewhere", "a@one", "a@one", ""), 403, "relay"),
+        (body("x", "a@one", "a@one", ""), 403, "relay"),
+        // Whom the rules do not name.
+        (
+            body("carol@two", "a@one", "a@one", ""),
+            403,
+            "not-permitted",
+        ),
+        (body("ca@two", "a@one", "a@one", ""), 403, "not-permitted"),
+        (
+            body("bob@two", "a@three", "a@three", ""),
+            403,
+            "not-permitted",
+        ),
+        // One that was here before.
+        (
+            body(
+                "bob@two",
+                "a@one",
+                "a@one",
+                &format!(
+                    "<received><received-by value=\"{}\"/><received-date value=\"20261121T050545446Z\"/></received>",
+                    two.address
+                ),
+            ),
+            508,
+            "loop",
+        ),
+    ];
+    for (body, expected, reason) in cases {
+        let before = two
+            .gateway
+            .counters()
+            .refused
+            .get(reason)
+            .copied()
+            .unwrap_or(0);
+        let answer = exchange(&two, post(&body).as_bytes()).await;
+        assert_eq!(status(&answer), expected, "{reason}: {answer}");
+        counted(&two, reason, before + 1).await;
+    }
+    assert!(bobs.is_empty() && cas.is_empty());
+    assert_eq!(two.gateway.counters().received, 0);
+}
+
+#[tokio::test]
+async fn a_message_that_comes_twice_is_delivered_once() {
+    let two = two(GatewayLimits::default()).await;
+    let (_bob, mut bobs) = two.agent("bob");
+    let stamp = "<received><received-by value=\"http://one/acc\"/><received-date value=\"20261121T050545446Z\"/><received-id value=\"7\"/></received>";
+    let same = post(&body("bob@two", "a@one", "a@one", stamp));
+    for _ in 0..2 {
+        assert_eq!(status(&exchange(&two, same.as_bytes()).await), 200);
+    }
+    let other = same.replace("value=\"7\"", "value=\"8\"");
+    assert_eq!(status(&exchange(&two, other.as_bytes()).await), 200);
+    content(&mut bobs).await;
+    content(&mut bobs).await;
+    assert!(bobs.is_empty());
+    assert_eq!(two.gateway.counters().repeated, 1);
+}
+
+#[tokio::test]
+async fn a_full_mailbox_is_said_to_be_full() {
+    let limits = GatewayLimits {
+        receiver_time: 100,
+        ..GatewayLimits::default()
+    };
+    let two = two(limits).await;
+    let small = sealbus_bus::MailboxLimits {
+        messages: 2,
+        ..sealbus_bus::MailboxLimits::default()
+    };
+    let (_bob, mut bobs) = two.bus.attach("bob@two", None, Some(small)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(status(&exchange(&two, post(&good()).as_bytes()).await), 200);
+    }
+    let answer = exchange(&two, post(&good()).as_bytes()).await;
+    assert_eq!(status(&answer), 503, "{answer}");
+    assert!(answer.contains("Connection: close"), "{answer}");
+    counted(&two, "busy", 1).await;
+    content(&mut bobs).await;
+    assert_eq!(status(&exchange(&two, post(&good()).as_bytes()).await), 200);
+}
+
+#[tokio::test]
+async fn who_asks_by_get_is_told_about_the_platform() {
+    let two = two(GatewayLimits::default()).await;
+    let answer = exchange(
+        &two,
+        b"GET /acc HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    )
+    .await;
+    assert_eq!(status(&answer), 200);
+    assert!(
+        answer.contains("(ap-description :name two :ap-services"),
+        "{answer}"
+    );
+    assert!(answer.contains(&two.address), "{answer}");
+}

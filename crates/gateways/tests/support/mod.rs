@@ -1,0 +1,107 @@
+//! A platform of one process with a gateway.
+
+#![allow(dead_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_bus::{Bus, BusConfig, Mailbox, MailboxLimits, Outbox, ReceivedMessage};
+use sealbus_gateways::http::{GatewayRule, HttpGateway, HttpGatewayConfig};
+use sealbus_seal::PlatformName;
+use tokio::runtime::Handle;
+
+/// No test waits longer than this; none is faster for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Platform {
+    pub(crate) name: String,
+    pub(crate) bus: Bus,
+    pub(crate) gateway: Arc<HttpGateway>,
+    pub(crate) address: String,
+    notices: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        self.notices.abort();
+    }
+}
+
+pub(crate) fn allow(platform: &str, to: &str) -> GatewayRule {
+    GatewayRule {
+        platform: platform.to_owned(),
+        to: vec![to.to_owned()],
+        from: Vec::new(),
+        certificate: None,
+        register: false,
+    }
+}
+
+/// Everybody may write to everybody.
+pub(crate) fn open_to_all() -> HttpGatewayConfig {
+    HttpGatewayConfig {
+        allow: vec![allow("*", "*")],
+        ..HttpGatewayConfig::default()
+    }
+}
+
+impl Platform {
+    pub(crate) async fn new(name: &str, config: HttpGatewayConfig) -> Self {
+        let bus = Bus::new(
+            BusConfig::new(PlatformName::new(name).unwrap()),
+            Handle::current(),
+        );
+        let (outbox, mut mailbox) = bus.attach(&format!("gateway@{name}"), None, None).unwrap();
+        let gateway = HttpGateway::open(config, Arc::new(outbox)).await.unwrap();
+        let gateway = Arc::new(gateway);
+        let reader = gateway.clone();
+        let notices = tokio::spawn(async move {
+            while let Some(received) = mailbox.recv().await {
+                assert!(reader.notice(received).await);
+            }
+        });
+        Self {
+            name: name.to_owned(),
+            address: gateway.addresses()[0].clone(),
+            bus,
+            gateway,
+            notices,
+        }
+    }
+
+    pub(crate) fn agent(&self, local: &str) -> (Outbox, Mailbox) {
+        let limits = MailboxLimits::default();
+        self.bus
+            .attach(&format!("{local}@{}", self.name), None, Some(limits))
+            .unwrap()
+    }
+
+    /// The identifier of an agent of this platform, as others know it.
+    pub(crate) fn aid(&self, local: &str) -> Aid {
+        Aid::new(format!("{local}@{}", self.name))
+            .unwrap()
+            .with_address(&self.address)
+    }
+}
+
+pub(crate) fn inform(receiver: Aid, content: &str) -> AclMessage {
+    AclMessage::new(Performative::Inform)
+        .with_receiver(receiver)
+        .with_conversation_id("talk")
+        .with_reply_with("tag")
+        .with_content(content)
+}
+
+pub(crate) async fn receive(mailbox: &mut Mailbox) -> ReceivedMessage {
+    tokio::time::timeout(PATIENCE, mailbox.recv())
+        .await
+        .expect("a message is due")
+        .expect("the mailbox is open")
+}
+
+pub(crate) async fn content(mailbox: &mut Mailbox) -> String {
+    let received = receive(mailbox).await;
+    let message = received.message().unwrap();
+    message.content_text().unwrap().into_owned()
+}
