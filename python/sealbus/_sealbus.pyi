@@ -146,7 +146,7 @@ class Message(AclMessage):
     """A message an agent received: an :class:`AclMessage` to read, and what is known about who wrote it."""
 
     @property
-    def provenance(self) -> Literal["same-process", "proved", "carried", "claimed", "platform"]:
+    def provenance(self) -> Literal["same-process", "proved", "vouched", "carried", "claimed", "platform"]:
         """How the bus knows the sender: an agent of this process; proved by its certificate on the connection that
         carried the message; merely claimed (levels `none` and `tls`); or the platform itself."""
     @property

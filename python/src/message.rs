@@ -45,6 +45,7 @@ impl PyMessage {
         match self.provenance {
             Provenance::SameProcess => "same-process",
             Provenance::Proved(_) => "proved",
+            Provenance::Vouched(_) => "vouched",
             Provenance::Carried(_) => "carried",
             Provenance::Foreign(_) => "foreign",
             Provenance::Claimed => "claimed",

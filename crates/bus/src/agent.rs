@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use sealbus_acl::Aid;
 use sealbus_seal::Credential;
 
+use crate::gate::Gate;
 use crate::mailbox::MailboxSender;
 
 /// An agent of this process.
@@ -20,6 +21,8 @@ pub struct LocalAgent {
     gateway: Option<Arc<LocalAgent>>,
     /// Messages accepted from it. Written by its outbox alone, under that one's lock.
     sent: AtomicU64,
+    /// Where its sends wait while its own connection has no room.
+    gate: Gate,
 }
 
 impl LocalAgent {
@@ -36,6 +39,7 @@ impl LocalAgent {
             credential: RwLock::new(credential),
             gateway: None,
             sent: AtomicU64::new(0),
+            gate: Gate::default(),
         }
     }
 
@@ -65,6 +69,12 @@ impl LocalAgent {
     /// Where its messages go.
     pub fn mailbox(&self) -> &MailboxSender {
         &self.mailbox
+    }
+
+    /// Where its own sends wait that a transport answered with
+    /// [`Rejected::Congested`](crate::Rejected::Congested).
+    pub fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// What it proves its identity with; none at the levels that do not ask. For an agent of another platform it is

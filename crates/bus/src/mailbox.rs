@@ -64,12 +64,18 @@ pub enum PushError {
 pub trait WindowListener: Send + Sync {
     /// The window that was opened under `tag` may now be written up to `limit` bytes in all.
     fn widened(&self, tag: u64, limit: u64);
+
+    /// The message that was put in with this [receipt](Window::push_with_receipt) was taken out.
+    fn taken(&self, receipt: u64) {
+        let _ = receipt;
+    }
 }
 
 struct Entry {
     message: ReceivedMessage,
     cost: u32,
     window: u32,
+    receipt: Option<u64>,
 }
 
 /// Marks an entry that no window pays for.
@@ -87,13 +93,26 @@ struct Windows {
     slots: Vec<Option<WindowSlot>>,
     open: usize,
     /// What the listeners are to be told once the lock is released.
-    widened: Vec<Widened>,
+    news: Vec<News>,
 }
 
-struct Widened {
+struct News {
     listener: Arc<dyn WindowListener>,
-    tag: u64,
-    limit: u64,
+    what: What,
+}
+
+enum What {
+    Widened { tag: u64, limit: u64 },
+    Taken { receipt: u64 },
+}
+
+impl News {
+    fn tell(self) {
+        match self.what {
+            What::Widened { tag, limit } => self.listener.widened(tag, limit),
+            What::Taken { receipt } => self.listener.taken(receipt),
+        }
+    }
 }
 
 impl Windows {
@@ -107,10 +126,21 @@ impl Windows {
         // Half a window at a time: often enough never to stall, seldom enough to cost nothing.
         if limit.saturating_sub(slot.announced) >= size / 2 {
             slot.announced = limit;
-            self.widened.push(Widened {
+            self.news.push(News {
                 listener: slot.listener.clone(),
-                tag: slot.tag,
-                limit,
+                what: What::Widened {
+                    tag: slot.tag,
+                    limit,
+                },
+            });
+        }
+    }
+
+    fn settled(&mut self, index: u32, receipt: u64) {
+        if let Some(Some(slot)) = self.slots.get(index as usize) {
+            self.news.push(News {
+                listener: slot.listener.clone(),
+                what: What::Taken { receipt },
             });
         }
     }
@@ -167,6 +197,16 @@ impl Wake {
 
 impl Inner {
     fn put(&mut self, message: ReceivedMessage, cost: usize, window: u32) -> Wake {
+        self.put_with_receipt(message, cost, window, None)
+    }
+
+    fn put_with_receipt(
+        &mut self,
+        message: ReceivedMessage,
+        cost: usize,
+        window: u32,
+        receipt: Option<u64>,
+    ) -> Wake {
         self.bytes += cost;
         self.notices += usize::from(message.is_notice());
         // A cost above 4 GiB cannot occur: messages are limited far below.
@@ -175,6 +215,7 @@ impl Inner {
             message,
             cost,
             window,
+            receipt,
         });
         let hook = if self.hook_armed {
             self.hook_armed = false;
@@ -195,6 +236,9 @@ impl Inner {
             && let Some(windows) = &mut self.windows
         {
             windows.taken(entry.window, entry.cost, limits);
+            if let Some(receipt) = entry.receipt {
+                windows.settled(entry.window, receipt);
+            }
         }
     }
 }
@@ -211,7 +255,7 @@ impl Shared {
 
     /// Takes messages under the lock with `take`, then tells those who wait for room.
     fn take<T>(&self, take: impl FnOnce(&mut Inner) -> T) -> T {
-        let (taken, widened, room) = {
+        let (taken, news, room) = {
             let mut inner = self.inner.lock();
             let notices = inner.notices;
             let taken = take(&mut inner);
@@ -219,14 +263,14 @@ impl Shared {
             {
                 self.is_barred.store(false, Ordering::Relaxed);
             }
-            let widened = inner
+            let news = inner
                 .windows
                 .as_mut()
-                .map(|windows| mem::take(&mut windows.widened));
-            (taken, widened, self.has_room(&inner))
+                .map(|windows| mem::take(&mut windows.news));
+            (taken, news, self.has_room(&inner))
         };
-        for widened in widened.into_iter().flatten() {
-            widened.listener.widened(widened.tag, widened.limit);
+        for news in news.into_iter().flatten() {
+            news.tell();
         }
         if room {
             self.gate.open();
@@ -577,6 +621,28 @@ impl Window {
                 return Err((why, message));
             }
             inner.put(message, cost, self.index)
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// As [`push`](Self::push), for a writer that must know when the agent has taken the message:
+    /// [`WindowListener::taken`] hears the receipt then.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_with_receipt(
+        &self,
+        message: ReceivedMessage,
+        receipt: u64,
+    ) -> Result<(), (Closed, ReceivedMessage)> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err((why, message));
+            }
+            inner.put_with_receipt(message, cost, self.index, Some(receipt))
         };
         wake.wake();
         Ok(())

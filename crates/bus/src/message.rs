@@ -21,6 +21,8 @@ pub enum Provenance {
     Carried(Arc<Identity>),
     /// The sender is an agent of another platform; the gateway relays its message. Its name is only claimed.
     Foreign(Arc<ForeignOrigin>),
+    /// The sender proved its identity to the broker that carried the message, and the broker to this process.
+    Vouched(Arc<Identity>),
     /// The name is only claimed (levels `none` and `tls`).
     Claimed,
     /// The platform itself wrote it, such as the notice that a message was not delivered.

@@ -145,6 +145,7 @@ pub(crate) enum Sent {
 pub(crate) enum Waiting {
     Mailbox(Arc<LocalAgent>),
     Destination(Arc<dyn Destination>),
+    Sender(Arc<LocalAgent>),
     Route(Arc<Route>),
 }
 
@@ -157,6 +158,7 @@ impl Waiting {
         match self {
             Self::Mailbox(agent) => agent.mailbox().gate(),
             Self::Destination(destination) => destination.gate(),
+            Self::Sender(agent) => agent.gate(),
             Self::Route(route) => &route.gate,
         }
     }
@@ -255,12 +257,17 @@ impl Route {
                 let full = |destination: &Arc<dyn Destination>| {
                     Sent::Full(Waiting::Destination(destination.clone()))
                 };
+                let congested = || Sent::Full(Waiting::Sender(parcel.sender.clone()));
                 if !my_turn && destination.gate().is_crowded() {
                     return full(destination);
+                }
+                if !my_turn && parcel.sender.gate().is_crowded() {
+                    return congested();
                 }
                 match destination.try_send(parcel.sender, parcel.outgoing) {
                     Ok(()) => return Sent::Accepted,
                     Err(Rejected::Full) => return full(destination),
+                    Err(Rejected::Congested) => return congested(),
                     Err(Rejected::Impossible(reason)) => return Sent::Impossible(reason),
                     Err(Rejected::Moving) => Held::new(Instant::now(), true),
                     Err(Rejected::Closed) => Held::new(Instant::now(), false),

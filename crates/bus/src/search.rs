@@ -265,6 +265,7 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), Refused
                 .try_send(&message.sender, &outgoing)
                 .map_err(|rejected| match rejected {
                     Rejected::Full => Refused::Full(Waiting::Destination(destination.clone())),
+                    Rejected::Congested => Refused::Full(Waiting::Sender(message.sender.clone())),
                     Rejected::Moving => Refused::Moving,
                     Rejected::Closed => Refused::Ended,
                     Rejected::Impossible(reason) => Refused::Impossible(reason),

@@ -142,8 +142,10 @@ pub trait Destination: Send + Sync {
 /// Why a [`Destination`] did not accept a message.
 #[derive(Debug)]
 pub enum Rejected {
-    /// No room now.
+    /// The receiver has no room now: all its senders wait at the destination's gate.
     Full,
+    /// The sender's own connection has no room now: it alone waits, at [its gate](LocalAgent::gate).
+    Congested,
     /// The message can never be sent.
     Impossible(UndeliverableReason),
     /// The receiver is moving: what was accepted comes back through [`Bus::returned`](crate::Bus::returned),

@@ -63,7 +63,9 @@ impl Requester {
             Provenance::Platform => Some(Self::Platform),
             Provenance::SameProcess => claimed(),
             Provenance::Proved(verified) => verified.identity().agent_name().map(Self::Agent),
-            Provenance::Carried(identity) => identity.agent_name().map(Self::Agent),
+            Provenance::Vouched(identity) | Provenance::Carried(identity) => {
+                identity.agent_name().map(Self::Agent)
+            }
             Provenance::Foreign(origin) => message.sender.as_ref().map(|sender| Self::Foreign {
                 name: sender.name.clone(),
                 may_register: origin.may_register,

@@ -241,7 +241,7 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
             serial: verified.serial().to_string(),
         },
         // Moved twice: what was known first is still what is known.
-        Provenance::Carried(identity) => WaitingProvenance::SameProcess {
+        Provenance::Vouched(identity) | Provenance::Carried(identity) => WaitingProvenance::SameProcess {
             identity: identity.to_string(),
         },
         Provenance::Foreign(_) => WaitingProvenance::Foreign,
