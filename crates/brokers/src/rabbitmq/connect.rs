@@ -1,0 +1,208 @@
+//! Opens connections to the broker, each in the name of one agent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::Stream;
+use lapin::tcp::{AsyncTcpStream, RustlsConnector};
+use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
+use lapin::{Connection, ConnectionProperties, Event};
+use sealbus_bus::LocalAgent;
+use sealbus_seal::tls::{CertificateSource, Connector, ExpectedPeer, HandshakeRefusal};
+use sealbus_seal::{SecurityLevel, Trust};
+use thiserror::Error;
+use tokio::time::timeout;
+
+use super::config::{RabbitConfig, RabbitSecurity};
+use super::names;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub(crate) enum ConnectError {
+    /// Not within the time.
+    #[error("the broker {address} does not answer within {} s: is it running, and reachable from here?", .after.as_secs())]
+    TooSlow { address: String, after: Duration },
+    /// The address is none.
+    #[error("{0:?} is no address of a broker: write HOST:PORT")]
+    Address(String),
+    /// The agent's certificate cannot be used.
+    #[error("agent {agent} cannot log in to the broker: {why}")]
+    Credential { agent: String, why: String },
+    /// It is not the platform's broker.
+    #[error("{address} is not the broker of this platform: {why}")]
+    NotOurs { address: String, why: String },
+    /// It does not let the agent in, or is not there.
+    #[error("the broker {address} does not let agent {agent} in, or is not there: {error}")]
+    Refused {
+        address: String,
+        agent: String,
+        error: Box<lapin::Error>,
+    },
+}
+
+/// What a connection is for; it is a part of its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    Sending,
+    Receiving,
+}
+
+/// A connection in the name of one agent.
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    pub(crate) events: std::pin::Pin<Box<dyn Stream<Item = Event> + Send>>,
+    /// The user that logged in.
+    pub(crate) user: String,
+}
+
+/// SASL EXTERNAL: the certificate says who it is.
+struct External;
+
+impl lapin::auth::AuthProvider for External {}
+
+/// Connects `agent` to the broker at `address`.
+pub(crate) async fn open(
+    config: &RabbitConfig,
+    address: &str,
+    agent: &LocalAgent,
+    purpose: Purpose,
+) -> Result<Opened, ConnectError> {
+    timeout(
+        config.connect_time,
+        connect(config, address, agent, purpose),
+    )
+    .await
+    .unwrap_or_else(|_| {
+        Err(ConnectError::TooSlow {
+            address: address.to_owned(),
+            after: config.connect_time,
+        })
+    })
+}
+
+async fn connect(
+    config: &RabbitConfig,
+    address: &str,
+    agent: &LocalAgent,
+    purpose: Purpose,
+) -> Result<Opened, ConnectError> {
+    let (host, port) = address
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host.trim_matches(['[', ']']), port.parse().ok()?)))
+        .ok_or_else(|| ConnectError::Address(address.to_owned()))?;
+    let (login, trust) = match &config.security {
+        RabbitSecurity::None(login) => (Some(login), None),
+        RabbitSecurity::Tls(login, trust) => (Some(login), Some(trust)),
+        RabbitSecurity::Auth(trust) => (None, Some(trust)),
+    };
+    let secure = trust
+        .map(|trust| tls(config, trust, agent))
+        .transpose()
+        .map_err(|why| ConnectError::Credential {
+            agent: agent.name().to_string(),
+            why,
+        })?;
+    let mut properties = ConnectionProperties::default().with_connection_name(
+        match purpose {
+            Purpose::Sending => format!("{} sends", agent.name()),
+            Purpose::Receiving => format!("{} receives", agent.name()),
+        }
+        .into(),
+    );
+    let user = match login {
+        Some(login) => login.user.clone(),
+        None => {
+            properties = properties.with_auth_provider(External);
+            own_user(agent).ok_or_else(|| ConnectError::Credential {
+                agent: agent.name().to_string(),
+                why: "it has no certificate with an address".to_owned(),
+            })?
+        }
+    };
+    let uri = AMQPUri {
+        scheme: if secure.is_some() {
+            AMQPScheme::AMQPS
+        } else {
+            AMQPScheme::AMQP
+        },
+        authority: AMQPAuthority {
+            userinfo: AMQPUserInfo {
+                username: user.clone(),
+                password: login
+                    .map(|login| login.password.clone())
+                    .unwrap_or_default(),
+            },
+            host: host.to_owned(),
+            port,
+        },
+        vhost: config.vhost.clone(),
+        query: AMQPQueryString {
+            heartbeat: Some(u16::try_from(config.heartbeat.as_secs()).unwrap_or(u16::MAX)),
+            ..AMQPQueryString::default()
+        },
+    };
+    let (secure, refusal) = secure.unzip();
+    let refused = |error: lapin::Error| {
+        let address = address.to_owned();
+        match refusal.as_ref().and_then(HandshakeRefusal::get) {
+            Some(why) => ConnectError::NotOurs {
+                address,
+                why: why.to_string(),
+            },
+            None => ConnectError::Refused {
+                address,
+                agent: agent.name().to_string(),
+                error: Box::new(error),
+            },
+        }
+    };
+    let runtime = lapin::runtime::default_runtime().map_err(&refused)?;
+    let connection = Connection::connector(
+        uri,
+        runtime,
+        async move |uri: AMQPUri, runtime| {
+            let at = runtime.to_socket_addrs((uri.authority.host.clone(), uri.authority.port));
+            let stream = AsyncTcpStream::connect(&runtime, at).await?;
+            Ok(match &secure {
+                None => stream,
+                // The name is neither sent nor checked: the broker is known by its identity.
+                Some(secure) => stream.into_rustls(secure, "broker.invalid").await?,
+            })
+        },
+        properties,
+    )
+    .await
+    .map_err(&refused)?;
+    let events = Box::pin(connection.events_listener());
+    Ok(Opened {
+        connection,
+        events,
+        user,
+    })
+}
+
+/// The user name in the agent's certificate.
+fn own_user(agent: &LocalAgent) -> Option<String> {
+    let certificate = agent.credential()?.certificate().ok()?;
+    let local = agent.name().rsplit_once('@')?.0.to_owned();
+    Some(names::user(&local, certificate.address()?))
+}
+
+fn tls(
+    config: &RabbitConfig,
+    trust: &Arc<Trust>,
+    agent: &LocalAgent,
+) -> Result<(RustlsConnector, HandshakeRefusal), String> {
+    let credential = agent
+        .credential()
+        .ok_or("it has no certificate; it is attached without one")?;
+    let level: SecurityLevel = config.security.level();
+    let source = CertificateSource::new(&credential).map_err(|error| error.to_string())?;
+    let connector =
+        Connector::new(level, source, trust.clone(), &[]).map_err(|error| error.to_string())?;
+    let broker = names::broker_identity(&config.platform).ok_or("the platform has no name")?;
+    let (client, refusal) = connector
+        .connect(ExpectedPeer::Exactly(broker))
+        .map_err(|error| error.to_string())?;
+    Ok((client.into(), refusal))
+}

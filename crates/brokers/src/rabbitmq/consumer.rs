@@ -1,0 +1,403 @@
+//! The task that receives one agent's messages from the broker.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{Channel, Event, Result as LapinResult};
+use sealbus_acl::Limits;
+use sealbus_acl::bitefficient::EncodedMessage;
+use sealbus_bus::{Provenance, ReceivedMessage, RefusalReason, Window, WindowListener};
+use tokio::time::sleep;
+
+use super::connect::{Opened, Purpose};
+use super::incoming::{Arrival, Incoming};
+use super::link::Link;
+use super::names;
+use super::stamp::Stamp;
+
+type Key = (Arc<str>, u64, u64);
+
+/// A message that was checked.
+struct Checked {
+    key: Key,
+    tag: u64,
+    message: ReceivedMessage,
+}
+
+/// Hears from the mailbox.
+struct Taken(Weak<Link>);
+
+impl WindowListener for Taken {
+    fn widened(&self, _: u64, _: u64) {}
+
+    fn taken(&self, receipt: u64) {
+        if let Some(link) = self.0.upgrade() {
+            link.taken.lock().push(receipt);
+            link.taken_news.notify_one();
+        }
+    }
+}
+
+/// What outlives a connection.
+struct Inbox {
+    link: Arc<Link>,
+    window: Window,
+    incoming: Incoming<Checked>,
+    next_receipt: u64,
+    /// What lies in the mailbox: its delivery on the present connection, if it was delivered on it.
+    untaken: HashMap<u64, (Key, Option<u64>)>,
+    receipts: HashMap<Key, u64>,
+    acks: Acks,
+}
+
+/// Which deliveries can be acknowledged, in as few words as possible.
+#[derive(Default)]
+struct Acks {
+    /// Deliveries not acknowledged, in order, and whether they may be.
+    open: VecDeque<(u64, bool)>,
+    /// Those that may be and are not the first.
+    singles: BTreeSet<u64>,
+}
+
+impl Acks {
+    fn delivered(&mut self, tag: u64) {
+        self.open.push_back((tag, false));
+    }
+
+    fn may(&mut self, tag: u64) {
+        if let Ok(index) = self.open.binary_search_by_key(&tag, |(tag, _)| *tag) {
+            self.open[index].1 = true;
+            self.singles.insert(tag);
+        }
+    }
+
+    /// The tag up to which all are acknowledged, and the others that are.
+    fn next(&mut self) -> (Option<u64>, BTreeSet<u64>) {
+        let mut up_to = None;
+        while let Some((tag, true)) = self.open.front().copied() {
+            self.open.pop_front();
+            if self.singles.remove(&tag) {
+                up_to = Some(tag);
+            }
+        }
+        (up_to, std::mem::take(&mut self.singles))
+    }
+}
+
+/// Receives until the agent leaves.
+pub(crate) async fn run(link: Arc<Link>) {
+    let window = link
+        .agent
+        .mailbox()
+        .open_window(Arc::new(Taken(Arc::downgrade(&link))), 0);
+    let mut inbox = Inbox {
+        window,
+        incoming: Incoming::new(link.config().reorder_time),
+        next_receipt: 0,
+        untaken: HashMap::new(),
+        receipts: HashMap::new(),
+        acks: Acks::default(),
+        link: link.clone(),
+    };
+    while !link.has_left() {
+        let mut leaving = link.leaving.subscribe();
+        let opened = tokio::select! {
+            opened = link.connect(Purpose::Receiving, |_| {}) => opened,
+            _ = leaving.wait_for(|leaving| *leaving) => return,
+        };
+        let Some(opened) = opened else {
+            return;
+        };
+        let result = inbox.serve(opened).await;
+        link.is_receiving.send_replace(false);
+        inbox.disconnected();
+        match result {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::debug!(agent = %link.agent.name(), %error, "the connection to the broker for receiving broke");
+                sleep(link.config().redial.0).await;
+            }
+        }
+    }
+}
+
+impl Inbox {
+    /// Receives on one connection until it breaks. `Ok`: the link has ended.
+    async fn serve(&mut self, opened: Opened) -> LapinResult<()> {
+        let Opened {
+            connection,
+            mut events,
+            ..
+        } = opened;
+        let link = self.link.clone();
+        let channel = connection.create_channel().await?;
+        let queue = names::queue(link.agent.name());
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        // The Master makes the queue before the agent is started.
+        channel
+            .queue_declare(queue.as_str().into(), passive, FieldTable::default())
+            .await?;
+        channel
+            .basic_qos(link.config().prefetch, BasicQosOptions::default())
+            .await?;
+        let mut consumer = channel
+            .basic_consume(
+                queue.as_str().into(),
+                link.agent.name().as_ref().into(),
+                BasicConsumeOptions::default(),
+                FieldTable::default(),
+            )
+            .await?;
+        link.is_receiving.send_replace(true);
+        let mut ending = link.ending.subscribe();
+        let mut leaving = link.leaving.subscribe();
+        loop {
+            self.acknowledge(&channel).await?;
+            if *ending.borrow() || *leaving.borrow() {
+                let _ = channel.close(200, "the agent has left".into()).await;
+                let _ = connection.close(200, "the agent has left".into()).await;
+                return Ok(());
+            }
+            let deadline = self.incoming.deadline();
+            tokio::select! {
+                delivery = consumer.next() => match delivery {
+                    Some(delivery) => self.delivered(delivery?, &channel).await?,
+                    // The queue was deleted, or the broker cancelled for another reason.
+                    None => return Err(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()),
+                },
+                () = link.taken_news.notified() => {}
+                event = events.next() => match event {
+                    Some(Event::Error(error)) => return Err(error),
+                    Some(_) => {}
+                    None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
+                },
+                () = sleep_until(deadline) => {
+                    for checked in self.incoming.overdue(Instant::now()) {
+                        self.hand_over(checked);
+                    }
+                }
+                _ = ending.changed() => {}
+                _ = leaving.changed() => {}
+            }
+        }
+    }
+
+    fn disconnected(&mut self) {
+        self.acks = Acks::default();
+        for (_, tag) in self.untaken.values_mut() {
+            *tag = None;
+        }
+        // What the agent has taken meanwhile is acknowledged when it is delivered again.
+        self.note_taken();
+    }
+
+    fn note_taken(&mut self) {
+        let taken = std::mem::take(&mut *self.link.taken.lock());
+        for receipt in taken {
+            if let Some((key, tag)) = self.untaken.remove(&receipt) {
+                self.receipts.remove(&key);
+                if let Some(tag) = tag {
+                    self.acks.may(tag);
+                }
+            }
+        }
+    }
+
+    async fn acknowledge(&mut self, channel: &Channel) -> LapinResult<()> {
+        self.note_taken();
+        let (up_to, singles) = self.acks.next();
+        if let Some(tag) = up_to {
+            channel
+                .basic_ack(tag, BasicAckOptions { multiple: true })
+                .await?;
+        }
+        for tag in singles {
+            channel.basic_ack(tag, BasicAckOptions::default()).await?;
+        }
+        Ok(())
+    }
+
+    async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {
+        let tag = delivery.delivery_tag;
+        let Some(bus) = self.link.bus().upgrade() else {
+            return Ok(());
+        };
+        let (sender, stamp, message) = match self.check(delivery) {
+            Ok(checked) => checked,
+            Err(refused) => {
+                bus.refused(
+                    &refused.tried_by,
+                    refused.proved,
+                    Some(self.link.agent.name()),
+                    refused.reason,
+                    refused.explanation,
+                );
+                // It is kept where operators find it.
+                let requeue = BasicRejectOptions { requeue: false };
+                return channel.basic_reject(tag, requeue).await;
+            }
+        };
+        self.acks.delivered(tag);
+        let checked = Checked {
+            key: (sender.clone(), stamp.epoch, stamp.number),
+            tag,
+            message,
+        };
+        match self
+            .incoming
+            .arrived(&sender, stamp, checked, Instant::now())
+        {
+            Arrival::Deliver(messages) => {
+                for checked in messages {
+                    self.hand_over(checked);
+                }
+            }
+            Arrival::Kept => {}
+            Arrival::Duplicate(checked) => match self.receipts.get(&checked.key) {
+                // It lies in the mailbox since a former connection.
+                Some(receipt) => {
+                    if let Some((_, tag)) = self.untaken.get_mut(receipt) {
+                        *tag = Some(checked.tag);
+                    }
+                }
+                None => self.acks.may(checked.tag),
+            },
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, checked: Checked) {
+        let receipt = self.next_receipt;
+        self.next_receipt += 1;
+        let Checked { key, tag, message } = checked;
+        self.untaken.insert(receipt, (key.clone(), Some(tag)));
+        self.receipts.insert(key.clone(), receipt);
+        self.link.received.fetch_add(1, Ordering::Relaxed);
+        // A closed mailbox: the agent is leaving, and the broker keeps the message.
+        if self.window.push_with_receipt(message, receipt).is_err() {
+            self.untaken.remove(&receipt);
+            self.receipts.remove(&key);
+        }
+    }
+
+    /// All checks, at one place.
+    fn check(&self, delivery: Delivery) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refused> {
+        let config = self.link.config();
+        let receiver = self.link.agent.name();
+        let user = delivery.properties.user_id().as_ref();
+        let proved = user.map(|user| user.as_str().to_owned());
+        let refused = |tried_by: &str, reason, explanation: String| Refused {
+            tried_by: tried_by.to_owned(),
+            proved: proved.clone(),
+            reason,
+            explanation,
+        };
+        let by = proved.as_deref().unwrap_or("a message without user-id");
+        if delivery.data.len() > config.largest_message {
+            let text = format!(
+                "{} bytes, and the limit is {}",
+                delivery.data.len(),
+                config.largest_message
+            );
+            return Err(refused(by, RefusalReason::TooLarge, text));
+        }
+        let message = EncodedMessage::new(Bytes::from(delivery.data), &Limits::default())
+            .ok()
+            .filter(|message| message.length() == message.bytes().len())
+            .ok_or_else(|| {
+                let text = "the payload is no ACL message".to_owned();
+                refused(by, RefusalReason::Malformed, text)
+            })?;
+        let claimed = message
+            .message()
+            .sender()
+            .map(|sender| sender.name().to_owned())
+            .ok_or_else(|| {
+                let text = "the message has no sender".to_owned();
+                refused(by, RefusalReason::Malformed, text)
+            })?;
+        let (sender, provenance) = if config.security.level().authenticates() {
+            let user = proved.as_deref().ok_or_else(|| {
+                let text = "the broker lets messages without user-id pass, so nobody knows who wrote this one";
+                refused(&claimed, RefusalReason::NotProved, text.to_owned())
+            })?;
+            let (sender, identity) =
+                names::sender_of_user(user, &config.platform).ok_or_else(|| {
+                    let text = format!("the user {user:?} is no agent of this platform");
+                    refused(&claimed, RefusalReason::WrongIdentity, text)
+                })?;
+            if *sender != *claimed {
+                let text = format!(
+                    "it says to be from {claimed}, and the broker knows that {sender} sent it"
+                );
+                return Err(refused(&claimed, RefusalReason::ForgedSender, text));
+            }
+            (sender, Provenance::Vouched(Arc::new(identity)))
+        } else {
+            (Arc::from(claimed.as_str()), Provenance::Claimed)
+        };
+        if let Some(permissions) = &*self.link.shared.permissions.load()
+            && !permissions.may_send(&sender, receiver)
+        {
+            let text = format!("the policy does not let {sender} write to {receiver}");
+            return Err(refused(&claimed, RefusalReason::NotPermitted, text));
+        }
+        let stamp = delivery.properties.message_id().as_ref();
+        let stamp = stamp
+            .and_then(|id| Stamp::parse(id.as_str()))
+            .ok_or_else(|| {
+                let text = "its message-id does not say which of its sender's messages it is";
+                refused(&claimed, RefusalReason::Malformed, text.to_owned())
+            })?;
+        Ok((sender, stamp, ReceivedMessage::encoded(message, provenance)))
+    }
+}
+
+struct Refused {
+    tried_by: String,
+    proved: Option<String>,
+    reason: RefusalReason,
+    explanation: String,
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Acks;
+
+    #[test]
+    fn the_first_ones_are_acknowledged_together() {
+        let mut acks = Acks::default();
+        for tag in 1..=6 {
+            acks.delivered(tag);
+        }
+        for tag in [4, 1, 2] {
+            acks.may(tag);
+        }
+        assert_eq!(acks.next(), (Some(2), [4].into()));
+        acks.may(3);
+        assert_eq!(acks.next(), (Some(3), [].into()));
+        assert_eq!(acks.next(), (None, [].into()));
+        acks.may(6);
+        acks.may(5);
+        assert_eq!(acks.next(), (Some(6), [].into()));
+    }
+}

@@ -1,0 +1,291 @@
+//! The endpoint of a process: its agents' links to the broker, as a transport of the bus.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sealbus_bus::{
+    Acknowledgement, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing, ProcessEndpoint,
+    Rejected, Transport, TransportError, UndeliverableReason, WeakBus,
+};
+use sealbus_seal::permission::Permissions;
+use sealbus_seal::{ProcessId, SecurityLevel};
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use super::config::RabbitConfig;
+use super::link::Link;
+use super::{consumer, publisher};
+
+/// Why there is no endpoint.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// No broker is named.
+    #[error("no broker is named: give at least one address, HOST:PORT")]
+    NoAddress,
+    /// Another transport carries this bus already.
+    #[error("the bus has a transport already")]
+    TransportTaken,
+}
+
+/// What is known about an agent's link, for `ps` and logs.
+#[derive(Clone, Debug)]
+pub struct LinkReport {
+    /// The agent.
+    pub agent: Arc<str>,
+    /// Whether messages can come now.
+    pub is_receiving: bool,
+    /// Why the broker takes no messages from it now, if so.
+    pub blocked: Option<String>,
+    /// Whether all it sent is confirmed.
+    pub is_settled: bool,
+    /// Messages the broker has confirmed, and messages received.
+    pub messages: (u64, u64),
+}
+
+pub(crate) struct Shared {
+    pub(crate) config: RabbitConfig,
+    pub(crate) bus: WeakBus,
+    pub(crate) permissions: ArcSwapOption<Permissions>,
+    /// Which of the brokers the next connection tries first.
+    pub(crate) next_broker: AtomicUsize,
+    /// By the agents' numbers.
+    links: Mutex<HashMap<u64, Arc<Link>>>,
+    runtime: Handle,
+}
+
+/// The endpoint of a process. Cloning it gives another handle to the same one.
+#[derive(Clone)]
+pub struct RabbitEndpoint {
+    shared: Arc<Shared>,
+}
+
+impl RabbitEndpoint {
+    /// Becomes the transport of `bus`. Its tasks run on the runtime this is called on. Each agent connects when it is
+    /// attached.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(config: RabbitConfig, bus: &Bus) -> Result<Self, OpenError> {
+        if config.addresses.is_empty() {
+            return Err(OpenError::NoAddress);
+        }
+        let start = random();
+        let shared = Arc::new(Shared {
+            config,
+            bus: bus.downgrade(),
+            permissions: ArcSwapOption::empty(),
+            next_broker: AtomicUsize::new(start as usize),
+            links: Mutex::default(),
+            runtime: Handle::current(),
+        });
+        if !bus.set_transport(Arc::new(RabbitMq(shared.clone()))) {
+            return Err(OpenError::TransportTaken);
+        }
+        Ok(Self { shared })
+    }
+
+    /// Says who may write to whom, from now on. Without it everybody may write to everybody.
+    pub fn set_permissions(&self, permissions: Arc<Permissions>) {
+        self.shared.permissions.store(Some(permissions));
+    }
+
+    /// Waits until messages can come to `agent`, for `patience` at most; says whether they can.
+    pub async fn receiving(&self, agent: &str, patience: Duration) -> bool {
+        let link = {
+            let links = self.shared.links.lock();
+            links
+                .values()
+                .find(|link| **link.agent.name() == *agent && !link.has_left())
+                .cloned()
+        };
+        let Some(link) = link else {
+            return false;
+        };
+        let mut receiving = link.is_receiving.subscribe();
+        let waited = tokio::time::timeout(patience, receiving.wait_for(|receiving| *receiving));
+        matches!(waited.await, Ok(Ok(_)))
+    }
+
+    /// The links there are.
+    pub fn links(&self) -> Vec<LinkReport> {
+        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
+        links
+            .iter()
+            .map(|link| LinkReport {
+                agent: link.agent.name().clone(),
+                is_receiving: *link.is_receiving.borrow(),
+                blocked: link.blocked.lock().clone(),
+                is_settled: link.is_settled(),
+                messages: (
+                    link.sent.load(Ordering::Relaxed),
+                    link.received.load(Ordering::Relaxed),
+                ),
+            })
+            .collect()
+    }
+
+    /// Waits until all that was sent is confirmed, for `grace` at most, then closes all connections.
+    pub async fn shut_down(&self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
+        for link in &links {
+            link.leaving.send_replace(true);
+            link.news.notify_one();
+        }
+        while Instant::now() < deadline
+            && links
+                .iter()
+                .any(|link| !link.is_settled() || Arc::strong_count(link) > 2)
+        {
+            sleep(Duration::from_millis(5)).await;
+        }
+        for link in links {
+            link.ending.send_replace(true);
+        }
+    }
+}
+
+/// 64 random bits.
+fn random() -> u64 {
+    ProcessId::random().map_or_else(
+        |_| {
+            // Without randomness: the time tells lives apart as well.
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |time| time.as_nanos() as u64)
+        },
+        |id| {
+            id.as_bytes()
+                .iter()
+                .take(8)
+                .fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
+        },
+    )
+}
+
+/// The endpoint as the bus sees it.
+struct RabbitMq(Arc<Shared>);
+
+impl Transport for RabbitMq {
+    fn name(&self) -> &'static str {
+        "rabbitmq"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            levels: vec![SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth],
+            largest_message: self.0.config.largest_message,
+            acknowledgement: Acknowledgement::OnMajority,
+            resumes: true,
+            // A queue grows on the broker's disk; its alarms hold back all who send.
+            pushes_back: false,
+        }
+    }
+
+    fn attach(&self, agent: &Arc<LocalAgent>) -> Result<(), TransportError> {
+        let level = self.0.config.security.level();
+        if level.encrypts() && agent.credential().is_none() {
+            return Err(TransportError::NoCredential {
+                agent: agent.name().to_string(),
+                level,
+            });
+        }
+        let link = Link::new(agent.clone(), self.0.clone(), random());
+        self.0.links.lock().insert(agent.number(), link.clone());
+        self.0.runtime.spawn(consumer::run(link));
+        Ok(())
+    }
+
+    /// The next connection is made with the new certificate; the broker does not ask an open one again.
+    fn credential_changed(&self, _: &Arc<LocalAgent>) {}
+
+    fn detach(&self, agent: &Arc<LocalAgent>) {
+        let Some(link) = self.0.links.lock().get(&agent.number()).cloned() else {
+            return;
+        };
+        link.leaving.send_replace(true);
+        link.news.notify_one();
+        let shared = Arc::downgrade(&self.0);
+        let number = agent.number();
+        // Its last messages are still on their way.
+        self.0.runtime.spawn(async move {
+            let patience = link.config().give_up;
+            let deadline = Instant::now() + patience;
+            while !link.is_settled() && Instant::now() < deadline && !*link.ending.borrow() {
+                sleep(Duration::from_millis(20)).await;
+            }
+            if let Some(shared) = Weak::upgrade(&shared) {
+                shared.links.lock().remove(&number);
+            }
+        });
+    }
+
+    fn flush(&self) {}
+
+    fn destination(
+        &self,
+        _: &ProcessEndpoint,
+        receiver: &str,
+    ) -> Result<Arc<dyn Destination>, TransportError> {
+        Ok(Arc::new(Queue {
+            shared: self.0.clone(),
+            receiver: receiver.into(),
+            gate: Gate::default(),
+        }))
+    }
+}
+
+/// The way to an agent: its queue, wherever it is.
+struct Queue {
+    shared: Arc<Shared>,
+    receiver: Arc<str>,
+    gate: Gate,
+}
+
+impl Destination for Queue {
+    fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
+        let link = {
+            let links = self.shared.links.lock();
+            links.get(&sender.number()).cloned()
+        };
+        let link = link.ok_or(Rejected::Closed)?;
+        let mut waiting = link.outgoing.lock();
+        waiting.check(&self.receiver)?;
+        let mut payload = Vec::new();
+        outgoing
+            .encode_into(&mut payload)
+            .map_err(|error| Rejected::Impossible(UndeliverableReason::Encoding(error)))?;
+        let limit = self.shared.config.largest_message;
+        if payload.len() > limit {
+            let size = payload.len();
+            return Err(Rejected::Impossible(UndeliverableReason::TooLarge {
+                size,
+                limit,
+            }));
+        }
+        waiting.accept(&self.receiver, Bytes::from(payload), Instant::now());
+        drop(waiting);
+        if !link.sends.swap(true, Ordering::AcqRel) {
+            self.shared.runtime.spawn(publisher::run(link.clone()));
+        }
+        link.news.notify_one();
+        Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// The queue goes with the agent, so nothing has to come back.
+    fn recall(&self) {
+        if let Some(bus) = self.shared.bus.upgrade() {
+            bus.returned(&self.receiver, Vec::new(), false, || {});
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Puts what a broker delivers into the order it was sent in, each message once. No I/O.
+//!
+//! A broker repeats a message when a connection broke before it was acknowledged, in either direction, and changes the
+//! order of two when it did not accept the first at first. The [`Stamp`]s tell.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::stamp::Stamp;
+
+/// Correspondents remembered; beyond it those not heard of longest are forgotten.
+const REMEMBERED: usize = 65_536;
+/// Numbers below the first one seen that may still come.
+const LATE: u64 = 4_096;
+
+/// What to do with a message that arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrival<T> {
+    /// These are next, in this order.
+    Deliver(Vec<T>),
+    /// Kept until the ones before it come.
+    Kept,
+    /// It was here before.
+    Duplicate(T),
+}
+
+/// The order of what one agent receives. `T` is a message.
+#[derive(Debug)]
+pub(crate) struct Incoming<T> {
+    /// By sender and epoch.
+    senders: HashMap<(Arc<str>, u64), Sender<T>>,
+    patience: Duration,
+}
+
+#[derive(Debug)]
+struct Sender<T> {
+    /// The number that is to be delivered next.
+    next: u64,
+    /// Numbers below `next` that were passed over and may still come.
+    missing: BTreeSet<u64>,
+    /// Those that came too early.
+    kept: BTreeMap<u64, T>,
+    /// Since when something is kept.
+    since: Option<Instant>,
+    heard: Instant,
+}
+
+impl<T> Incoming<T> {
+    /// Waits for a missing message no longer than `patience`.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            senders: HashMap::new(),
+            patience,
+        }
+    }
+
+    /// A message of `sender` has arrived.
+    pub(crate) fn arrived(
+        &mut self,
+        sender: &Arc<str>,
+        stamp: Stamp,
+        message: T,
+        now: Instant,
+    ) -> Arrival<T> {
+        let key = (sender.clone(), stamp.epoch);
+        if !self.senders.contains_key(&key) && self.senders.len() >= REMEMBERED {
+            self.forget_some();
+        }
+        let entry = self.senders.entry(key).or_insert_with(|| {
+            // Which of the numbers before it an earlier life of this agent had taken is not known; they do not
+            // come, or come late.
+            let earliest = stamp.base.max(stamp.number.saturating_sub(LATE));
+            Sender {
+                next: stamp.number,
+                missing: (earliest..stamp.number).collect(),
+                kept: BTreeMap::new(),
+                since: None,
+                heard: now,
+            }
+        });
+        entry.heard = now;
+        let mut out = Vec::new();
+        entry.skip_to(stamp.base, &mut out);
+        let number = stamp.number;
+        if number < entry.next {
+            if !entry.missing.remove(&number) {
+                return Arrival::Duplicate(message);
+            }
+            out.push(message);
+        } else if number == entry.next {
+            entry.kept.remove(&number);
+            out.push(message);
+            entry.next = number + 1;
+            entry.follow(&mut out);
+        } else {
+            // Redelivered, it takes the place of the one that cannot be acknowledged any more.
+            entry.kept.insert(number, message);
+        }
+        entry.since = match entry.kept.is_empty() {
+            true => None,
+            false => entry.since.or(Some(now)),
+        };
+        if out.is_empty() {
+            Arrival::Kept
+        } else {
+            Arrival::Deliver(out)
+        }
+    }
+
+    /// What has waited too long for a message before it: its sender is gone, most likely.
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<T> {
+        let mut out = Vec::new();
+        for sender in self.senders.values_mut() {
+            if sender
+                .since
+                .is_some_and(|since| now.duration_since(since) >= self.patience)
+            {
+                if let Some(first) = sender.kept.keys().next().copied() {
+                    sender.missing.extend(sender.next..first);
+                    sender.next = first;
+                }
+                sender.follow(&mut out);
+                sender.since = (!sender.kept.is_empty()).then_some(now);
+            }
+        }
+        out
+    }
+
+    /// When [`overdue`](Self::overdue) should be asked next.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let waiting = self.senders.values().filter_map(|sender| sender.since);
+        waiting.min().map(|since| since + self.patience)
+    }
+
+    fn forget_some(&mut self) {
+        let mut heard: Vec<_> = self.senders.values().map(|sender| sender.heard).collect();
+        heard.sort_unstable();
+        let Some(middle) = heard.get(heard.len() / 2).copied() else {
+            return;
+        };
+        self.senders
+            .retain(|_, sender| sender.heard > middle || !sender.kept.is_empty());
+    }
+}
+
+impl<T> Sender<T> {
+    /// Nothing below `base` comes any more.
+    fn skip_to(&mut self, base: u64, out: &mut Vec<T>) {
+        self.missing = self.missing.split_off(&base);
+        if base > self.next {
+            let rest = self.kept.split_off(&base);
+            out.extend(mem::replace(&mut self.kept, rest).into_values());
+            self.next = base;
+            self.follow(out);
+        }
+    }
+
+    /// Those kept that are next now.
+    fn follow(&mut self, out: &mut Vec<T>) {
+        while let Some(message) = self.kept.remove(&self.next) {
+            out.push(message);
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::{Arrival, Incoming};
+    use crate::rabbitmq::stamp::Stamp;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn stamp(number: u64, base: u64) -> Stamp {
+        Stamp {
+            epoch: 7,
+            number,
+            base,
+        }
+    }
+
+    #[test]
+    fn a_gap_is_waited_for_then_given_up() {
+        let now = Instant::now();
+        let mut incoming = Incoming::new(PATIENCE);
+        let sender = "a@f".into();
+        assert_eq!(
+            incoming.arrived(&sender, stamp(1, 1), 1, now),
+            Arrival::Deliver(vec![1])
+        );
+        assert_eq!(
+            incoming.arrived(&sender, stamp(3, 1), 3, now),
+            Arrival::Kept
+        );
+        assert_eq!(incoming.deadline(), Some(now + PATIENCE));
+        assert!(incoming.overdue(now).is_empty());
+        assert_eq!(incoming.overdue(now + PATIENCE), [3]);
+        // It comes after all.
+        assert_eq!(
+            incoming.arrived(&sender, stamp(2, 1), 2, now),
+            Arrival::Deliver(vec![2])
+        );
+        assert_eq!(
+            incoming.arrived(&sender, stamp(2, 1), 2, now),
+            Arrival::Duplicate(2)
+        );
+    }
+
+    #[test]
+    fn what_the_sender_gave_up_is_not_waited_for() {
+        let now = Instant::now();
+        let mut incoming = Incoming::new(PATIENCE);
+        let sender = "a@f".into();
+        let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
+        assert_eq!(
+            incoming.arrived(&sender, stamp(3, 3), 3, now),
+            Arrival::Deliver(vec![3])
+        );
+        assert_eq!(incoming.deadline(), None);
+    }
+
+    proptest! {
+        /// Sent in order with some repeated and some late: each is delivered once, and in order after the first.
+        #[test]
+        fn once_and_in_order(shuffled in Just((2u64..40).collect::<Vec<_>>()).prop_shuffle(),
+                             repeated in proptest::collection::vec(2u64..40, 0..20)) {
+            let now = Instant::now();
+            let mut incoming = Incoming::new(PATIENCE);
+            let sender = "a@f".into();
+            let mut delivered = Vec::new();
+            for number in [1].into_iter().chain(shuffled).chain(repeated) {
+                if let Arrival::Deliver(more) = incoming.arrived(&sender, stamp(number, 1), number, now) {
+                    delivered.extend(more);
+                }
+            }
+            prop_assert_eq!(delivered, (1..40).collect::<Vec<_>>());
+        }
+
+        /// Whatever comes, nothing is delivered twice and nothing panics.
+        #[test]
+        fn never_twice(stamps in proptest::collection::vec((1u64..30, 1u64..30), 0..100)) {
+            let now = Instant::now();
+            let mut incoming = Incoming::new(PATIENCE);
+            let sender = "a@f".into();
+            let mut delivered = Vec::new();
+            for (a, b) in stamps {
+                let number = a.max(b);
+                if let Arrival::Deliver(more) =
+                    incoming.arrived(&sender, stamp(number, a.min(b)), number, now)
+                {
+                    delivered.extend(more);
+                }
+            }
+            delivered.extend(incoming.overdue(now + PATIENCE));
+            let mut once = delivered.clone();
+            once.sort_unstable();
+            once.dedup();
+            prop_assert_eq!(once.len(), delivered.len());
+        }
+    }
+}

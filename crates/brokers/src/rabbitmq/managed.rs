@@ -1,0 +1,264 @@
+//! A private RabbitMQ: started with the platform, in a folder of its own, and ended with it.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use super::files::{CONFIGURATION, PLUGINS};
+
+/// Where distributions put the server, apart from `PATH`. Debian's script on `PATH` insists on a user of its own.
+const KNOWN_PLACES: [&str; 2] = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"];
+/// How long it may take to start: an Erlang node needs seconds of processor time.
+const STARTING: Duration = Duration::from_secs(120);
+/// How long it may take to end.
+const ENDING: Duration = Duration::from_secs(20);
+/// File name of its process number.
+const PID: &str = "broker.pid";
+/// File name of its ports.
+const PORTS: &str = "ports.json";
+
+/// A broker could not be started or ended.
+#[derive(Debug, Error)]
+pub enum BrokerError {
+    /// It is not installed.
+    #[error("rabbitmq-server is not installed: apt-get install rabbitmq-server")]
+    NotInstalled,
+    /// The system.
+    #[error("cannot {what} for the broker in {}: {error}", directory.display())]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Its folder.
+        directory: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It ended, or does not come up.
+    #[error("the broker in {} does not start: {why}", directory.display())]
+    NotStarted {
+        /// Its folder.
+        directory: PathBuf,
+        /// The end of its log.
+        why: String,
+    },
+}
+
+/// The ports of a broker; kept, so that agents find it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerPorts {
+    /// AMQP.
+    pub amqp: u16,
+    /// The management interface.
+    pub management: u16,
+    /// Between brokers of a cluster.
+    pub distribution: u16,
+    /// Of the Erlang port mapper, its own.
+    pub mapper: u16,
+}
+
+impl BrokerPorts {
+    /// The ports kept in `directory`, or free ones of `address`, which are kept from now on.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn keep(directory: &Path, address: IpAddr) -> io::Result<Self> {
+        let path = directory.join(PORTS);
+        if let Ok(kept) = fs::read(&path)
+            && let Ok(ports) = serde_json::from_slice(&kept)
+        {
+            return Ok(ports);
+        }
+        let free = || TcpListener::bind(SocketAddr::new(address, 0));
+        // Held together, so that they differ.
+        let held = [free()?, free()?, free()?, free()?];
+        let port = |index: usize| -> io::Result<u16> { Ok(held[index].local_addr()?.port()) };
+        let ports = Self {
+            amqp: port(0)?,
+            management: port(1)?,
+            distribution: port(2)?,
+            mapper: port(3)?,
+        };
+        fs::create_dir_all(directory)?;
+        fs::write(path, serde_json::to_vec(&ports)?)?;
+        Ok(ports)
+    }
+}
+
+/// A broker started by this process, or by one before it on the same folder. Dropping it leaves it running.
+#[derive(Debug)]
+pub struct ManagedBroker {
+    directory: PathBuf,
+    ports: BrokerPorts,
+    child: Option<Child>,
+}
+
+impl ManagedBroker {
+    /// Starts the broker whose files lie in `directory`, or finds that it runs, and waits until it listens.
+    ///
+    /// # Errors
+    /// [`BrokerError`].
+    pub async fn start(
+        directory: &Path,
+        address: IpAddr,
+        ports: BrokerPorts,
+    ) -> Result<Self, BrokerError> {
+        let mut broker = Self {
+            directory: directory.to_owned(),
+            ports,
+            child: None,
+        };
+        if broker.pid().is_none() {
+            broker.child = Some(broker.spawn()?);
+        }
+        let listening = [ports.amqp, ports.management].map(|port| SocketAddr::new(address, port));
+        let deadline = Instant::now() + STARTING;
+        for at in listening {
+            while TcpStream::connect(at).await.is_err() {
+                let ended = match &mut broker.child {
+                    Some(child) => child.try_wait().ok().flatten().is_some(),
+                    None => broker.pid().is_none(),
+                };
+                if ended || Instant::now() > deadline {
+                    let why = broker.last_words();
+                    broker.stop().await;
+                    return Err(BrokerError::NotStarted {
+                        directory: broker.directory,
+                        why,
+                    });
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+        Ok(broker)
+    }
+
+    /// Its process, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        let text = fs::read_to_string(self.directory.join(PID)).ok()?;
+        let pid: u32 = text.trim().parse().ok()?;
+        // The number may be another's by now; ours has its folder as home.
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let home = self.directory.as_os_str().as_encoded_bytes();
+        let is_ours = command.split(|byte| *byte == 0).any(|word| word == home);
+        is_ours.then_some(pid)
+    }
+
+    /// Ends it, by force if it takes too long.
+    pub async fn stop(&mut self) {
+        let pid = self
+            .pid()
+            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM);
+            let deadline = Instant::now() + ENDING;
+            while test_kill_process(pid).is_ok() && Instant::now() < deadline {
+                if let Some(child) = &mut self.child {
+                    let _ = child.try_wait();
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        if let Some(mut child) = self.child.take() {
+            let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let _ = child.wait();
+        }
+        // The port mapper outlives the broker otherwise.
+        let _ = Command::new("epmd")
+            .args(["-port", &self.ports.mapper.to_string(), "-kill"])
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        let _ = fs::remove_file(self.directory.join(PID));
+    }
+
+    fn node_name(&self) -> String {
+        format!("sealbus{}@localhost", self.ports.amqp)
+    }
+
+    fn spawn(&self) -> Result<Child, BrokerError> {
+        let directory = &self.directory;
+        let system = |what| {
+            move |error| BrokerError::System {
+                what,
+                directory: directory.clone(),
+                error,
+            }
+        };
+        for name in ["log", "mnesia", "generated", "schema"] {
+            fs::create_dir_all(directory.join(name)).map_err(system("make a folder"))?;
+        }
+        let log = File::create(directory.join("log/start.log")).map_err(system("make a log"))?;
+        let copy = log.try_clone().map_err(system("make a log"))?;
+        let at = |name: &str| directory.join(name);
+        let mut command = Command::new(server().ok_or(BrokerError::NotInstalled)?);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("LANG", "C.UTF-8")
+            .env("HOME", directory)
+            .env("RABBITMQ_NODENAME", self.node_name())
+            .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+            .env("RABBITMQ_CONFIG_FILE", at(CONFIGURATION).with_extension(""))
+            .env("RABBITMQ_ADVANCED_CONFIG_FILE", at("advanced"))
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", at(PLUGINS))
+            .env("RABBITMQ_MNESIA_BASE", at("mnesia"))
+            .env("RABBITMQ_LOG_BASE", at("log"))
+            .env("RABBITMQ_PID_FILE", at(PID))
+            .env("RABBITMQ_GENERATED_CONFIG_DIR", at("generated"))
+            .env("RABBITMQ_SCHEMA_DIR", at("schema"))
+            .env("RABBITMQ_FEATURE_FLAGS_FILE", at("feature_flags"))
+            .env("RABBITMQ_DIST_PORT", self.ports.distribution.to_string())
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            .env("ERL_EPMD_PORT", self.ports.mapper.to_string())
+            // Loopback only between nodes, and no spinning while there is nothing to do.
+            .env(
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+                "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
+            )
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(copy)
+            // An interrupt at the terminal is for the platform, which ends the broker last.
+            .process_group(0);
+        command.spawn().map_err(system("start rabbitmq-server"))
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.directory.join("log/start.log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+        let from = lines.len().saturating_sub(8);
+        let words = lines[from..].join(" / ");
+        if words.is_empty() {
+            format!("see its logs in {}", self.directory.join("log").display())
+        } else {
+            words
+        }
+    }
+}
+
+fn server() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    KNOWN_PLACES
+        .iter()
+        .map(PathBuf::from)
+        .chain(std::env::split_paths(&path))
+        .map(|directory| directory.join("rabbitmq-server"))
+        .find(|file| file.is_file())
+}

@@ -1,0 +1,362 @@
+//! What one agent has sent and the broker has not confirmed yet. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sealbus_bus::{Rejected, Returned, UndeliverableReason};
+
+use super::stamp::Stamp;
+
+/// How much may be accepted and not confirmed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+/// A message accepted from the agent.
+#[derive(Debug)]
+struct Accepted {
+    receiver: Arc<str>,
+    number: u64,
+    payload: Bytes,
+    since: Instant,
+}
+
+/// A message to be published now.
+#[derive(Debug)]
+pub(crate) struct Publication {
+    /// What the confirmation is about.
+    pub(crate) order: u64,
+    pub(crate) receiver: Arc<str>,
+    pub(crate) payload: Bytes,
+    pub(crate) stamp: Stamp,
+}
+
+/// The messages to one receiver.
+#[derive(Debug, Default)]
+struct Line {
+    /// The last number given.
+    last: u64,
+    /// Numbers accepted and not settled.
+    open: BTreeSet<u64>,
+    /// Some came back: the others are awaited, then all go back to the bus.
+    returned: Option<BTreeMap<u64, Bytes>>,
+}
+
+/// What the bus is to be told.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// All messages to a receiver whose queue is not there came back.
+    Returned {
+        receiver: Arc<str>,
+        messages: Vec<Returned>,
+    },
+    /// A message is lost.
+    Undeliverable {
+        receiver: Arc<str>,
+        payload: Bytes,
+        reason: UndeliverableReason,
+    },
+}
+
+/// What one agent has sent and the broker has not confirmed yet.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    sender: Arc<str>,
+    epoch: u64,
+    room: Room,
+    next_order: u64,
+    /// To be published, by the order of acceptance.
+    waiting: BTreeMap<u64, Accepted>,
+    /// Published on the present connection.
+    published: BTreeMap<u64, Accepted>,
+    lines: HashMap<Arc<str>, Line>,
+    bytes: usize,
+}
+
+impl Outgoing {
+    pub(crate) fn new(sender: Arc<str>, epoch: u64, room: Room) -> Self {
+        Self {
+            sender,
+            epoch,
+            room,
+            next_order: 0,
+            waiting: BTreeMap::new(),
+            published: BTreeMap::new(),
+            lines: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Whether nothing waits for the broker.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.waiting.is_empty() && self.published.is_empty()
+    }
+
+    /// Whether something can be published.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.len() + self.published.len() < self.room.messages
+            && self.bytes < self.room.bytes
+    }
+
+    /// Whether a message to `receiver` would be accepted.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(&self, receiver: &str) -> Result<(), Rejected> {
+        if let Some(line) = self.lines.get(receiver)
+            && line.returned.is_some()
+        {
+            return Err(Rejected::Moving);
+        }
+        if self.has_room() {
+            Ok(())
+        } else {
+            Err(Rejected::Congested)
+        }
+    }
+
+    /// Accepts a message that [`check`](Self::check) let pass.
+    pub(crate) fn accept(&mut self, receiver: &Arc<str>, payload: Bytes, now: Instant) {
+        let line = self.lines.entry(receiver.clone()).or_default();
+        line.last += 1;
+        line.open.insert(line.last);
+        self.bytes += payload.len();
+        let accepted = Accepted {
+            receiver: receiver.clone(),
+            number: line.last,
+            payload,
+            since: now,
+        };
+        self.waiting.insert(self.next_order, accepted);
+        self.next_order += 1;
+    }
+
+    /// The next message to publish; it counts as published from now on.
+    pub(crate) fn publish(&mut self) -> Option<Publication> {
+        let (order, accepted) = self.waiting.pop_first()?;
+        let base = self
+            .lines
+            .get(&accepted.receiver)
+            .and_then(|line| line.open.first().copied())
+            .unwrap_or(accepted.number);
+        let publication = Publication {
+            order,
+            receiver: accepted.receiver.clone(),
+            payload: accepted.payload.clone(),
+            stamp: Stamp {
+                epoch: self.epoch,
+                number: accepted.number,
+                base,
+            },
+        };
+        self.published.insert(order, accepted);
+        Some(publication)
+    }
+
+    /// The broker has it.
+    pub(crate) fn confirmed(&mut self, order: u64) -> Option<Outcome> {
+        let accepted = self.published.remove(&order)?;
+        self.bytes -= accepted.payload.len();
+        self.settle(&accepted.receiver, accepted.number)
+    }
+
+    /// The broker did not take it this time: it is published again.
+    pub(crate) fn refused(&mut self, order: u64) {
+        if let Some(accepted) = self.published.remove(&order) {
+            self.waiting.insert(order, accepted);
+        }
+    }
+
+    /// There is no queue for it.
+    pub(crate) fn unroutable(&mut self, order: u64) -> Option<Outcome> {
+        let accepted = self.published.remove(&order)?;
+        self.bytes -= accepted.payload.len();
+        let line = self.lines.get_mut(&accepted.receiver)?;
+        let returned = line.returned.get_or_insert_default();
+        returned.insert(accepted.number, accepted.payload);
+        // What waits would go the same way.
+        let ahead: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.receiver == accepted.receiver)
+            .map(|(order, _)| *order)
+            .collect();
+        for order in ahead {
+            if let Some(waiting) = self.waiting.remove(&order) {
+                self.bytes -= waiting.payload.len();
+                line.open.remove(&waiting.number);
+                returned.insert(waiting.number, waiting.payload);
+            }
+        }
+        self.settle(&accepted.receiver, accepted.number)
+    }
+
+    fn settle(&mut self, receiver: &Arc<str>, number: u64) -> Option<Outcome> {
+        let line = self.lines.get_mut(receiver)?;
+        line.open.remove(&number);
+        if !line.open.is_empty() {
+            return None;
+        }
+        // Emptied, not removed: until the bus has them nothing newer may be accepted.
+        let messages = std::mem::take(line.returned.as_mut()?);
+        let returned = |payload| Returned {
+            sender: self.sender.clone(),
+            payload,
+        };
+        Some(Outcome::Returned {
+            receiver: receiver.clone(),
+            messages: messages.into_values().map(returned).collect(),
+        })
+    }
+
+    /// The bus has what came back from `receiver`.
+    pub(crate) fn settled(&mut self, receiver: &str) {
+        if let Some(line) = self.lines.get_mut(receiver) {
+            line.returned = None;
+        }
+    }
+
+    /// The connection is gone: what was not confirmed is published again on the next one.
+    pub(crate) fn disconnected(&mut self) {
+        let mut again = std::mem::take(&mut self.published);
+        self.waiting.append(&mut again);
+    }
+
+    /// Gives up what has waited for longer than `patience` at `now`.
+    pub(crate) fn give_up(
+        &mut self,
+        patience: Duration,
+        now: Instant,
+        why: &UndeliverableReason,
+    ) -> Vec<Outcome> {
+        let too_old: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, accepted)| now.duration_since(accepted.since) >= patience)
+            .map(|(order, _)| *order)
+            .collect();
+        let mut outcomes = Vec::new();
+        for order in too_old {
+            let Some(accepted) = self.waiting.remove(&order) else {
+                continue;
+            };
+            self.bytes -= accepted.payload.len();
+            outcomes.extend(self.settle(&accepted.receiver, accepted.number));
+            outcomes.push(Outcome::Undeliverable {
+                receiver: accepted.receiver,
+                payload: accepted.payload,
+                reason: why.clone(),
+            });
+        }
+        outcomes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use sealbus_bus::{Rejected, UndeliverableReason};
+
+    use super::{Outcome, Outgoing, Room};
+
+    const ROOM: Room = Room {
+        messages: 16,
+        bytes: 1 << 20,
+    };
+
+    fn outgoing() -> (Outgoing, Arc<str>) {
+        (Outgoing::new("a@f".into(), 1, ROOM), "b@f".into())
+    }
+
+    #[test]
+    fn what_was_not_confirmed_is_published_again_under_the_same_number() {
+        let (mut outgoing, receiver) = outgoing();
+        for byte in 0..3u8 {
+            outgoing.accept(&receiver, Bytes::copy_from_slice(&[byte]), Instant::now());
+        }
+        let first = outgoing.publish().unwrap();
+        let second = outgoing.publish().unwrap();
+        assert_eq!((second.stamp.number, second.stamp.base), (2, 1));
+        assert!(outgoing.confirmed(first.order).is_none());
+        outgoing.disconnected();
+        let again = outgoing.publish().unwrap();
+        assert_eq!((again.stamp.number, again.stamp.base), (2, 2));
+        assert_eq!(again.payload, second.payload);
+        assert_eq!(outgoing.publish().unwrap().stamp.number, 3);
+    }
+
+    #[test]
+    fn all_that_came_back_goes_back_in_order() {
+        let (mut outgoing, receiver) = outgoing();
+        for byte in 0..4u8 {
+            outgoing.accept(&receiver, Bytes::copy_from_slice(&[byte]), Instant::now());
+        }
+        let published: Vec<_> = (0..3).map(|_| outgoing.publish().unwrap()).collect();
+        assert!(outgoing.unroutable(published[1].order).is_none());
+        assert!(matches!(outgoing.check("b@f"), Err(Rejected::Moving)));
+        assert!(outgoing.unroutable(published[0].order).is_none());
+        let Some(Outcome::Returned { messages, .. }) = outgoing.unroutable(published[2].order)
+        else {
+            panic!("nothing came back");
+        };
+        let bytes: Vec<_> = messages.iter().map(|message| message.payload[0]).collect();
+        assert_eq!(bytes, [0, 1, 2, 3]);
+        assert!(matches!(outgoing.check("b@f"), Err(Rejected::Moving)));
+        outgoing.settled("b@f");
+        assert!(outgoing.check("b@f").is_ok());
+        assert!(outgoing.is_settled());
+    }
+
+    proptest! {
+        /// Whatever the broker answers, every message is confirmed, comes back or is given up, and the room is whole
+        /// again.
+        #[test]
+        fn nothing_is_forgotten(answers in proptest::collection::vec(0u8..4, 1..60)) {
+            let (mut outgoing, receiver) = outgoing();
+            let now = Instant::now();
+            let (mut accepted, mut ended) = (0, 0);
+            let mut count = |outcomes: Vec<Outcome>| {
+                for outcome in outcomes {
+                    ended += match outcome {
+                        Outcome::Returned { messages, .. } => messages.len(),
+                        Outcome::Undeliverable { .. } => 1,
+                    };
+                }
+            };
+            let mut confirmed = 0;
+            for answer in answers {
+                if outgoing.check("b@f").is_ok() {
+                    outgoing.accept(&receiver, Bytes::from_static(b"x"), now);
+                    accepted += 1;
+                }
+                let Some(publication) = outgoing.publish() else {
+                    outgoing.settled("b@f");
+                    continue;
+                };
+                match answer {
+                    0 => { confirmed += 1; count(outgoing.confirmed(publication.order).into_iter().collect()) }
+                    1 => outgoing.refused(publication.order),
+                    2 => count(outgoing.unroutable(publication.order).into_iter().collect()),
+                    _ => outgoing.disconnected(),
+                }
+            }
+            outgoing.disconnected();
+            count(outgoing.give_up(Duration::ZERO, now, &UndeliverableReason::ReceiverGone));
+            prop_assert!(outgoing.is_settled());
+            prop_assert_eq!(outgoing.bytes, 0);
+            prop_assert_eq!(accepted, ended + confirmed);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The task that sends one agent's messages to the broker.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Event, PublisherConfirm, Result as LapinResult,
+};
+use sealbus_bus::UndeliverableReason;
+use tokio::time::sleep;
+
+use super::connect::{Opened, Purpose};
+use super::link::Link;
+use super::names;
+use super::outgoing::Publication;
+
+/// The pause before a message is published again that the broker did not take.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How often is looked whether messages have waited for too long.
+const LOOK: Duration = Duration::from_secs(1);
+/// Messages written before confirmations are looked at.
+const AT_ONCE: usize = 64;
+/// What the content is, in the words of FIPA00069.
+const CONTENT_TYPE: &str = "fipa.acl.rep.bitefficient.std";
+/// Kept on disk by the broker.
+const PERSISTENT: u8 = 2;
+
+/// Sends until the agent has left and all is confirmed.
+pub(crate) async fn run(link: Arc<Link>) {
+    let mut ending = link.ending.subscribe();
+    loop {
+        // Nothing to say: no connection is needed.
+        loop {
+            if *ending.borrow() || (link.has_left() && link.is_settled()) {
+                return;
+            }
+            if link.outgoing.lock().is_waiting() {
+                break;
+            }
+            tokio::select! {
+                () = link.news.notified() => {}
+                _ = ending.changed() => {}
+            }
+        }
+        let connecting = link.connect(Purpose::Sending, |error| {
+            give_up(&link, &format!("{error}"));
+        });
+        let Some(opened) = connecting.await else {
+            return;
+        };
+        let why = match serve(&link, opened).await {
+            Ok(()) => return,
+            Err(error) => error.to_string(),
+        };
+        tracing::debug!(agent = %link.agent.name(), why, "the connection to the broker for sending broke");
+        *link.blocked.lock() = None;
+        link.outgoing.lock().disconnected();
+        give_up(&link, &why);
+        sleep(link.config().redial.0).await;
+    }
+}
+
+fn give_up(link: &Link, why: &str) {
+    let reason = UndeliverableReason::ProcessUnreachable(format!("by the broker: {why}"));
+    let patience = link.config().give_up;
+    let outcomes = link
+        .outgoing
+        .lock()
+        .give_up(patience, Instant::now(), &reason);
+    if !outcomes.is_empty() {
+        link.tell(outcomes);
+        link.open_gate();
+    }
+}
+
+struct Publisher<'a> {
+    link: &'a Link,
+    channel: Channel,
+    user: String,
+    /// In the order of publication; a broker mostly confirms in it.
+    confirms: VecDeque<(u64, PublisherConfirm)>,
+    again_at: Option<Instant>,
+}
+
+/// Sends on one connection until it breaks. `Ok`: the link has ended.
+async fn serve(link: &Link, opened: Opened) -> LapinResult<()> {
+    let Opened {
+        connection,
+        mut events,
+        user,
+    } = opened;
+    let channel = connection.create_channel().await?;
+    channel
+        .confirm_select(ConfirmSelectOptions::default())
+        .await?;
+    let mut publisher = Publisher {
+        link,
+        channel,
+        user,
+        confirms: VecDeque::new(),
+        again_at: None,
+    };
+    let mut ending = link.ending.subscribe();
+    let mut leaving = link.leaving.subscribe();
+    loop {
+        if *ending.borrow() || (link.has_left() && link.is_settled()) {
+            let _ = connection.close(200, "the agent has left".into()).await;
+            return Ok(());
+        }
+        let may_publish = link.blocked.lock().is_none() && publisher.again_at.is_none();
+        if may_publish {
+            publisher.publish_some().await?;
+            if link.outgoing.lock().is_waiting() {
+                publisher.take_ready().await?;
+                tokio::task::yield_now().await;
+                continue;
+            }
+        }
+        let again_at = publisher.again_at;
+        tokio::select! {
+            confirmation = publisher.next_confirmation() => publisher.confirmed(confirmation)?,
+            () = link.news.notified() => {}
+            event = events.next() => match event {
+                Some(Event::ConnectionBlocked(reason)) => {
+                    tracing::warn!(agent = %link.agent.name(), reason,
+                        "the broker takes no messages now; senders wait. Free memory or disk on the broker");
+                    *link.blocked.lock() = Some(reason);
+                }
+                Some(Event::ConnectionUnblocked) => {
+                    tracing::info!(agent = %link.agent.name(), "the broker takes messages again");
+                    *link.blocked.lock() = None;
+                }
+                Some(Event::Error(error)) => return Err(error),
+                Some(_) => {}
+                None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
+            },
+            () = sleep_until(again_at) => publisher.again_at = None,
+            () = sleep(LOOK), if !link.is_settled() => {
+                let reason = link.blocked.lock().clone();
+                give_up(link, reason.as_deref().unwrap_or("it did not take the message"));
+            }
+            _ = ending.changed() => {}
+            _ = leaving.changed() => {}
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Publisher<'_> {
+    async fn publish_some(&mut self) -> LapinResult<()> {
+        for _ in 0..AT_ONCE {
+            let publication = self.link.outgoing.lock().publish();
+            let Some(publication) = publication else {
+                break;
+            };
+            let order = publication.order;
+            let confirm = self.publish(publication).await?;
+            self.confirms.push_back((order, confirm));
+        }
+        Ok(())
+    }
+
+    async fn publish(&self, publication: Publication) -> LapinResult<PublisherConfirm> {
+        let mut properties = BasicProperties::default()
+            .with_content_type(CONTENT_TYPE.into())
+            .with_delivery_mode(PERSISTENT)
+            .with_user_id(self.user.as_str().into())
+            .with_message_id(publication.stamp.to_string().into());
+        if let Some(life) = self.link.config().message_life {
+            properties = properties.with_expiration(life.as_millis().to_string().into());
+        }
+        let options = BasicPublishOptions {
+            // Without a queue for the receiver it comes back.
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        self.channel
+            .basic_publish(
+                names::MESSAGES.into(),
+                publication.receiver.as_ref().into(),
+                options,
+                &publication.payload,
+                properties,
+            )
+            .await
+    }
+
+    /// The next answer; waits for ever if none is expected.
+    async fn next_confirmation(&mut self) -> (u64, LapinResult<Confirmation>) {
+        let answer = match self.confirms.front_mut() {
+            Some((order, confirm)) => (*order, confirm.await),
+            None => std::future::pending().await,
+        };
+        self.confirms.pop_front();
+        answer
+    }
+
+    /// The answers that are there.
+    async fn take_ready(&mut self) -> LapinResult<()> {
+        loop {
+            let ready = poll_fn(|context| {
+                Poll::Ready(match self.confirms.front_mut() {
+                    Some((order, confirm)) => match Pin::new(confirm).poll(context) {
+                        Poll::Ready(answer) => Some((*order, answer)),
+                        Poll::Pending => None,
+                    },
+                    None => None,
+                })
+            })
+            .await;
+            let Some(answer) = ready else {
+                return Ok(());
+            };
+            self.confirms.pop_front();
+            self.confirmed(answer)?;
+        }
+    }
+
+    fn confirmed(
+        &mut self,
+        (order, confirmation): (u64, LapinResult<Confirmation>),
+    ) -> LapinResult<()> {
+        let mut outgoing = self.link.outgoing.lock();
+        let outcome = match confirmation? {
+            Confirmation::Ack(None) | Confirmation::NotRequested => {
+                self.link.sent.fetch_add(1, Ordering::Relaxed);
+                outgoing.confirmed(order)
+            }
+            Confirmation::Ack(Some(_)) => outgoing.unroutable(order),
+            Confirmation::Nack(_) => {
+                outgoing.refused(order);
+                self.again_at = Some(Instant::now() + AGAIN);
+                None
+            }
+        };
+        drop(outgoing);
+        self.link.tell(outcome);
+        self.link.open_gate();
+        Ok(())
+    }
+}

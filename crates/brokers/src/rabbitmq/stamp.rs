@@ -1,0 +1,82 @@
+//! What a message carries so that it is delivered once and in order: its number, and which numbers still come.
+
+use std::fmt;
+
+/// The longest text a stamp can have: 16 digits, twice up to 16 more, and two separators.
+const LONGEST: usize = 50;
+
+/// The place of a message among all that one agent sent to another. It travels in the property `message-id`, in
+/// hexadecimal: `EPOCH-NUMBER-BASE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stamp {
+    /// Drawn anew each time the sender attaches; numbers of different epochs have nothing to do with each other.
+    pub epoch: u64,
+    /// Counts the messages to this receiver, from 1.
+    pub number: u64,
+    /// No number below this one is on its way any more: it has arrived, or was given up. At most `number`.
+    pub base: u64,
+}
+
+impl Stamp {
+    /// Reads a stamp; `None` if the text is none. Only the text that [`fmt::Display`] writes is one.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
+        let mut parts = text.split('-');
+        let (epoch, number, base) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() || epoch.len() != 16 {
+            return None;
+        }
+        let stamp = Self {
+            epoch: digits(epoch)?,
+            number: digits(number)?,
+            base: digits(base)?,
+        };
+        (stamp.base >= 1 && stamp.base <= stamp.number && stamp.to_string() == text)
+            .then_some(stamp)
+    }
+}
+
+fn digits(text: &str) -> Option<u64> {
+    // `from_str_radix` would take a sign.
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    u64::from_str_radix(text, 16).ok()
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{:x}-{:x}", self.epoch, self.number, self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Stamp;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(epoch: u64, a in 1u64.., b in 1u64..) {
+            let stamp = Stamp { epoch, number: a.max(b), base: a.min(b) };
+            prop_assert_eq!(Stamp::parse(&stamp.to_string()), Some(stamp));
+        }
+
+        #[test]
+        fn any_text_is_a_stamp_or_none(text in "[0-9a-fA-F+-]{0,60}") {
+            if let Some(stamp) = Stamp::parse(&text) {
+                prop_assert_eq!(stamp.to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_base_above_the_number_is_none() {
+        assert_eq!(Stamp::parse("0000000000000001-1-2"), None);
+        assert_eq!(Stamp::parse("0000000000000001-1-0"), None);
+        assert_eq!(Stamp::parse("0000000000000001-+1-1"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! The transport on a real RabbitMQ. Run by `make test-rabbitmq`, which installs it.
+
+#![cfg(feature = "rabbitmq")]
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use sealbus_bus::Provenance;
+use sealbus_seal::SecurityLevel;
+use support::{PATIENCE, Platform};
+
+async fn converse(platform: &Platform) {
+    let a = platform.agent("a").await;
+    let mut b = platform.agent("b").await;
+    for number in 0..500 {
+        a.send("b@factory", &number.to_string()).await;
+    }
+    for number in 0..500 {
+        let received = b.receive().await;
+        match received.provenance() {
+            Provenance::Vouched(identity) if platform.level.authenticates() => {
+                assert!(identity.is_agent_named("a@factory"));
+            }
+            Provenance::Claimed if !platform.level.authenticates() => {}
+            other => panic!("{other:?}"),
+        }
+        let message = received.into_message().unwrap();
+        assert_eq!(message.content_text(), Some(number.to_string().as_str()));
+    }
+    a.endpoint.shut_down(PATIENCE).await;
+    b.endpoint.shut_down(PATIENCE).await;
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn plain() {
+    let platform = Platform::start(SecurityLevel::None).await;
+    converse(&platform).await;
+    platform.stop().await;
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn encrypted() {
+    let platform = Platform::start(SecurityLevel::Tls).await;
+    converse(&platform).await;
+    platform.stop().await;
+}
+
+/// One broker for what needs level `auth`: an Erlang node takes seconds of processor time to start.
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn authenticated() {
+    let mut platform = Platform::start(SecurityLevel::Auth).await;
+    converse(&platform).await;
+    a_receiver_that_is_not_there(&platform).await;
+    unread_messages_come_again(&platform).await;
+    the_broker_starts_again(&mut platform).await;
+    platform.stop().await;
+}
+
+async fn a_receiver_that_is_not_there(platform: &Platform) {
+    let mut c = platform.agent("c").await;
+    c.send("nobody@factory", "hello").await;
+    let notice = c.receive().await;
+    assert!(matches!(notice.provenance(), Provenance::Platform));
+    let text = notice.into_message().unwrap();
+    assert!(text.content_text().unwrap().contains("nobody"), "{text:?}");
+    c.endpoint.shut_down(PATIENCE).await;
+}
+
+async fn unread_messages_come_again(platform: &Platform) {
+    let d = platform.agent("d").await;
+    let mut e = platform.agent("e").await;
+    for number in 0..10 {
+        d.send("e@factory", &number.to_string()).await;
+    }
+    for number in 0..4 {
+        assert_eq!(e.receive_text().await, number.to_string());
+    }
+    // It goes, and leaves the others unread; who comes next under its name finds them.
+    e.bus.detach("e@factory");
+    e.endpoint.shut_down(PATIENCE).await;
+    let mut again = platform.agent("e").await;
+    for number in 4..10 {
+        assert_eq!(again.receive_text().await, number.to_string());
+    }
+    d.endpoint.shut_down(PATIENCE).await;
+    again.endpoint.shut_down(PATIENCE).await;
+}
+
+async fn the_broker_starts_again(platform: &mut Platform) {
+    let f = platform.agent("f").await;
+    let mut g = platform.agent("g").await;
+    for number in 0..50 {
+        f.send("g@factory", &number.to_string()).await;
+    }
+    for number in 0..20 {
+        assert_eq!(g.receive_text().await, number.to_string());
+    }
+    platform.broker.take().unwrap().stop().await;
+    for number in 50..100 {
+        f.send("g@factory", &number.to_string()).await;
+    }
+    let broker = sealbus_brokers::rabbitmq::ManagedBroker::start(
+        platform.folder.path(),
+        support::LOOPBACK,
+        platform.ports,
+    )
+    .await
+    .unwrap();
+    platform.broker = Some(broker);
+    for number in 20..100 {
+        assert_eq!(g.receive_text().await, number.to_string());
+    }
+    f.endpoint.shut_down(PATIENCE).await;
+    assert!(g.mailbox.try_recv().is_none());
+    g.endpoint.shut_down(PATIENCE).await;
+}

@@ -1,0 +1,235 @@
+//! A platform in miniature on a real RabbitMQ, started in a folder of its own on loopback.
+
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_brokers::rabbitmq::{
+    BrokerCertificate, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management, RabbitConfig,
+    RabbitEndpoint, RabbitSecurity, names,
+};
+use sealbus_bus::{
+    BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ReceivedMessage,
+    ResolveError, Resolver,
+};
+use sealbus_seal::issuance::Grant;
+use sealbus_seal::tls::{CertificateSource, Connector};
+use sealbus_seal::{
+    CLOCK_SKEW, Credential, Identity, IssuingAuthority, KeyPair, PlatformName, ProcessId,
+    RootAuthority, SecurityLevel, SigningRequest, Timestamp, Trust, Validity,
+};
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+/// Longer than anything takes on a loaded machine; nothing waits for it unless it fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A platform on a broker of its own.
+pub struct Platform {
+    pub name: PlatformName,
+    pub level: SecurityLevel,
+    pub management: Management,
+    pub broker: Option<ManagedBroker>,
+    pub ports: BrokerPorts,
+    pub folder: TempDir,
+    issuing: IssuingAuthority,
+    root: RootAuthority,
+    shared: Login,
+}
+
+/// Every agent is in another process.
+struct Elsewhere(PlatformName);
+
+impl Resolver for Elsewhere {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {
+        Box::pin(async {
+            let identity = Identity::process(&self.0, "node-1", ProcessId::random().unwrap());
+            Ok(Location::Process(ProcessEndpoint {
+                identity: identity.unwrap(),
+                address: SocketAddr::new(LOOPBACK, 1),
+            }))
+        })
+    }
+}
+
+pub struct Agent {
+    pub bus: Bus,
+    pub endpoint: RabbitEndpoint,
+    pub outbox: Outbox,
+    pub mailbox: Mailbox,
+    pub credential: Arc<Credential>,
+}
+
+impl Platform {
+    pub async fn start(level: SecurityLevel) -> Self {
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init();
+        let name = PlatformName::new("factory").unwrap();
+        let now = Timestamp::from(SystemTime::now());
+        let root = RootAuthority::create(&name, Validity::starting(now, DAY)).unwrap();
+        let issuing = root
+            .create_authority("ca-1", Validity::starting(now, DAY))
+            .unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("sealbus-rabbitmq-")
+            .tempdir()
+            .unwrap();
+        let ports = BrokerPorts::keep(folder.path(), LOOPBACK).unwrap();
+        let operator = Login {
+            user: "operator".to_owned(),
+            password: "a secret of this test".to_owned(),
+        };
+        let certified = certify(&issuing, Identity::agent(&name, names::BROKER).unwrap());
+        BrokerSetup {
+            level,
+            address: LOOPBACK,
+            port: ports.amqp,
+            management_port: ports.management,
+            operator: operator.clone(),
+            vhost: name.to_string(),
+            certificate: BrokerCertificate::new(root.certificate(), &certified),
+            installed_at: folder.path().display().to_string(),
+        }
+        .write(folder.path())
+        .unwrap();
+        let broker = ManagedBroker::start(folder.path(), LOOPBACK, ports)
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
+        let trust =
+            Arc::new(Trust::new(name.clone(), &[root.certificate().clone()], CLOCK_SKEW).unwrap());
+        let source = CertificateSource::new(&certified).unwrap();
+        let tls = Connector::new(SecurityLevel::Tls, source, trust, &[]).unwrap();
+        let management = Management::new(
+            vec![format!("127.0.0.1:{}", ports.management)],
+            name.as_str(),
+            &operator,
+            tls,
+            name.clone(),
+        );
+        management.prepare(&operator.user).await.unwrap();
+        let shared = Login {
+            user: "agents".to_owned(),
+            password: "shared by all".to_owned(),
+        };
+        if !level.authenticates() {
+            management.admit_all(&shared).await.unwrap();
+        }
+        Self {
+            name,
+            level,
+            management,
+            broker: Some(broker),
+            ports,
+            folder,
+            issuing,
+            root,
+            shared,
+        }
+    }
+
+    pub fn trust(&self) -> Arc<Trust> {
+        let roots = [self.root.certificate().clone()];
+        Arc::new(Trust::new(self.name.clone(), &roots, CLOCK_SKEW).unwrap())
+    }
+
+    pub fn config(&self) -> RabbitConfig {
+        let security = match self.level {
+            SecurityLevel::None => RabbitSecurity::None(self.shared.clone()),
+            SecurityLevel::Tls => RabbitSecurity::Tls(self.shared.clone(), self.trust()),
+            _ => RabbitSecurity::Auth(self.trust()),
+        };
+        let address = format!("127.0.0.1:{}", self.ports.amqp);
+        RabbitConfig::new(self.name.clone(), vec![address], security)
+    }
+
+    /// An agent in a process of its own.
+    pub async fn agent(&self, local: &str) -> Agent {
+        self.agent_with(local, self.config()).await
+    }
+
+    pub async fn agent_with(&self, local: &str, config: RabbitConfig) -> Agent {
+        let whole = format!("{local}@{}", self.name);
+        self.management.open_queue(&whole).await.unwrap();
+        if self.level.authenticates() {
+            self.management.admit(local, LOOPBACK).await.unwrap();
+        }
+        let bus = Bus::new(BusConfig::new(self.name.clone()), Handle::current());
+        bus.set_resolver(Arc::new(Elsewhere(self.name.clone())));
+        let endpoint = RabbitEndpoint::open(config, &bus).unwrap();
+        let credential = certify(&self.issuing, Identity::from_agent_name(&whole).unwrap());
+        let (outbox, mailbox) = bus.attach(&whole, Some(credential.clone()), None).unwrap();
+        assert!(
+            endpoint.receiving(&whole, PATIENCE).await,
+            "{local} cannot receive"
+        );
+        Agent {
+            bus,
+            endpoint,
+            outbox,
+            mailbox,
+            credential,
+        }
+    }
+
+    pub async fn stop(mut self) {
+        if let Some(mut broker) = self.broker.take() {
+            broker.stop().await;
+        }
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        // A test that failed leaves no broker behind.
+        if let Some(broker) = &self.broker
+            && let Some(pid) = broker.pid()
+        {
+            let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+impl Agent {
+    pub async fn send(&self, to: &str, content: &str) {
+        self.outbox.send(message(to, content)).await.unwrap();
+    }
+
+    pub async fn receive(&mut self) -> ReceivedMessage {
+        tokio::time::timeout(PATIENCE, self.mailbox.recv())
+            .await
+            .expect("no message came")
+            .expect("the mailbox was closed")
+    }
+
+    pub async fn receive_text(&mut self) -> String {
+        let received = self.receive().await;
+        let message = received.into_message().unwrap();
+        message.content_text().unwrap_or_default().to_owned()
+    }
+}
+
+pub fn message(to: &str, content: &str) -> AclMessage {
+    let mut message = AclMessage::new(Performative::Inform);
+    message.receivers.push(Aid::new(to).unwrap());
+    message.content = Some(content.into());
+    message
+}
+
+fn certify(issuing: &IssuingAuthority, identity: Identity) -> Arc<Credential> {
+    let key = KeyPair::generate().unwrap();
+    let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+    let grant = Grant::by_operator(identity, LOOPBACK);
+    let now = Timestamp::from(SystemTime::now());
+    let issued = issuing
+        .issue(&grant, &request, Validity::starting(now, DAY))
+        .unwrap();
+    Arc::new(Credential::new(key, issued.chain).unwrap())
+}
