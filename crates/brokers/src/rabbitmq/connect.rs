@@ -3,18 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_compat::Compat;
+use async_rs::{Runtime, Tokio};
 use futures_util::Stream;
-use lapin::tcp::{AsyncTcpStream, RustlsConnector};
+use lapin::tcp::AsyncTcpStream;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Connection, ConnectionProperties, Event};
 use sealbus_bus::LocalAgent;
-use sealbus_seal::tls::{CertificateSource, Connector, ExpectedPeer, HandshakeRefusal};
+use sealbus_seal::tls::{
+    CertificateSource, Connector, ExpectedPeer, HandshakeRefusal, server_name,
+};
 use sealbus_seal::{SecurityLevel, Trust};
 use thiserror::Error;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use super::config::{RabbitConfig, RabbitSecurity};
 use super::names;
+use super::socket::{Socket, Sockets};
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
@@ -156,18 +163,18 @@ async fn connect(
             },
         }
     };
-    let runtime = lapin::runtime::default_runtime().map_err(&refused)?;
     let connection = Connection::connector(
         uri,
-        runtime,
-        async move |uri: AMQPUri, runtime| {
-            let at = runtime.to_socket_addrs((uri.authority.host.clone(), uri.authority.port));
-            let stream = AsyncTcpStream::connect(&runtime, at).await?;
-            Ok(match &secure {
-                None => stream,
-                // The name is neither sent nor checked: the broker is known by its identity.
-                Some(secure) => stream.into_rustls(secure, "broker.invalid").await?,
-            })
+        Runtime::new(Sockets(Tokio::current())),
+        async move |uri: AMQPUri, _| {
+            let tcp = TcpStream::connect((uri.authority.host.as_str(), uri.authority.port)).await?;
+            // Small messages are not to wait for the acknowledgement of the one before.
+            tcp.set_nodelay(true)?;
+            let socket = match &secure {
+                None => Socket::Plain(tcp),
+                Some(secure) => Socket::Secure(Box::new(secure.connect(server_name(), tcp).await?)),
+            };
+            Ok(AsyncTcpStream::Plain(Compat::new(socket)))
         },
         properties,
     )
@@ -192,7 +199,7 @@ fn tls(
     config: &RabbitConfig,
     trust: &Arc<Trust>,
     agent: &LocalAgent,
-) -> Result<(RustlsConnector, HandshakeRefusal), String> {
+) -> Result<(TlsConnector, HandshakeRefusal), String> {
     let credential = agent
         .credential()
         .ok_or("it has no certificate; it is attached without one")?;

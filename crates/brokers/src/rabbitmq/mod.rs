@@ -21,6 +21,7 @@ pub mod management;
 pub mod names;
 mod outgoing;
 mod publisher;
+mod socket;
 mod stamp;
 
 pub use config::{Login, RabbitConfig, RabbitSecurity};

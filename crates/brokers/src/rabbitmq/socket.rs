@@ -1,0 +1,128 @@
+//! Sockets with the platform's own TLS for the AMQP library, which would bring its own, with TLS 1.2 and the public
+//! certification authorities.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use async_compat::Compat;
+use async_rs::Tokio;
+
+use async_rs::traits::{Executor, Reactor, RuntimeKit};
+use async_rs::util::Task;
+use futures_util::Stream;
+use futures_util::io::{AsyncRead as FuturesRead, AsyncWrite as FuturesWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// A connection to the broker.
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Self::Secure(socket) => Pin::new(socket).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
+            Self::Secure(socket) => Pin::new(socket).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Self::Secure(socket) => Pin::new(socket).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Self::Secure(socket) => Pin::new(socket).poll_shutdown(context),
+        }
+    }
+}
+
+/// Tokio, with [`Socket`] as what connects.
+#[derive(Clone, Debug)]
+pub(crate) struct Sockets(pub(crate) Tokio);
+
+impl RuntimeKit for Sockets {}
+
+impl Executor for Sockets {
+    type Task<T: Send + 'static> = <Tokio as Executor>::Task<T>;
+
+    fn block_on<T, F: Future<Output = T>>(&self, future: F) -> T {
+        self.0.block_on(future)
+    }
+
+    fn spawn<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        future: F,
+    ) -> Task<Self::Task<T>> {
+        self.0.spawn(future)
+    }
+
+    fn spawn_blocking<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
+        &self,
+        work: F,
+    ) -> Task<Self::Task<T>> {
+        self.0.spawn_blocking(work)
+    }
+}
+
+impl Reactor for Sockets {
+    type TcpStream = Compat<Socket>;
+    type Sleep = <Tokio as Reactor>::Sleep;
+
+    fn register<H: io::Read + io::Write + AsFd + AsRawFd + Send + 'static>(
+        &self,
+        socket: H,
+    ) -> io::Result<impl FuturesRead + FuturesWrite + Send + Unpin + 'static> {
+        self.0.register(socket)
+    }
+
+    fn sleep(&self, duration: Duration) -> Self::Sleep {
+        self.0.sleep(duration)
+    }
+
+    fn interval(&self, duration: Duration) -> impl Stream<Item = Instant> + Send + 'static {
+        self.0.interval(duration)
+    }
+
+    // An `async fn` would borrow `self`, and the future must not.
+    #[allow(clippy::manual_async_fn)]
+    fn tcp_connect_addr(
+        &self,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
+        async move {
+            let socket = TcpStream::connect(address).await?;
+            socket.set_nodelay(true)?;
+            Ok(Compat::new(Socket::Plain(socket)))
+        }
+    }
+}
