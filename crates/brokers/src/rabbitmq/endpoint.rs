@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
     Acknowledgement, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing, ProcessEndpoint,
-    Rejected, Transport, TransportError, UndeliverableReason, WeakBus,
+    Rejected, Transport, TransportError, UndeliverableReason, WeakBus, is_foreign,
 };
 use sealbus_seal::permission::Permissions;
 use sealbus_seal::{ProcessId, SecurityLevel};
@@ -233,6 +233,12 @@ impl Transport for RabbitMq {
         _: &ProcessEndpoint,
         receiver: &str,
     ) -> Result<Arc<dyn Destination>, TransportError> {
+        if is_foreign(receiver, &self.0.config.platform) {
+            return Err(TransportError::NotOffered {
+                transport: self.name(),
+                what: "messages to other platforms",
+            });
+        }
         Ok(Arc::new(Queue {
             shared: self.0.clone(),
             receiver: receiver.into(),

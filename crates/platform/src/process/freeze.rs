@@ -241,9 +241,11 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
             serial: verified.serial().to_string(),
         },
         // Moved twice: what was known first is still what is known.
-        Provenance::Vouched(identity) | Provenance::Carried(identity) => WaitingProvenance::SameProcess {
-            identity: identity.to_string(),
-        },
+        Provenance::Vouched(identity) | Provenance::Carried(identity) => {
+            WaitingProvenance::SameProcess {
+                identity: identity.to_string(),
+            }
+        }
         Provenance::Foreign(_) => WaitingProvenance::Foreign,
         Provenance::Claimed => WaitingProvenance::Claimed,
         Provenance::Platform => WaitingProvenance::Platform,
