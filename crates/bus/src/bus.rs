@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 
 use crate::agent::LocalAgent;
+use crate::channel::Channels;
 use crate::error::UndeliverableReason;
 use crate::foreign::{self, StandInReader, StandIns};
 use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, Refused};
@@ -114,6 +115,7 @@ pub(crate) struct Inner {
     transport: OnceLock<Arc<dyn Transport>>,
     resolver: OnceLock<Arc<dyn Resolver>>,
     inlet: OnceLock<Arc<dyn FrameInlet>>,
+    channels: OnceLock<Channels>,
     /// The other processes of the platform, by their identity.
     processes: Mutex<HashMap<Identity, ProcessEndpoint>>,
     stand_ins: RwLock<Option<Arc<StandIns>>>,
@@ -150,6 +152,7 @@ impl Bus {
                 transport: OnceLock::new(),
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
+                channels: OnceLock::new(),
                 processes: Mutex::default(),
                 stand_ins: RwLock::default(),
                 refusals: RefusalLog::default(),
@@ -191,6 +194,25 @@ impl Bus {
             inlet.process_joined(process);
         }
         true
+    }
+
+    /// The AgentBus of this process. Asked for the first time it begins to take the frames of other processes, unless
+    /// something else takes them already; so a process asks for it once its transport is set, that others
+    /// hear what its agents subscribe to.
+    pub fn channels(&self) -> Channels {
+        let mut is_new = false;
+        let channels = self.inner.channels.get_or_init(|| {
+            is_new = true;
+            Channels::new(self)
+        });
+        if is_new {
+            self.set_frame_inlet(channels.inlet());
+        }
+        channels.clone()
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.inner.runtime
     }
 
     /// The platform knows of another process, or of a new address of one.
@@ -399,6 +421,9 @@ impl Bus {
             .stand_ins
             .write()
             .take_if(|stand_ins| stand_ins.is_of(name));
+        if let Some(channels) = self.inner.channels.get() {
+            channels.agent_left(name);
+        }
         self.inner
             .accepted_before
             .fetch_add(agent.sent(), Ordering::Relaxed);

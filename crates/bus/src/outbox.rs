@@ -54,6 +54,10 @@ impl Outbox {
         &self.bus
     }
 
+    pub(crate) fn agent(&self) -> &Arc<LocalAgent> {
+        &self.agent
+    }
+
     /// Sends `message` to all its receivers, waiting while there is no room. `:sender` is filled in if it is missing.
     ///
     /// If the future is dropped, the receivers it had not come to yet do not get the message.

@@ -51,6 +51,7 @@ use sealbus_seal::SecurityLevel;
 use thiserror::Error;
 
 use super::event::{ChannelHeader, Mechanism, RequestId};
+use super::filter::MAX_FILTER_LENGTH;
 use super::flow::FlowPolicy;
 use super::moment::Moment;
 use super::path::{ChannelPath, MAX_PATH_LENGTH};
@@ -58,8 +59,6 @@ use super::qos::{Persistence, Priority, Qos, Reliability, Time};
 use crate::refusal::RefusalReason;
 use crate::transport::Acknowledgement;
 
-/// The longest filter expression, in bytes.
-pub const LONGEST_FILTER: usize = 4096;
 /// The longest agent name or durable name, in bytes.
 pub const LONGEST_NAME: usize = 512;
 /// The longest text of a refusal, in bytes; longer ones are cut when they are written.
@@ -848,7 +847,7 @@ impl<'a> Announcement<'a> {
             answers: flags & ANSWERS != 0,
             takes_events: flags & TAKES_EVENTS != 0,
             pattern: reader.text("the pattern", MAX_PATH_LENGTH)?,
-            filter: reader.text("the filter", LONGEST_FILTER)?,
+            filter: reader.text("the filter", MAX_FILTER_LENGTH)?,
             policy: FlowPolicy::from_code(reader.byte("the flow policy")?)
                 .ok_or(FrameError::Limit("the flow policy"))?,
             credit: reader.number("the credit")?,
@@ -870,7 +869,7 @@ impl<'a> Announcement<'a> {
         let takes_events = if self.takes_events { TAKES_EVENTS } else { 0 };
         out.push(answers | takes_events);
         text(out, self.pattern, MAX_PATH_LENGTH);
-        text(out, self.filter, LONGEST_FILTER);
+        text(out, self.filter, MAX_FILTER_LENGTH);
         out.push(self.policy.code());
         number(out, self.credit);
         text(out, self.durable, LONGEST_NAME);
@@ -991,12 +990,15 @@ mod tests {
 
     use super::*;
 
+    /// Reliability, order, lifetime, priority, level and acknowledgement.
+    type Ranks = (u8, bool, Option<Option<u32>>, u8, Option<u8>, Option<usize>);
+
     #[derive(Clone, Debug)]
     struct OwnedHead {
         mechanism: u8,
         receiver: String,
         id: u64,
-        ranks: (u8, bool, Option<Option<u32>>, u8, Option<u8>, Option<usize>),
+        ranks: Ranks,
         channel: String,
         number: u64,
         moments: (u64, Option<u64>, Option<u64>),

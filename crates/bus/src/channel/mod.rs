@@ -11,10 +11,13 @@
 //!
 //! Processes tell each other their subscriptions and send each other what is published in [frames](frame), which a
 //! transport carries ([`ProcessDestination`](crate::ProcessDestination)) and hands in
-//! ([`Bus::take_frame`](crate::Bus::take_frame)). Nothing here does I/O or reads a clock: time comes in as a [`Moment`].
+//! ([`Bus::take_frame`](crate::Bus::take_frame)). [`Channels`] is the face of it for the agents of a process. All but that one does no I/O and reads no
+//! clock: time comes in as a [`Moment`].
 
 mod address;
+mod channels;
 mod event;
+pub(crate) mod exchange;
 mod filter;
 mod flow;
 pub mod frame;
@@ -28,7 +31,12 @@ mod queue;
 pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
 };
+pub use channels::{Answers, Channels, Replies, RequestOptions, Subscription};
 pub use event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
+pub use exchange::{
+    ChannelReport, Ended, PublishError, Reach, SubscribeError, SubscriptionOptions,
+    SubscriptionReport,
+};
 pub use filter::{
     ChannelFilter, EvaluationError, FilterError, FilterProblem, MAX_FILTER_COST, MAX_FILTER_DEPTH,
     MAX_FILTER_LENGTH, MAX_PATTERN_SIZE,

@@ -1,0 +1,557 @@
+//! A subscription of this process: what the exchange puts into its queue and its agent takes out.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use super::receipt::Receipt;
+use super::targets::Filter;
+use crate::channel::event::{Mechanism, ReceivedEvent, RequestId};
+use crate::channel::flow::{FlowPolicy, QueueLimits};
+use crate::channel::frame::Replay;
+use crate::channel::moment::Moment;
+use crate::channel::pattern::ChannelPattern;
+use crate::channel::queue::{
+    FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue,
+};
+use crate::gate::Gate;
+
+/// Requests that an agent has taken and not answered, before the oldest counts as not to be answered.
+const OPEN_REQUESTS: usize = 4096;
+/// The least that a subscription lets another process send at a time, and the most, in bytes.
+const SMALLEST_WINDOW: usize = 64 << 10;
+const LARGEST_WINDOW: usize = 1 << 20;
+
+/// Tells another process from all others that there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PeerKey {
+    pub(super) index: u32,
+    /// Counts the sessions with it.
+    pub(super) serial: u32,
+}
+
+/// What an agent wants of a channel.
+#[derive(Clone, Debug)]
+pub struct SubscriptionOptions {
+    /// The channels.
+    pub pattern: ChannelPattern,
+    /// Only what this expression holds for; empty: everything.
+    pub filter: String,
+    /// What happens when it is full.
+    pub policy: FlowPolicy,
+    /// How much it holds.
+    pub limits: QueueLimits,
+    /// Whether it takes events.
+    pub takes_events: bool,
+    /// Whether its agent answers requests; they come to it then.
+    pub answers: bool,
+    /// The name under which it goes on after an absence, on persistent channels.
+    pub durable: Option<String>,
+    /// From where on it reads persistent channels.
+    pub replay: Replay,
+}
+
+impl SubscriptionOptions {
+    /// All events and directed messages of the channels that match, and no requests.
+    pub fn new(pattern: ChannelPattern) -> Self {
+        Self {
+            pattern,
+            filter: String::new(),
+            policy: FlowPolicy::default(),
+            limits: QueueLimits::default(),
+            takes_events: true,
+            answers: false,
+            durable: None,
+            replay: Replay::Now,
+        }
+    }
+
+    /// The same with requests.
+    #[must_use]
+    pub fn answering(mut self) -> Self {
+        self.answers = true;
+        self
+    }
+
+    /// The same for what `filter` holds for.
+    #[must_use]
+    pub fn filtered(mut self, filter: impl Into<String>) -> Self {
+        self.filter = filter.into();
+        self
+    }
+
+    /// The same with another flow policy.
+    #[must_use]
+    pub fn with_policy(mut self, policy: FlowPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: QueueLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+/// Tells another process when all the agents that an event was for have taken it.
+#[derive(Debug)]
+pub(super) struct TakenNote {
+    pub(super) peer: PeerKey,
+    pub(super) number: u64,
+    /// How many are to take it, and whether one of them will not.
+    pub(super) state: Mutex<(usize, bool)>,
+}
+
+/// Where an event came from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// An agent of this process.
+    Here(Option<Arc<Receipt>>),
+    /// Another process; with what is to be told it.
+    There(PeerKey, Option<Arc<TakenNote>>),
+}
+
+impl Source {
+    pub(super) fn peer(&self) -> Option<PeerKey> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(peer, _) => Some(*peer),
+        }
+    }
+}
+
+struct Entry {
+    event: ReceivedEvent,
+    source: Source,
+    cost: usize,
+}
+
+/// What the exchange has to do after events have left a queue.
+#[derive(Default)]
+pub(crate) struct Aftermath {
+    /// Processes that may send more: up to so many bytes in all.
+    pub(super) credit: Vec<(PeerKey, u64)>,
+    /// Requests that will not be answered: whose, and which.
+    pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
+    /// Events that all agents have taken, or not all will: of whom, the frame, and whether they have.
+    pub(super) taken: Vec<(PeerKey, u64, bool)>,
+    /// Whether there is room again for publishers of this process.
+    pub(super) has_room: bool,
+}
+
+impl Aftermath {
+    /// Whether there is room again for publishers of this process.
+    pub(crate) fn frees_room(&self) -> bool {
+        self.has_room
+    }
+
+    /// Whether the exchange has nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.credit.is_empty() && self.unanswered.is_empty() && self.taken.is_empty()
+    }
+}
+
+/// What became of a request that an agent has taken.
+struct Open {
+    source: Option<PeerKey>,
+    id: RequestId,
+    requester: Arc<str>,
+    expiry: Option<Moment>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    taken: u64,
+    announced: u64,
+}
+
+struct State {
+    queue: SubscriptionQueue<Entry>,
+    ledgers: HashMap<PeerKey, Ledger>,
+    open: VecDeque<Open>,
+    lost: Vec<(Entry, Loss)>,
+    ended: Option<Ended>,
+    waker: Option<Waker>,
+}
+
+/// Why a subscription has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its agent cancelled it, or has left.
+    Cancelled,
+    /// It was full, and its policy is to disconnect.
+    Disconnected,
+    /// Its agent may not read any of its channels any more.
+    NotPermitted,
+}
+
+/// A subscription of this process.
+pub(crate) struct Consumer {
+    pub(crate) id: u32,
+    pub(crate) agent: Arc<str>,
+    pub(crate) options: SubscriptionOptions,
+    pub(super) filter: Option<Filter>,
+    state: Mutex<State>,
+    /// Where publishers of this process wait for room.
+    pub(super) gate: Arc<Gate>,
+}
+
+/// What happened to an event that was put into a queue.
+pub(super) enum Put {
+    /// It is in the queue.
+    Taken,
+    /// It is lost: dropped, expired, or the subscription has ended.
+    Lost,
+    /// It is lost, and the subscription has ended by it.
+    Disconnected,
+}
+
+impl Consumer {
+    pub(super) fn new(
+        id: u32,
+        agent: Arc<str>,
+        options: SubscriptionOptions,
+        filter: Option<Filter>,
+    ) -> Self {
+        let queue = SubscriptionQueue::new(options.policy, options.limits);
+        Self {
+            id,
+            agent,
+            options,
+            filter,
+            state: Mutex::new(State {
+                queue,
+                ledgers: HashMap::new(),
+                open: VecDeque::new(),
+                lost: Vec::new(),
+                ended: None,
+                waker: None,
+            }),
+            gate: Arc::default(),
+        }
+    }
+
+    pub(super) fn pushes_back(&self) -> bool {
+        self.options.policy == FlowPolicy::PushBack
+    }
+
+    /// What another process may send at a time.
+    pub(super) fn window(&self) -> u64 {
+        (self.options.limits.bytes / 4).clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
+    }
+
+    /// Whether an event that counts as so many bytes finds room, or the policy does not ask.
+    pub(super) fn has_room(&self, cost: usize, my_turn: bool) -> bool {
+        if !self.pushes_back() {
+            return true;
+        }
+        if !my_turn && self.gate.is_crowded() {
+            return false;
+        }
+        let state = self.state.lock();
+        state.queue.has_room(cost) || state.ended.is_some()
+    }
+
+    /// Puts an event in. The aftermath of those that were lost for it is added to `aftermath`.
+    pub(super) fn put(
+        &self,
+        event: ReceivedEvent,
+        source: Source,
+        now: Moment,
+        aftermath: &mut Aftermath,
+    ) -> Put {
+        let terms = QueueTerms::from(&event);
+        let entry = Entry {
+            event,
+            source,
+            cost: terms.cost,
+        };
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.ended.is_some() {
+            state.give_up(&entry, self, aftermath);
+            return Put::Lost;
+        }
+        let put = if entry.source.peer().is_some() && self.pushes_back() {
+            // Its publisher had credit for it.
+            state
+                .queue
+                .push_accepted(entry, terms, now, &mut state.lost);
+            Put::Taken
+        } else {
+            match state.queue.push(entry, terms, now, &mut state.lost) {
+                Pushed::Taken => Put::Taken,
+                Pushed::Lost => Put::Lost,
+                // Room was asked for before; what found none is kept rather than lost.
+                Pushed::Full(entry) => {
+                    state
+                        .queue
+                        .push_accepted(entry, terms, now, &mut state.lost);
+                    Put::Taken
+                }
+                Pushed::Disconnected(entry) => {
+                    state.give_up(&entry, self, aftermath);
+                    state.ended = Some(Ended::Disconnected);
+                    Put::Disconnected
+                }
+            }
+        };
+        state.settle_lost(self, aftermath);
+        let waker = match put {
+            Put::Lost => None,
+            Put::Taken | Put::Disconnected => state.waker.take(),
+        };
+        drop(guard);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        put
+    }
+
+    /// The credit of an event of a process that is not put into the queue.
+    pub(super) fn refund(&self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
+        if self.pushes_back() {
+            self.state.lock().pay(peer, cost, self, aftermath);
+        }
+    }
+
+    /// Takes the next event out. `None`: there is none now; `waker` is woken when that may have changed.
+    pub(crate) fn take(
+        &self,
+        now: Moment,
+        waker: Option<&Waker>,
+        aftermath: &mut Aftermath,
+    ) -> Option<ReceivedEvent> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let entry = state.queue.pop(now, &mut state.lost);
+        state.settle_lost(self, aftermath);
+        let Some(entry) = entry else {
+            if let Some(waker) = waker {
+                state.waker = Some(waker.clone());
+            }
+            return None;
+        };
+        if let Some(peer) = entry.source.peer() {
+            state.pay(peer, entry.cost, self, aftermath);
+        }
+        aftermath.has_room |= self.pushes_back();
+        note_taken(&entry.source, true, aftermath);
+        let event = entry.event;
+        if let Mechanism::Request { id } = event.header.mechanism {
+            let requester = requester(&event);
+            state.open.push_back(Open {
+                source: entry.source.peer(),
+                id,
+                requester,
+                expiry: event.header.expiry,
+            });
+            while let Some(first) = state.open.front()
+                && (state.open.len() > OPEN_REQUESTS
+                    || first.expiry.is_some_and(|expiry| expiry <= now))
+            {
+                aftermath.unanswered.push((first.source, first.id));
+                state.open.pop_front();
+            }
+        }
+        Some(event)
+    }
+
+    /// Whose request `event` is, if it is one that was taken here and is not answered yet; it counts as answered
+    /// then.
+    pub(super) fn close_request(
+        &self,
+        event: &ReceivedEvent,
+    ) -> Option<(Option<PeerKey>, RequestId)> {
+        let Mechanism::Request { id } = event.header.mechanism else {
+            return None;
+        };
+        let requester = requester(event);
+        let mut state = self.state.lock();
+        let index = state
+            .open
+            .iter()
+            .position(|open| open.id == id && open.requester == requester)?;
+        let open = state.open.remove(index)?;
+        Some((open.source, open.id))
+    }
+
+    /// Puts a request back that could not be answered now.
+    pub(super) fn reopen_request(
+        &self,
+        event: &ReceivedEvent,
+        source: Option<PeerKey>,
+        id: RequestId,
+    ) {
+        self.state.lock().open.push_back(Open {
+            source,
+            id,
+            requester: requester(event),
+            expiry: event.header.expiry,
+        });
+    }
+
+    /// Lets time pass: gives up what has expired. Returns when to do it again.
+    pub(super) fn advance(&self, now: Moment, aftermath: &mut Aftermath) -> Option<Moment> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.queue.advance(now, &mut state.lost);
+        aftermath.has_room |= !state.lost.is_empty() && self.pushes_back();
+        state.settle_lost(self, aftermath);
+        let next = state.queue.next_change();
+        let waker = if state.queue.is_ready() {
+            state.waker.take()
+        } else {
+            None
+        };
+        drop(guard);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        next
+    }
+
+    /// Ends it. What is in the queue stays with the agent, unless it is `drained`.
+    pub(super) fn end(&self, why: Ended, aftermath: &mut Aftermath) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.ended.get_or_insert(why);
+        if why == Ended::Cancelled {
+            for entry in state.queue.drain() {
+                state.give_up(&entry, self, aftermath);
+            }
+        }
+        for open in state.open.drain(..) {
+            aftermath.unanswered.push((open.source, open.id));
+        }
+        let waker = state.waker.take();
+        drop(guard);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.gate.open_all();
+    }
+
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        self.state.lock().ended
+    }
+
+    /// Forgets what it owes processes that are gone.
+    pub(super) fn forget(&self, peer: PeerKey) {
+        let mut state = self.state.lock();
+        state.ledgers.remove(&peer);
+        state.open.retain(|open| open.source != Some(peer));
+    }
+
+    /// Events that wait, their bytes, and what happened so far.
+    pub(crate) fn counts(&self) -> (usize, usize, QueueCounters) {
+        let state = self.state.lock();
+        (
+            state.queue.len(),
+            state.queue.bytes(),
+            state.queue.counters(),
+        )
+    }
+
+    /// What to write to the log now, if the policy has acted.
+    pub(super) fn report(&self, now: Moment) -> Option<FlowReport> {
+        self.state.lock().queue.report(now)
+    }
+
+    /// Lets the next publisher of this process try.
+    pub(crate) fn open_gate(&self) {
+        self.gate.open();
+    }
+}
+
+impl State {
+    fn pay(&mut self, peer: PeerKey, cost: usize, consumer: &Consumer, aftermath: &mut Aftermath) {
+        if !consumer.pushes_back() {
+            return;
+        }
+        let window = consumer.window();
+        let ledger = self.ledgers.entry(peer).or_insert(Ledger {
+            taken: 0,
+            announced: window,
+        });
+        ledger.taken += cost as u64;
+        let limit = ledger.taken + window;
+        // Half a window at a time: often enough never to stall, seldom enough to cost nothing.
+        if limit.saturating_sub(ledger.announced) >= window / 2 {
+            ledger.announced = limit;
+            aftermath.credit.retain(|(other, _)| *other != peer);
+            aftermath.credit.push((peer, limit));
+        }
+    }
+
+    /// An event that no agent gets.
+    fn give_up(&mut self, entry: &Entry, consumer: &Consumer, aftermath: &mut Aftermath) {
+        if let Some(peer) = entry.source.peer() {
+            self.pay(peer, entry.cost, consumer, aftermath);
+        }
+        if let Mechanism::Request { id } = entry.event.header.mechanism {
+            aftermath.unanswered.push((entry.source.peer(), id));
+        }
+        note_taken(&entry.source, false, aftermath);
+    }
+
+    fn settle_lost(&mut self, consumer: &Consumer, aftermath: &mut Aftermath) {
+        if self.lost.is_empty() {
+            return;
+        }
+        for (entry, _) in std::mem::take(&mut self.lost) {
+            self.give_up(&entry, consumer, aftermath);
+        }
+    }
+}
+
+fn requester(event: &ReceivedEvent) -> Arc<str> {
+    event
+        .message
+        .message()
+        .ok()
+        .and_then(|message| message.sender().map(|sender| sender.name().into()))
+        .unwrap_or_default()
+}
+
+/// One agent has taken an event, or will not.
+fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Aftermath) {
+    match source {
+        Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
+        Source::Here(Some(receipt)) => receipt.fail(&not_taken()),
+        Source::Here(None) | Source::There(_, None) => {}
+        Source::There(_, Some(note)) => {
+            let mut state = note.state.lock();
+            state.0 = state.0.saturating_sub(1);
+            state.1 |= !is_taken;
+            if state.0 == 0 {
+                aftermath.taken.push((note.peer, note.number, !state.1));
+            }
+        }
+    }
+}
+
+/// Why a receipt fails whose event an agent did not take.
+pub(super) fn not_taken() -> crate::error::UndeliverableReason {
+    crate::error::UndeliverableReason::Refused {
+        reason: crate::refusal::RefusalReason::OverLimit,
+        explanation: "an agent that subscribes to the channel did not take it: it expired, was dropped by the \
+                      subscription's flow policy, or the subscription ended"
+            .to_owned(),
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("id", &self.id)
+            .field("agent", &self.agent)
+            .field("pattern", &self.options.pattern)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,702 @@
+//! What agents of this process put on channels: events, directed messages, requests and answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sealbus_acl::{AclMessage, EncodeError, bitefficient};
+use sealbus_seal::permission::ChannelRight;
+use thiserror::Error;
+
+use super::collector::Collector;
+use super::consumer::{Aftermath, Consumer, Put, Source};
+use super::receipt::Receipt;
+use super::stream::{Kept, Parcel};
+use super::targets::{Here, Targets, There, passes};
+use super::{Asking, Ended, Exchange, Now, Outcome};
+use crate::channel::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
+use crate::channel::frame::{self, Frame, Head, Stamp};
+use crate::channel::path::ChannelPath;
+use crate::channel::qos::{Qos, Reliability};
+use crate::error::UndeliverableReason;
+use crate::gate::Gate;
+use crate::mailbox::MESSAGE_OVERHEAD;
+use crate::message::{Provenance, ReceivedMessage};
+use crate::transport::Acknowledgement;
+
+/// Why something was not put on a channel. What goes wrong later comes to the publisher as a `failure` message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PublishError {
+    /// The agent may not publish there.
+    #[error("agent {agent} may not publish on {channel}: the platform's policy does not allow it")]
+    NotPermitted {
+        /// The agent.
+        agent: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+    },
+    /// The agent may not answer there.
+    #[error("agent {agent} may not answer on {channel}: the platform's policy does not allow it")]
+    MayNotAnswer {
+        /// The agent.
+        agent: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+    },
+    /// The agent is not on the channel.
+    #[error(
+        "agent {receiver} is not on {channel}: it has no subscription there that is known to this process"
+    )]
+    NotOnChannel {
+        /// The agent.
+        receiver: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+    },
+    /// It is no request that this subscription took, or it was answered before, or it is too late.
+    #[error(
+        "there is no open request to answer: it was answered, has expired, or was not taken by this subscription"
+    )]
+    NotAsked,
+    /// The message cannot be encoded.
+    #[error("the message cannot be encoded: {0}")]
+    Encoding(#[from] EncodeError),
+    /// It is larger than the transport carries.
+    #[error("the message has {size} bytes and the limit is {limit}: send less, or raise the limit")]
+    TooLarge {
+        /// Its size, encoded.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// More requests are under way than a process may have.
+    #[error("{0} requests are under way, as many as may be: wait for answers")]
+    TooManyRequests(usize),
+    /// It expires before it could be handed out.
+    #[error("it has expired already, or expires before it is valid")]
+    Expired,
+    /// A message that is another agent's.
+    #[error(
+        "agent {agent} sent a message whose sender is {claimed}: an agent sends under its own name only"
+    )]
+    ForgedSender {
+        /// The agent.
+        agent: Arc<str>,
+        /// The name in the message.
+        claimed: String,
+    },
+    /// The agent has left this process, or is barred from sending.
+    #[error(
+        "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
+    )]
+    Barred(Arc<str>),
+    /// The QoS asked for cannot be had.
+    #[error(transparent)]
+    Unavailable(#[from] crate::channel::qos::UnavailableQos),
+    /// It was published, but not everybody acknowledges it.
+    #[error("published, but not acknowledged by all: {0}")]
+    Unacknowledged(UndeliverableReason),
+}
+
+/// Who got what was published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Subscriptions of this process that it was put into.
+    pub here: usize,
+    /// Other processes it was sent to.
+    pub processes: usize,
+}
+
+/// What is to be published.
+pub(crate) struct Publication<'a> {
+    pub(crate) publisher: &'a Arc<str>,
+    pub(crate) channel: &'a ChannelPath,
+    pub(crate) qos: &'a Qos,
+    /// With its sender filled in.
+    pub(crate) message: &'a Arc<AclMessage>,
+    /// What hears of acknowledgements.
+    pub(crate) receipt: Option<&'a Arc<Receipt>>,
+    /// The gate at which the publisher has waited for its turn.
+    pub(crate) turn: Option<&'a Arc<Gate>>,
+}
+
+/// Whether there was room.
+pub(crate) enum Attempt<T> {
+    Done(T),
+    /// There is none: wait at the gate.
+    Full(Arc<Gate>),
+}
+
+/// A request that was sent.
+pub(crate) struct Asked {
+    pub(crate) id: u64,
+    pub(crate) collector: Arc<Collector>,
+}
+
+/// Whom it goes to: subscriptions here, and for each other process the subscriptions there, none named for all.
+#[derive(Default)]
+struct Chosen {
+    here: Vec<usize>,
+    there: Vec<ChosenThere>,
+}
+
+struct ChosenThere {
+    /// Index in [`Targets::there`].
+    at: usize,
+    /// Those named in the frame.
+    named: Vec<u32>,
+    /// Those that pay for it.
+    charged: Option<Arc<[u32]>>,
+}
+
+impl Chosen {
+    /// Adds subscriptions of one process, which the frames name.
+    fn name(&mut self, at: usize, subscriptions: &[&There]) {
+        for part in subscriptions.chunks(frame::MOST_TARGETS) {
+            let charged: Arc<[u32]> = part
+                .iter()
+                .filter(|it| it.subscription.pushes_back())
+                .map(|it| it.id)
+                .collect();
+            self.there.push(ChosenThere {
+                at,
+                named: part.iter().map(|it| it.id).collect(),
+                charged: (!charged.is_empty()).then_some(charged),
+            });
+        }
+    }
+}
+
+impl Exchange {
+    /// Publishes an event, sends to one agent on the channel, or asks everyone, as `mechanism` says.
+    fn put(
+        &mut self,
+        publication: &Publication<'_>,
+        mechanism: Mechanism,
+        now: Now,
+    ) -> Result<Attempt<(Reach, Chosen, Arc<Targets>)>, PublishError> {
+        let Publication {
+            publisher,
+            channel: path,
+            qos,
+            message,
+            ..
+        } = *publication;
+        if !self.rights.may(publisher, ChannelRight::Publish, path) {
+            return Err(PublishError::NotPermitted {
+                agent: publisher.clone(),
+                channel: path.clone(),
+            });
+        }
+        let targets = self.targets(path);
+        let number = self.channels.get(path).map_or(0, |channel| channel.number) + 1;
+        let header = ChannelHeader::new(mechanism, path.clone(), *qos, number, now.moment);
+        if header.is_expired(now.moment)
+            || header
+                .expiry
+                .is_some_and(|expiry| header.valid_from.is_some_and(|from| from >= expiry))
+        {
+            return Err(PublishError::Expired);
+        }
+        let chosen = self.choose(&header, publication, &targets)?;
+        let header = Arc::new(header);
+        let event = ReceivedEvent {
+            header: header.clone(),
+            message: ReceivedMessage::shared(message.clone(), Provenance::SameProcess),
+        };
+        if let Some(gate) = self.full(&chosen, &targets, &event, publication) {
+            return Ok(Attempt::Full(gate));
+        }
+        let body = if chosen.there.is_empty() {
+            Bytes::new()
+        } else {
+            let mut body = Vec::with_capacity(256 + event.size());
+            bitefficient::encode(message, &mut body)?;
+            if body.len() > self.config.largest_message {
+                return Err(PublishError::TooLarge {
+                    size: body.len(),
+                    limit: self.config.largest_message,
+                });
+            }
+            body.into()
+        };
+        if let Some(channel) = self.channels.get_mut(path) {
+            channel.number = number;
+        }
+        let reach = Reach {
+            here: chosen.here.len(),
+            processes: chosen.there.len(),
+        };
+        for index in &chosen.here {
+            if let Some(Here { consumer, .. }) = targets.here.get(*index) {
+                self.hand_over(consumer, event.clone(), publication.receipt, now);
+            }
+        }
+        self.send_to_processes(&header, &body, publication, &targets, &chosen, now);
+        Ok(Attempt::Done((reach, chosen, targets)))
+    }
+
+    /// The subscriptions it is for.
+    fn choose(
+        &self,
+        header: &ChannelHeader,
+        publication: &Publication<'_>,
+        targets: &Targets,
+    ) -> Result<Chosen, PublishError> {
+        let view = publication.message.as_ref().as_ref();
+        let publisher = publication.publisher;
+        let mut chosen = Chosen::default();
+        match &header.mechanism {
+            Mechanism::Event => {
+                for (index, it) in targets.here.iter().enumerate() {
+                    if it.uses.sees && passes(it.consumer.filter.as_ref(), header, &view) {
+                        chosen.here.push(index);
+                    }
+                }
+                for (at, there) in targets.there.iter().enumerate() {
+                    if let Some(all) = &there.all {
+                        if there.subscriptions.iter().any(|it| it.uses.sees) {
+                            chosen.there.push(ChosenThere {
+                                at,
+                                named: Vec::new(),
+                                charged: (!all.is_empty()).then(|| all.clone()),
+                            });
+                        }
+                        continue;
+                    }
+                    let filter = |it: &There| {
+                        it.uses.sees && passes(it.subscription.filter.as_ref(), header, &view)
+                    };
+                    // Each process is told in as few frames as name all of its subscriptions.
+                    let named: Vec<&There> =
+                        there.subscriptions.iter().filter(|it| filter(it)).collect();
+                    chosen.name(at, &named);
+                }
+            }
+            Mechanism::Message { receiver } => {
+                let is_receiver = |it: &Here| it.uses.reads && it.consumer.agent == *receiver;
+                if let Some(index) = targets.here.iter().position(is_receiver) {
+                    chosen.here.push(index);
+                    return Ok(chosen);
+                }
+                let found = targets.there.iter().enumerate().find_map(|(at, there)| {
+                    let is_receiver =
+                        |it: &&There| it.uses.reads && it.subscription.agent == *receiver;
+                    Some((at, there.subscriptions.iter().find(is_receiver)?))
+                });
+                let Some((at, found)) = found else {
+                    return Err(PublishError::NotOnChannel {
+                        receiver: receiver.clone(),
+                        channel: header.channel.clone(),
+                    });
+                };
+                chosen.name(at, &[found]);
+            }
+            Mechanism::Request { .. } => {
+                for (index, it) in targets.here.iter().enumerate() {
+                    if it.uses.answers
+                        && it.consumer.agent != *publisher
+                        && passes(it.consumer.filter.as_ref(), header, &view)
+                    {
+                        chosen.here.push(index);
+                    }
+                }
+                for (at, there) in targets.there.iter().enumerate() {
+                    let asked = |it: &There| {
+                        it.uses.answers
+                            && it.subscription.agent != *publisher
+                            && passes(it.subscription.filter.as_ref(), header, &view)
+                    };
+                    let asked: Vec<&There> =
+                        there.subscriptions.iter().filter(|it| asked(it)).collect();
+                    chosen.name(at, &asked);
+                }
+            }
+            Mechanism::Reply { .. } => {}
+        }
+        Ok(chosen)
+    }
+
+    /// The gate to wait at, if somebody it goes to has no room.
+    fn full(
+        &self,
+        chosen: &Chosen,
+        targets: &Targets,
+        event: &ReceivedEvent,
+        publication: &Publication<'_>,
+    ) -> Option<Arc<Gate>> {
+        let is_turn =
+            |gate: &Arc<Gate>| publication.turn.is_some_and(|turn| Arc::ptr_eq(turn, gate));
+        let cost = event.size() + MESSAGE_OVERHEAD;
+        for index in &chosen.here {
+            let consumer = &targets.here.get(*index)?.consumer;
+            if !consumer.has_room(cost, is_turn(&consumer.gate)) {
+                return Some(consumer.gate.clone());
+            }
+        }
+        let is_best_effort = publication.qos.reliability == Reliability::BestEffort;
+        for there in &chosen.there {
+            let of_peer = targets.there.get(there.at)?;
+            let Some(peer) = self.peers.get(&of_peer.peer) else {
+                continue;
+            };
+            let (frames, bytes) = peer.outgoing.size();
+            let is_full = frames >= self.config.kept_frames || bytes >= self.config.kept_bytes;
+            let is_crowded = peer.gate.is_crowded() && !is_turn(&peer.gate);
+            if !is_best_effort && (is_full || is_crowded) {
+                return Some(peer.gate.clone());
+            }
+            // What is charged is sorted as the subscriptions are.
+            let mut subscriptions = of_peer.subscriptions.iter();
+            for id in there.charged.iter().flat_map(|ids| ids.iter()) {
+                let Some(it) = subscriptions.find(|it| it.id == *id) else {
+                    continue;
+                };
+                let it = &it.subscription;
+                if !it.has_credit() || (it.gate.is_crowded() && !is_turn(&it.gate)) {
+                    return Some(it.gate.clone());
+                }
+            }
+        }
+        None
+    }
+
+    /// Puts an event of this process into a queue of it.
+    fn hand_over(
+        &mut self,
+        consumer: &Arc<Consumer>,
+        event: ReceivedEvent,
+        receipt: Option<&Arc<Receipt>>,
+        now: Now,
+    ) {
+        let mut receipt_taken = None;
+        if let Some(receipt) = receipt
+            && event.header.qos.acknowledgement == Some(Acknowledgement::ReceiverAgent)
+        {
+            receipt.expect();
+            receipt_taken = Some(receipt.clone());
+        }
+        self.enqueue(consumer, event, Source::Here(receipt_taken), now);
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        consumer: &Arc<Consumer>,
+        event: ReceivedEvent,
+        source: Source,
+        now: Now,
+    ) {
+        if event.header.expiry.is_some() || event.header.valid_from.is_some() {
+            let moments = [event.header.valid_from, event.header.expiry];
+            self.sweep_by(moments.into_iter().flatten().min(), now);
+        }
+        let mut aftermath = Aftermath::default();
+        let put = consumer.put(event, source, now.moment, &mut aftermath);
+        if !aftermath.is_empty() {
+            self.settle(consumer.id, aftermath, now);
+        }
+        if matches!(put, Put::Taken) {
+            return;
+        }
+        if let Some(report) = consumer.report(now.moment) {
+            self.outcomes.push(Outcome::Flow {
+                agent: consumer.agent.clone(),
+                pattern: consumer.options.pattern.clone(),
+                report,
+            });
+        }
+        if matches!(put, Put::Disconnected) {
+            self.unsubscribe(consumer.id, Ended::Disconnected, now);
+        }
+    }
+
+    fn send_to_processes(
+        &mut self,
+        header: &Arc<ChannelHeader>,
+        body: &Bytes,
+        publication: &Publication<'_>,
+        targets: &Targets,
+        chosen: &Chosen,
+        now: Now,
+    ) {
+        let is_best_effort = header.qos.reliability == Reliability::BestEffort;
+        let head = Head::of(header);
+        for there in &chosen.there {
+            let Some(of_peer) = targets.there.get(there.at) else {
+                continue;
+            };
+            let Some(peer) = self.peers.get_mut(&of_peer.peer) else {
+                continue;
+            };
+            let cost = (body.len() + MESSAGE_OVERHEAD) as u64;
+            let mut subscriptions = of_peer.subscriptions.iter();
+            for id in there.charged.iter().flat_map(|ids| ids.iter()) {
+                if let Some(it) = subscriptions.find(|it| it.id == *id) {
+                    it.subscription.charge(cost);
+                }
+            }
+            let stamp = Stamp {
+                session: peer.session_out(),
+                number: if is_best_effort {
+                    peer.outgoing.next_datagram()
+                } else {
+                    peer.outgoing.next()
+                },
+            };
+            let mut written = Vec::with_capacity(64 + head.channel.len() + 2 * there.named.len());
+            frame::begin_event(&mut written, stamp, &head, &there.named);
+            let parcel = Parcel {
+                author: Some(publication.publisher.clone()),
+                head: written,
+                body: body.clone(),
+            };
+            if is_best_effort {
+                peer.outgoing.push_datagram(parcel);
+            } else {
+                let receipt = publication.receipt.cloned();
+                if let Some(receipt) = &receipt {
+                    receipt.expect();
+                }
+                let kept = Kept {
+                    receipt,
+                    charged: there.charged.clone(),
+                    cost,
+                    ..Kept::new(parcel)
+                };
+                peer.outgoing.push(kept, now.since_start);
+                let absence = Some(now.since_start + self.config.absence);
+                self.set_alarm(absence);
+            }
+            self.mark_ready(of_peer.peer);
+        }
+    }
+
+    /// Publishes an event.
+    pub(crate) fn publish(
+        &mut self,
+        publication: &Publication<'_>,
+        now: Now,
+    ) -> Result<Attempt<Reach>, PublishError> {
+        Ok(match self.put(publication, Mechanism::Event, now)? {
+            Attempt::Done((reach, ..)) => Attempt::Done(reach),
+            Attempt::Full(gate) => Attempt::Full(gate),
+        })
+    }
+
+    /// Sends to one agent on the channel.
+    pub(crate) fn send(
+        &mut self,
+        publication: &Publication<'_>,
+        receiver: &Arc<str>,
+        now: Now,
+    ) -> Result<Attempt<Reach>, PublishError> {
+        let mechanism = Mechanism::Message {
+            receiver: receiver.clone(),
+        };
+        Ok(match self.put(publication, mechanism, now)? {
+            Attempt::Done((reach, ..)) => Attempt::Done(reach),
+            Attempt::Full(gate) => Attempt::Full(gate),
+        })
+    }
+
+    /// Asks everyone on the channel who answers. The request is over after `within`, or with `first` answers.
+    pub(crate) fn request(
+        &mut self,
+        publication: &Publication<'_>,
+        within: Duration,
+        first: Option<usize>,
+        now: Now,
+    ) -> Result<Attempt<Asked>, PublishError> {
+        if self.asking.len() >= self.config.requests {
+            return Err(PublishError::TooManyRequests(self.asking.len()));
+        }
+        let id = self.next_request;
+        // Nobody needs to see it after the answers are due.
+        let due = now.moment.plus(within);
+        let mut qos = *publication.qos;
+        let expiry = qos
+            .expiry
+            .map_or(due, |time| time.from(now.moment).min(due));
+        qos.expiry = Some(crate::channel::qos::Time::At(expiry));
+        let publication = Publication {
+            qos: &qos,
+            ..*publication
+        };
+        let collector = Arc::<Collector>::default();
+        let mut asking = Asking {
+            awaiting: HashMap::new(),
+            declined: Vec::new(),
+            collector: collector.clone(),
+            channel: publication.channel.clone(),
+            wanted: first.unwrap_or(usize::MAX),
+            deadline: now.since_start + within,
+        };
+        let mechanism = Mechanism::Request { id: RequestId(id) };
+        self.declined_at_once.clear();
+        let (_, chosen, targets) = match self.put(&publication, mechanism, now)? {
+            Attempt::Done(done) => done,
+            Attempt::Full(gate) => return Ok(Attempt::Full(gate)),
+        };
+        self.next_request += 1;
+        self.set_alarm(Some(asking.deadline));
+        for index in &chosen.here {
+            if let Some(Here { consumer, .. }) = targets.here.get(*index) {
+                let key = (None, consumer.id);
+                if self.declined_at_once.contains(&consumer.id) {
+                    asking.declined.push(consumer.agent.clone());
+                } else {
+                    asking.awaiting.insert(key, consumer.agent.clone());
+                }
+            }
+        }
+        for there in &chosen.there {
+            let Some(of_peer) = targets.there.get(there.at) else {
+                continue;
+            };
+            let mut subscriptions = of_peer.subscriptions.iter();
+            for id in &there.named {
+                if let Some(it) = subscriptions.find(|it| it.id == *id) {
+                    asking
+                        .awaiting
+                        .insert((Some(of_peer.peer), *id), it.subscription.agent.clone());
+                }
+            }
+        }
+        let is_over = asking.awaiting.is_empty() || asking.wanted == 0;
+        self.asking.insert(id, asking);
+        if is_over {
+            self.end_request(id);
+        }
+        Ok(Attempt::Done(Asked { id, collector }))
+    }
+
+    /// Answers a request that the subscription has taken.
+    pub(crate) fn reply(
+        &mut self,
+        consumer: &Arc<Consumer>,
+        request: &ReceivedEvent,
+        message: &Arc<AclMessage>,
+        turn: Option<&Arc<Gate>>,
+        now: Now,
+    ) -> Result<Attempt<()>, PublishError> {
+        let path = &request.header.channel;
+        if !self.rights.may(&consumer.agent, ChannelRight::Answer, path) {
+            return Err(PublishError::MayNotAnswer {
+                agent: consumer.agent.clone(),
+                channel: path.clone(),
+            });
+        }
+        let Some((source, id)) = consumer.close_request(request) else {
+            return Err(PublishError::NotAsked);
+        };
+        let mut qos = request.header.qos;
+        qos.valid_from = None;
+        let header = ChannelHeader::new(
+            Mechanism::Reply { id },
+            path.clone(),
+            qos,
+            request.header.number,
+            now.moment,
+        );
+        let Some(key) = source else {
+            self.take_answer(None, consumer.id, &consumer.agent, id.0, || ReceivedEvent {
+                header: Arc::new(header),
+                message: ReceivedMessage::shared(message.clone(), Provenance::SameProcess),
+            });
+            return Ok(Attempt::Done(()));
+        };
+        let (most_frames, most_bytes) = (self.config.kept_frames, self.config.kept_bytes);
+        let largest = self.config.largest_message;
+        let Some(peer) = self.peer_of(key) else {
+            return Err(PublishError::NotAsked);
+        };
+        let (frames, bytes) = peer.outgoing.size();
+        let is_crowded =
+            peer.gate.is_crowded() && !turn.is_some_and(|turn| Arc::ptr_eq(turn, &peer.gate));
+        if frames >= most_frames || bytes >= most_bytes || is_crowded {
+            let gate = peer.gate.clone();
+            consumer.reopen_request(request, source, id);
+            return Ok(Attempt::Full(gate));
+        }
+        let mut body = Vec::with_capacity(256);
+        let encoded = bitefficient::encode(message, &mut body).map_err(PublishError::from);
+        let checked = encoded.and_then(|()| {
+            if body.len() > largest {
+                return Err(PublishError::TooLarge {
+                    size: body.len(),
+                    limit: largest,
+                });
+            }
+            Ok(())
+        });
+        if let Err(error) = checked {
+            consumer.reopen_request(request, source, id);
+            return Err(error);
+        }
+        let mut head = Vec::with_capacity(64 + path.as_str().len());
+        Frame::Reply {
+            stamp: peer.stamp(),
+            head: Head::of(&header),
+            subscription: consumer.id,
+            body: &[],
+        }
+        .encode(&mut head);
+        let parcel = Parcel {
+            author: Some(consumer.agent.clone()),
+            head,
+            body: body.into(),
+        };
+        peer.outgoing.push(Kept::new(parcel), now.since_start);
+        self.mark_ready(key.index);
+        let absence = Some(now.since_start + self.config.absence);
+        self.set_alarm(absence);
+        Ok(Attempt::Done(()))
+    }
+
+    /// The subscription does not answer a request it has taken.
+    pub(crate) fn decline_request(
+        &mut self,
+        consumer: &Arc<Consumer>,
+        request: &ReceivedEvent,
+        now: Now,
+    ) {
+        if let Some(open) = consumer.close_request(request) {
+            let aftermath = Aftermath {
+                unanswered: vec![open],
+                ..Aftermath::default()
+            };
+            self.settle(consumer.id, aftermath, now);
+        }
+    }
+
+    /// Hands an answer to whom asked, if it is waited for.
+    pub(super) fn take_answer(
+        &mut self,
+        process: Option<u32>,
+        subscription: u32,
+        agent: &str,
+        request: u64,
+        answer: impl FnOnce() -> ReceivedEvent,
+    ) -> bool {
+        let Some(asking) = self.asking.get_mut(&request) else {
+            // It comes after the deadline, or after enough others.
+            return true;
+        };
+        let key = (process, subscription);
+        if asking
+            .awaiting
+            .get(&key)
+            .is_none_or(|name| **name != *agent)
+        {
+            return false;
+        }
+        asking.awaiting.remove(&key);
+        asking.collector.add(answer());
+        asking.wanted -= 1;
+        if asking.wanted == 0 || asking.awaiting.is_empty() {
+            self.end_request(request);
+        }
+        true
+    }
+}

@@ -1,0 +1,100 @@
+//! Whom something on a channel is for: worked out once for each channel, until a subscription comes or goes.
+
+use std::sync::Arc;
+
+use sealbus_acl::AclMessageRef;
+use sealbus_seal::permission::ChannelRight;
+
+use super::consumer::Consumer;
+use super::peer::RemoteSubscription;
+use crate::channel::event::ChannelHeader;
+use crate::channel::filter::ChannelFilter;
+use crate::channel::path::ChannelPath;
+use crate::channel::permission::ChannelPermissions;
+
+/// A filter, compiled.
+pub(crate) type Filter = ChannelFilter;
+
+/// Whether a message passes a filter. One that cannot be evaluated for it holds it back.
+pub(super) fn passes(
+    filter: Option<&Filter>,
+    header: &ChannelHeader,
+    message: &AclMessageRef<'_>,
+) -> bool {
+    filter.is_none_or(|filter| filter.matches(header, message).unwrap_or(false))
+}
+
+/// What a subscription may get on a channel, and wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Uses {
+    /// Events.
+    pub(super) sees: bool,
+    /// Messages to its agent.
+    pub(super) reads: bool,
+    /// Requests, which it answers.
+    pub(super) answers: bool,
+}
+
+impl Uses {
+    /// What the policy leaves an agent of what it wants; `None` if nothing.
+    pub(super) fn new(
+        rights: &ChannelPermissions,
+        agent: &str,
+        channel: &ChannelPath,
+        takes_events: bool,
+        answers: bool,
+    ) -> Option<Self> {
+        let reads = rights.may(agent, ChannelRight::Subscribe, channel);
+        let answers = answers && rights.may(agent, ChannelRight::Answer, channel);
+        (reads || answers).then_some(Self {
+            sees: takes_events && reads,
+            reads,
+            answers,
+        })
+    }
+}
+
+/// A subscription of this process that matches a channel.
+#[derive(Debug)]
+pub(super) struct Here {
+    pub(super) consumer: Arc<Consumer>,
+    pub(super) uses: Uses,
+}
+
+/// A subscription of another process that matches a channel.
+#[derive(Debug)]
+pub(super) struct There {
+    pub(super) id: u32,
+    pub(super) subscription: Arc<RemoteSubscription>,
+    pub(super) uses: Uses,
+}
+
+/// The subscriptions of one other process that match a channel.
+#[derive(Debug)]
+pub(super) struct PeerTargets {
+    pub(super) peer: u32,
+    pub(super) subscriptions: Vec<There>,
+    /// Those that push back and see events, if all that take events see all.
+    pub(super) all: Option<Arc<[u32]>>,
+}
+
+/// Whom something on a channel is for.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    pub(super) here: Vec<Here>,
+    pub(super) there: Vec<PeerTargets>,
+}
+
+/// What the exchange knows of a channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    /// What was published on it here.
+    pub(super) number: u64,
+    /// What came from other processes.
+    pub(super) received: u64,
+    /// What could not be sent for want of room, as only best-effort events may.
+    pub(super) dropped: u64,
+    /// Of which state of all subscriptions the targets are.
+    pub(super) generation: u64,
+    pub(super) targets: Arc<Targets>,
+}
