@@ -9,6 +9,8 @@
 mod agent;
 mod bus;
 pub mod channel;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod failure;
 mod foreign;
