@@ -211,6 +211,19 @@ impl Intruder {
             .await;
     }
 
+    /// The same, unless the peer ends the connection.
+    pub(crate) async fn opens_target(&mut self, handle: u32, name: &str) -> bool {
+        if self.send(&Frame::Target { handle, name }).await.is_err() {
+            return false;
+        }
+        while let Some(seen) = self.next().await {
+            if matches!(seen, Seen::Accept { target } if target == handle) {
+                return true;
+            }
+        }
+        false
+    }
+
     pub(crate) async fn message(
         &mut self,
         sender: u32,

@@ -52,11 +52,21 @@ impl Scene {
     }
 
     /// A connection on which `mallory` is bound as 0 and the victim is target 0.
+    ///
+    /// Once a connection to the intruder's process has ended, the honest one may be dialling it itself, and then ends
+    /// another that comes meanwhile: so it is tried again.
     pub(crate) async fn ready(&self, mallory: &Credential) -> Intruder {
-        let mut intruder = self.dial().await;
-        intruder.bind(0, mallory).await.unwrap();
-        intruder.target(0, "victim@factory").await;
-        intruder
+        soon(async {
+            loop {
+                let mut intruder = self.dial().await;
+                if intruder.bind(0, mallory).await.is_ok()
+                    && intruder.opens_target(0, "victim@factory").await
+                {
+                    return intruder;
+                }
+            }
+        })
+        .await
     }
 
     pub(crate) fn mallory(&self) -> Arc<Credential> {
