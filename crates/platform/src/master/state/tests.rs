@@ -1,4 +1,5 @@
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 
@@ -9,15 +10,13 @@ use crate::control::{NodeDescription, ProcessContact};
 use crate::manifest::{AgentEntry, ProcessAgents, RestartPolicy};
 
 fn master() -> MasterState {
-    load(&BTreeMap::new(), 0)
+    load(&BTreeMap::new())
 }
 
-fn load(rows: &BTreeMap<String, Vec<u8>>, drawn: u32) -> MasterState {
-    let mut count = drawn;
-    let draw_name = Box::new(move || {
-        count += 1;
-        Ok(format!("{count:032x}"))
-    });
+fn load(rows: &BTreeMap<String, Vec<u8>>) -> MasterState {
+    // Never drawn before, by no Master.
+    static DRAWN: AtomicU32 = AtomicU32::new(0);
+    let draw_name = Box::new(|| Ok(format!("{:032x}", DRAWN.fetch_add(1, Ordering::Relaxed))));
     let rows = rows
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_slice()));
@@ -385,7 +384,6 @@ proptest! {
         let mut revocations: Vec<String> = Vec::new();
         let mut ever: Vec<String> = Vec::new();
         let mut now = 0;
-        let mut drawn = 0;
         for step in history {
             let name = |n: u8| format!("a{n}");
             let present = |master: &MasterState, n: u8| {
@@ -434,7 +432,7 @@ proptest! {
                     master.tick(now);
                 }
                 Step::KillMaster => {
-                    master = load(&rows, drawn);
+                    master = load(&rows);
                     for node in master.nodes.values_mut() {
                         node.heard = now;
                     }
@@ -472,7 +470,6 @@ proptest! {
                 prop_assert!(group.wanted || group.start_at.is_none());
             }
             prop_assert!(master.processes.len() <= known);
-            drawn = ever.len() as u32 + 100;
             for process in &ever {
                 let placed = master.groups().values().any(|group| {
                     group.processes().any(|p| p.id == *process)
