@@ -39,7 +39,7 @@ struct Inner {
 /// A request of another agent, to be answered.
 #[derive(Debug)]
 pub(crate) struct Enquiry {
-    /// Local name of the one who asks, as far as the bus knows it.
+    /// Local name of the one who asks, as far as the bus knows it; the whole name if it is of another platform.
     pub(crate) from: String,
     content: String,
     reply: Reply,
@@ -151,7 +151,8 @@ impl Correspondent {
                 return None;
             }
         };
-        let from = sender(&message, &provenance);
+        let platform = self.inner.outbox.bus().config().platform.as_str();
+        let from = sender(&message, &provenance, platform);
         let tag = message.in_reply_to.as_ref().and_then(|tag| tag.as_str());
         if let Some(tag) = tag {
             let mut pending = self.inner.pending.lock();
@@ -194,17 +195,22 @@ impl Correspondent {
     }
 }
 
-/// The local name of who wrote a message. At the levels that prove it the claimed name is proved,
-/// or the bus had refused the message.
-fn sender(message: &AclMessage, provenance: &Provenance) -> String {
+/// Who wrote a message: the local name of an agent of this platform, the whole name of another, which is never a local
+/// one, because it holds an `@`. At the levels that prove it the claimed name is proved, or the bus had refused the
+/// message.
+fn sender(message: &AclMessage, provenance: &Provenance, platform: &str) -> String {
     if matches!(provenance, Provenance::Platform) {
         return String::new();
     }
-    message
-        .sender
-        .as_ref()
-        .map(|sender| sender.local_name().to_owned())
-        .unwrap_or_default()
+    match &message.sender {
+        Some(sender) if sender.platform() == Some(platform) => sender.local_name().to_owned(),
+        Some(sender) => format!(
+            "{}@{}",
+            sender.local_name(),
+            sender.platform().unwrap_or_default()
+        ),
+        None => String::new(),
+    }
 }
 
 fn answer_of(message: &AclMessage, notice: bool, asked: &str) -> Answered {
@@ -275,4 +281,26 @@ impl Reply {
 
 fn to_json(value: &impl Serialize) -> Result<String, Fault> {
     serde_json::to_string(value).map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_another_platform_is_never_taken_for_ours() {
+        let from = |name: &str| {
+            let message =
+                AclMessage::new(Performative::Inform).with_sender(Aid::new(name).unwrap());
+            sender(&message, &Provenance::Claimed, "factory")
+        };
+        assert_eq!(from("ams@factory"), "ams");
+        assert_eq!(from("ams@elsewhere"), "ams@elsewhere");
+        assert_eq!(from("ams@factory@elsewhere"), "ams@factory@elsewhere");
+        assert_eq!(from("ams@Factory"), "ams@Factory");
+        // Without a platform it is nobody's.
+        assert_eq!(from("ams"), "ams@");
+        let message = AclMessage::new(Performative::Inform);
+        assert_eq!(sender(&message, &Provenance::Claimed, "factory"), "");
+    }
 }
