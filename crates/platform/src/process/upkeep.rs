@@ -270,7 +270,7 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_millis();
-        let reason = format!("{}: {}", refusal.reason, refusal.explanation);
+        let reason = said(&refusal.reason.to_string(), &refusal.explanation);
         let key = (
             refusal.tried_by.clone(),
             refusal.receiver.clone(),
@@ -295,5 +295,33 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
         .is_ok()
     {
         *told = total;
+    }
+}
+
+/// Category and explanation of a refusal, as operators read them. What another process explained to this one bears its
+/// category already.
+fn said(category: &str, explanation: &str) -> String {
+    if explanation
+        .strip_prefix(category)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    {
+        explanation.to_owned()
+    } else {
+        format!("{category}: {explanation}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_category_of_a_refusal_is_said_once() {
+        use super::said;
+        assert_eq!(said("revoked", "by hand"), "revoked: by hand");
+        assert_eq!(said("revoked", "revoked: by hand"), "revoked: by hand");
+        assert_eq!(said("revoked", "revoked"), "revoked");
+        assert_eq!(
+            said("expired", "expired certificates"),
+            "expired: expired certificates"
+        );
     }
 }
