@@ -57,6 +57,9 @@ impl MasterState {
             )
             .advise("wait until `sealbus ps` shows it as active"));
         };
+        if !self.nodes.contains_key(node) {
+            return Err(unknown("node", node).advise("`sealbus nodes` shows those there are"));
+        }
         if process.node == node {
             return Err(refuse(format!("{agent} is on {node} already")));
         }
