@@ -134,7 +134,10 @@ def test_a_revoked_agent_is_cut_off(platform):
 
     wait_for(lambda: heard() > 20, "traffic to flow", also=factory.logs)
     revoked = factory.ask("ca", "revoke", "worker-1", "--reason", "found lying")
-    assert [each["revoked"] for each in revoked] == ["by order of an operator"]
+    assert [each["revoked"] for each in revoked] == ["by order of an operator: found lying"]
+    assert "revoked: by order of an operator: found lying" in [
+        event["what"] for event in factory.events("worker-1")
+    ]
     # Two looks with nothing new between them: it is cut off.
     before = -1
 

@@ -316,8 +316,13 @@ pub(crate) struct CaRevoke {
     /// The agent, or a certificate's serial number
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Why, for the Master's log
-    #[arg(long, default_value = "revoked by hand", value_name = "TEXT")]
+    /// Why; shown wherever the revocation is
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "TEXT"
+    )]
     pub(crate) reason: String,
 }
 

@@ -33,6 +33,8 @@ const DENY_LIST_ROW: &str = "deny-list";
 
 /// How long an expired certificate is still shown.
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
+/// Characters kept of an operator's reason.
+const LONGEST_REASON: usize = 500;
 
 /// A certificate issued and not long expired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +47,9 @@ pub struct IssuedCertificate {
     pub process: Option<String>,
     /// When and why it was revoked.
     pub revoked: Option<Denial>,
+    /// What the operator who revoked it gave as the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
 }
 
 /// The CA service of one issuing authority.
@@ -314,6 +319,7 @@ impl CaService {
             index,
             process: process.map(str::to_owned),
             revoked: None,
+            said: None,
         };
         self.rows.put(certificate_row(serial), &certificate);
         self.issued.insert(serial, certificate);
@@ -352,17 +358,18 @@ impl CaService {
             .filter(|serial| self.issued.get(serial).is_some_and(of_agent))
             .copied()
             .collect();
-        self.revoke(&serials, reason, now)
+        self.revoke(&serials, reason, None, now)
     }
 
     /// Revokes the living certificates of an agent, or one certificate by its serial number.
-    /// Returns those revoked.
+    /// Returns those revoked. What the operator says to it is shown wherever the revocation is.
     ///
     /// # Errors
     /// [`FaultCode::Unknown`] if there is none; or if the deny list is full.
     pub fn revoke_by_hand(
         &mut self,
         what: &str,
+        said: &str,
         now: Timestamp,
     ) -> Result<Vec<CertificateStatus>, Fault> {
         let local = what.split('@').next().unwrap_or(what);
@@ -381,7 +388,9 @@ impl CaService {
             return Err(Fault::new(FaultCode::Unknown, message)
                 .advise("`sealbus ca list` shows names and serial numbers"));
         }
-        self.revoke(&living, Reason::ByOperator, now)?;
+        let said: String = said.trim().chars().take(LONGEST_REASON).collect();
+        let said = Some(said).filter(|said| !said.is_empty());
+        self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
         Ok(living
             .iter()
             .filter_map(|serial| self.issued.get(serial))
@@ -393,6 +402,7 @@ impl CaService {
         &mut self,
         serials: &[Serial],
         reason: Reason,
+        said: Option<&str>,
         now: Timestamp,
     ) -> Result<bool, Fault> {
         let denial = Denial { at: now, reason };
@@ -409,9 +419,10 @@ impl CaService {
                 .deny_serial(*serial, certificate.record.not_after, denial)
                 .map_err(|error| internal(&error))?;
             certificate.revoked = Some(denial);
+            certificate.said = said.map(str::to_owned);
             self.rows.put(certificate_row(*serial), certificate);
             let subject = subject(&certificate.record.identity);
-            let what = format!("revoked: {reason}");
+            let what = format!("revoked: {}", why(reason, said));
             self.events
                 .enter(0, &subject, None, Some(*serial), what, now);
             tracing::info!(target: "sealbus::certification", %serial, agent = %subject, %reason, "revoked");
@@ -531,7 +542,16 @@ fn status(found: &IssuedCertificate) -> CertificateStatus {
         not_before: record.not_before.as_unix_seconds() * 1000,
         not_after: record.not_after.as_unix_seconds() * 1000,
         index: found.index,
-        revoked: found.revoked.map(|denial| denial.reason.to_string()),
+        revoked: found
+            .revoked
+            .map(|denial| why(denial.reason, found.said.as_deref())),
+    }
+}
+
+fn why(reason: Reason, said: Option<&str>) -> String {
+    match said {
+        Some(said) => format!("{reason}: {said}"),
+        None => reason.to_string(),
     }
 }
 
