@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
@@ -38,9 +39,22 @@ class Platform:
             offer = await buyer.receive(timeout=1)
 
     When the block ends, all agents leave. If one failed, :class:`~sealbus.AgentFailed` is raised then.
+
+    An embedded platform can have a `name` of its own, and a `gateway` to other FIPA platforms such as JADE, as
+    ``[gateway.http]`` in a manifest says it::
+
+        gateway = {"listen": "127.0.0.1:7779", "allow": [{"platform": "plat1", "to": ["*"]}]}
+        async with Platform(name="factory", gateway=gateway) as platform:
+            print(platform.addresses)
+
+    Elsewhere the platform's own name and gateway count, and both are ignored.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, name: str | None = None, gateway: Mapping[str, object] | None = None
+    ) -> None:
+        self._name = name
+        self._gateway = None if gateway is None else json.dumps(gateway)
         self._handle: _sealbus.PlatformHandle | None = None
         self._lives: dict[asyncio.Task[None], Life] = {}
         self._failures: list[AgentFailed] = []
@@ -51,7 +65,9 @@ class Platform:
         self.loop = asyncio.get_running_loop()
         self.pump = Pump(self.loop)
         try:
-            self._handle = await self.pump.call(_sealbus.join_platform)
+            self._handle = await self.pump.call(
+                _sealbus.join_platform, self._name, self._gateway
+            )
         except BaseException:
             self.pump.close()
             raise
@@ -100,6 +116,11 @@ class Platform:
     def level(self) -> str:
         """The platform's security level: ``none``, ``tls``, ``auth``, ``signed`` or ``sealed``."""
         return self._joined.level
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where other platforms reach this one, such as ``http://127.0.0.1:7779/acc``; empty without a gateway here."""
+        return self._joined.addresses
 
     async def start(self, agent: _A, name: str | None = None) -> _A:
         """Puts an agent on the platform, certified, under `name` or its own, and starts its ``setup``."""
@@ -173,6 +194,8 @@ class Platform:
 
 def run(
     *agents: Agent,
+    name: str | None = None,
+    gateway: Mapping[str, object] | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = EventLoop,
 ) -> None:
     """Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
@@ -181,16 +204,17 @@ def run(
     started the program; or joined to a platform with a ticket. An agent that fails does not take others with it;
     :class:`~sealbus.AgentFailed` comes at the end.
 
+    `name` and `gateway` are those of an embedded platform: see :class:`Platform`.
+
     `loop_factory` makes another kind of event loop, such as ``uvloop.new_event_loop``.
     """
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(_run(agents))
+        runner.run(_run(Platform(name=name, gateway=gateway), agents))
 
 
-async def _run(agents: tuple[Agent, ...]) -> None:
+async def _run(platform: Platform, agents: tuple[Agent, ...]) -> None:
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
-    platform = Platform()
     asked = cut_off = False
 
     def interrupt(what: str) -> None:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use sealbus::{Platform, Process, ProcessEnd, Role, cast};
+use sealbus::{HttpGatewayConfig, Platform, Process, ProcessEnd, Role, cast};
 
 use crate::agent::PyAgentHandle;
 use crate::error;
@@ -18,20 +18,29 @@ pub(crate) struct PyPlatformHandle(Owned<Arc<Place>>);
 struct Place {
     process: Process,
     placed: Option<Vec<String>>,
+    /// The addresses of the gateway, if this process has it.
+    addresses: Vec<String>,
     /// None once it is closed.
     platform: Mutex<Option<Platform>>,
 }
 
-/// Takes the place that the environment names; the outcome is a `PlatformHandle`.
+/// Takes the place that the environment names; the outcome is a `PlatformHandle`. If it is an embedded platform, it has
+/// this name, and the gateway with this configuration, which is JSON.
 #[pyfunction]
-pub(crate) fn join_platform(pump: &PyPump, call: u64) -> PyResult<()> {
+pub(crate) fn join_platform(
+    pump: &PyPump,
+    call: u64,
+    name: Option<String>,
+    gateway: Option<&str>,
+) -> PyResult<()> {
     sealbus::log_to_stderr();
+    let gateway: Option<HttpGatewayConfig> = gateway
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|problem| error::platform(format!("the gateway's configuration: {problem}")))?;
     pump.call(call, async move {
-        let joined = Platform::join().await.map(|platform| Place {
-            process: platform.process().clone(),
-            placed: platform.placed().map(<[String]>::to_vec),
-            platform: Mutex::new(Some(platform)),
-        });
+        let name = name.as_deref().unwrap_or(sealbus::EMBEDDED_NAME);
+        let joined = join(name, gateway).await;
         move |py: Python<'_>| {
             let place = joined.map_err(error::platform)?;
             Ok(Py::new(py, PyPlatformHandle(Owned::new(Arc::new(place))))?.into_any())
@@ -39,8 +48,33 @@ pub(crate) fn join_platform(pump: &PyPump, call: u64) -> PyResult<()> {
     })
 }
 
+async fn join(name: &str, gateway: Option<HttpGatewayConfig>) -> Result<Place, String> {
+    let joined = Platform::join_or_embed(name).await;
+    let mut platform = joined.map_err(|problem| problem.to_string())?;
+    let is_embedded = platform.placed().is_none();
+    let addresses = match gateway.filter(|_| is_embedded) {
+        Some(config) => platform
+            .open_gateway(config)
+            .await
+            .map_err(|problem| problem.to_string())?,
+        None => Vec::new(),
+    };
+    Ok(Place {
+        process: platform.process().clone(),
+        placed: platform.placed().map(<[String]>::to_vec),
+        addresses,
+        platform: Mutex::new(Some(platform)),
+    })
+}
+
 #[pymethods]
 impl PyPlatformHandle {
+    /// The addresses other platforms reach this one by, if this program has the gateway.
+    #[getter]
+    fn addresses(&self) -> PyResult<Vec<String>> {
+        Ok(self.0.get()?.addresses.clone())
+    }
+
     /// The platform's name.
     #[getter]
     fn name(&self) -> PyResult<&str> {

@@ -89,6 +89,9 @@ pub(crate) enum Command {
     /// Search the directory facilitator, or register a service with it
     #[command(subcommand)]
     Df(Df),
+    /// Show what other platforms may do here and have done, and change it
+    #[command(subcommand)]
+    Gateway(Gateway),
     /// End an agent and revoke its certificate
     #[command(after_help = "Example: sealbus kill seller-1")]
     Kill(Kill),
@@ -220,6 +223,68 @@ pub(crate) enum Df {
         after_help = "Example: sealbus df register seller-1 --type book-selling --name books"
     )]
     Register(DfRegister),
+    /// Register this platform's DF with another platform's, which then searches here too
+    #[command(
+        after_help = "Example: sealbus df federate df@plat1 --address http://192.0.2.7:7778/acc"
+    )]
+    Federate(DfFederate),
+}
+
+/// Have this platform's DF searched by another platform's DF too.
+#[derive(Debug, Args)]
+pub(crate) struct DfFederate {
+    /// Name of the other DF
+    #[arg(value_name = "DF")]
+    pub(crate) df: String,
+    /// Its address; may be given several times
+    #[arg(long = "address", value_name = "URL", required = true)]
+    pub(crate) addresses: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Gateway {
+    /// Show its addresses, its rules and what it has done
+    #[command(after_help = "Example: sealbus gateway list --json")]
+    List,
+    /// Let another platform write to agents of this one
+    #[command(
+        after_help = "Example: sealbus gateway allow plat1 --to 'seller-*' --to df --register"
+    )]
+    Allow(GatewayAllow),
+    /// Take back what was allowed to another platform
+    #[command(after_help = "Example: sealbus gateway deny plat1")]
+    Deny(GatewayDeny),
+    /// Show what it has done
+    #[command(after_help = "Example: sealbus gateway counters --json")]
+    Counters,
+    #[command(hide = true)]
+    Run,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayAllow {
+    /// Name of the platform: what stands behind the last @ of its agents' names; * for all
+    #[arg(value_name = "PLATFORM")]
+    pub(crate) platform: String,
+    /// Agents it may write to; a * at the end stands for any rest [default: *]
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) to: Vec<String>,
+    /// Network addresses it must come from, such as 10.0.0.7 or 10.0.0.0/24
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) from: Vec<String>,
+    /// SHA-256 fingerprint of the certificate it must show
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub(crate) certificate: Option<String>,
+    /// Let its agents register with the DF, too
+    #[arg(long)]
+    pub(crate) register: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayDeny {
+    /// Name of the platform
+    #[arg(value_name = "PLATFORM")]
+    pub(crate) platform: String,
 }
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Acl, Arguments, Ca, Command, Df, General};
+use crate::arguments::{Acl, Arguments, Ca, Command, Df, Gateway, General};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::Output;
@@ -43,6 +43,7 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
         Command::Node(node) => {
             runtime()?.block_on(commands::run::node(&arguments.general, node, output))?;
         }
+        Command::Gateway(Gateway::Run) => runtime()?.block_on(commands::gateway::run())?,
         asking => runtime()?.block_on(ask(&arguments.general, asking, output))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -74,6 +75,19 @@ async fn ask(general: &General, command: &Command, output: Output) -> Result<(),
         }
         Command::Df(Df::Register(register)) => {
             commands::messages::register(connection, register, output).await
+        }
+        Command::Df(Df::Federate(federate)) => {
+            commands::gateway::federate(connection, federate, output).await
+        }
+        Command::Gateway(Gateway::List) => commands::gateway::list(connection, output).await,
+        Command::Gateway(Gateway::Allow(allow)) => {
+            commands::gateway::allow(connection, allow, output).await
+        }
+        Command::Gateway(Gateway::Deny(deny)) => {
+            commands::gateway::deny(connection, deny, output).await
+        }
+        Command::Gateway(Gateway::Counters) => {
+            commands::gateway::counters(connection, output).await
         }
         Command::Kill(kill) => commands::agents::kill(connection, kill, output).await,
         Command::Move(to) => commands::agents::relocate(connection, to, output).await,

@@ -74,6 +74,11 @@ impl Correspondent {
         }
     }
 
+    /// What it sends through.
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.inner.outbox
+    }
+
     fn aid(&self, agent: &str) -> Result<Aid, Fault> {
         let platform = &self.inner.outbox.bus().config().platform;
         Aid::new(format!("{agent}@{platform}"))

@@ -15,6 +15,7 @@ mod correspondence;
 pub mod directory;
 pub mod embedded;
 pub mod enrolment;
+pub mod gateway;
 pub mod host;
 pub mod management;
 pub mod manifest;

@@ -250,6 +250,14 @@ impl Process {
     /// Others find it once the process has [announced](Self::announce) itself, which it does of its own accord when all
     /// agents placed in it are open.
     pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
+        if name == sealbus_bus::GATEWAY {
+            return Err(OpenAgentError::Reserved(name.to_owned()));
+        }
+        self.open_agent(name).await
+    }
+
+    /// As [`agent`](Self::agent), also for the gateway.
+    pub(crate) async fn open_agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
         let shared = &self.shared;
         let whole = format!("{name}@{}", shared.platform);
         shared.check_running(&whole)?;

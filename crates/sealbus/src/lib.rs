@@ -98,6 +98,10 @@ pub use sealbus_acl::{
 pub use sealbus_bus::{
     Mailbox, Outbox, Provenance, ReceivedMessage, SendError, TrySendError, UndeliverableReason,
 };
+pub use sealbus_gateways::http::{
+    GatewayCounters, GatewayPolicy, GatewayRule, HttpGatewayConfig, KnownPlatform,
+};
+pub use sealbus_platform::gateway::GatewayError;
 pub use sealbus_platform::process::{
     AgentHandle, AgentSender, CertificationError, OpenAgentError, OpenError, Parting, Process,
     ProcessEnd, Stopping, Thawed, Wish, Wishes,

@@ -5,8 +5,10 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use sealbus_bus::Bus;
+use sealbus_gateways::http::HttpGatewayConfig;
 use sealbus_platform::attachment::{AttachError, Attachment};
 use sealbus_platform::embedded::{EmbeddedError, EmbeddedPlatform};
+use sealbus_platform::gateway::{Gateway, GatewayError};
 use sealbus_platform::host::Host;
 use sealbus_platform::process::{AgentHandle, OpenAgentError, OpenError, Process};
 use sealbus_seal::PlatformName;
@@ -49,6 +51,8 @@ pub struct Platform {
     takes_any: bool,
     /// What runs beside the program's own agents, when nobody else runs it.
     _embedded: Option<EmbeddedPlatform>,
+    /// The way to other platforms, where this process runs it.
+    gateway: Option<Gateway>,
 }
 
 /// Why a program did not get its place on a platform.
@@ -91,12 +95,49 @@ impl Platform {
     /// # Errors
     /// If there is no randomness for its keys.
     pub async fn embedded() -> Result<Platform, JoinError> {
-        let home = PlatformName::new(EMBEDDED_NAME)
-            .map_err(|error| OpenError::Description(error.to_string()))?;
-        let embedded = EmbeddedPlatform::start(home).await?;
+        Platform::embedded_as(EMBEDDED_NAME).await
+    }
+
+    /// As [`embedded`](Self::embedded), under a name of its own, by which other platforms know it.
+    ///
+    /// # Errors
+    /// If the name is none, or there is no randomness for its keys.
+    pub async fn embedded_as(name: &str) -> Result<Platform, JoinError> {
+        let name =
+            PlatformName::new(name).map_err(|error| OpenError::Description(error.to_string()))?;
+        let embedded = EmbeddedPlatform::start(name).await?;
         let mut platform = Platform::open(embedded.host(), Some(embedded.bus())).await?;
         platform._embedded = Some(embedded);
         Ok(platform)
+    }
+
+    /// Opens the gateway to other FIPA platforms in this process, for one that is embedded; returns the addresses they
+    /// reach it by. Under `sealbus up` the manifest says where the gateway is.
+    ///
+    /// ```no_run
+    /// use sealbus::{GatewayRule, HttpGatewayConfig, Platform};
+    ///
+    /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut platform = Platform::embedded_as("factory").await?;
+    /// let config = HttpGatewayConfig {
+    ///     listen: "127.0.0.1:7779".parse()?,
+    ///     allow: vec![GatewayRule::new("plat1", ["*"])],
+    ///     ..HttpGatewayConfig::default()
+    /// };
+    /// println!("reached at {:?}", platform.open_gateway(config).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the configuration cannot be meant, the address is in use, or there is a gateway already.
+    pub async fn open_gateway(
+        &mut self,
+        config: HttpGatewayConfig,
+    ) -> Result<Vec<String>, GatewayError> {
+        let gateway = Gateway::open(&self.process, config).await?;
+        let addresses = gateway.addresses().to_vec();
+        self.gateway = Some(gateway);
+        Ok(addresses)
     }
 
     /// Takes the place the environment names: attached to the node in `SEALBUS_ATTACH` that started this program,
@@ -105,6 +146,14 @@ impl Platform {
     /// # Errors
     /// [`JoinError`] says what was tried and what to do.
     pub async fn join() -> Result<Platform, JoinError> {
+        Platform::join_or_embed(EMBEDDED_NAME).await
+    }
+
+    /// As [`join`](Self::join), with a name of its own for the embedded platform.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join), and if the name is none.
+    pub async fn join_or_embed(name: &str) -> Result<Platform, JoinError> {
         match (variable(ATTACH_VARIABLE)?, variable(TICKET_VARIABLE)?) {
             (Some(address), Some(ticket)) => {
                 let attachment = Attachment::attach(&address, &ticket).await?;
@@ -112,7 +161,7 @@ impl Platform {
             }
             (Some(_), None) => Err(JoinError::NoTicket),
             (None, Some(ticket)) => Platform::with_ticket(&ticket).await,
-            (None, None) => Platform::embedded().await,
+            (None, None) => Platform::embedded_as(name).await,
         }
     }
 
@@ -136,6 +185,7 @@ impl Platform {
             process,
             takes_any,
             _embedded: None,
+            gateway: None,
         })
     }
 
@@ -164,6 +214,9 @@ impl Platform {
 
     /// Leaves the platform; an embedded one ends.
     pub async fn close(self) {
+        if let Some(gateway) = self.gateway {
+            gateway.close().await;
+        }
         self.process.close().await;
     }
 }

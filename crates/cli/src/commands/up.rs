@@ -175,11 +175,16 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    connection
-        .ask(AdminRequest::Start {
-            agents: manifest.agents.clone(),
-        })
-        .await?;
+    let mut agents = manifest.agents.clone();
+    if let Some(gateway) = &manifest.gateway {
+        let program = std::env::current_exe().map_err(|source| CliError::File {
+            action: "find",
+            path: "this program".into(),
+            source,
+        })?;
+        agents.insert(0, gateway.agent(&program.display().to_string()));
+    }
+    connection.ask(AdminRequest::Start { agents }).await?;
     Ok(())
 }
 

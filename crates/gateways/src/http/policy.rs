@@ -73,6 +73,20 @@ pub struct Admission {
 }
 
 impl GatewayRule {
+    /// Lets a platform write to these agents, from wherever it is.
+    pub fn new(
+        platform: impl Into<String>,
+        to: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self {
+            platform: platform.into(),
+            to: to.into_iter().map(Into::into).collect(),
+            from: Vec::new(),
+            certificate: None,
+            register: false,
+        }
+    }
+
     /// Checks the rule.
     ///
     /// # Errors

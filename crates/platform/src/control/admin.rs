@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
 use serde::{Deserialize, Serialize};
 
-use super::node::LogPosition;
+use super::node::{GatewayStatus, LogPosition};
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 
 /// What an operator asks of the Master.
@@ -110,6 +111,25 @@ pub enum AdminRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lease: Option<u64>,
     },
+    /// The gateway: its addresses, rules and counters.
+    Gateway,
+    /// Let another platform write to agents of this one.
+    GatewayAllow {
+        /// The rule.
+        rule: GatewayRule,
+    },
+    /// Take back what operators allowed a platform.
+    GatewayDeny {
+        /// Name of the platform.
+        platform: String,
+    },
+    /// Have this platform's DF search in another platform's too, by registering with it.
+    Federate {
+        /// Name of the other DF, `df@plat1`.
+        df: String,
+        /// Its addresses.
+        addresses: Vec<String>,
+    },
     /// End all agents, nodes and the Master.
     Shutdown {
         /// Milliseconds agents have to leave by themselves.
@@ -205,6 +225,13 @@ pub enum AdminAnswer {
     Services {
         /// One for each service found.
         services: Vec<ServiceStatus>,
+    },
+    /// To `Gateway`, `GatewayAllow` and `GatewayDeny`.
+    Gateway {
+        /// How it is; none if it does not run, or does not answer.
+        status: Option<GatewayStatus>,
+        /// The rules that operators made.
+        rules: GatewayPolicy,
     },
     /// To `Move`.
     Moved {

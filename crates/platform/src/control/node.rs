@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use sealbus_gateways::http::{GatewayCounters, GatewayPolicy};
 use sealbus_seal::token::SecretHash;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub const LANGUAGE: &str = "json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum MasterRequest {
+    /// The gateway asks for the rules that operators made.
+    GatewayRules,
     /// The node is there (again), with all that runs on it.
     Register {
         /// What it is.
@@ -112,10 +115,49 @@ pub enum MasterAnswer {
         #[serde(default)]
         register: bool,
     },
+    /// To `GatewayRules`.
+    GatewayRules {
+        /// The rules.
+        rules: GatewayPolicy,
+    },
     /// To `Resolve`.
     Location(AgentLocation),
     /// To everything else.
     Done,
+}
+
+/// What the Master asks of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum GatewayRequest {
+    /// How it is.
+    Status,
+    /// These rules of the operators are in force from now on, beside those of its configuration.
+    Rules {
+        /// The rules.
+        rules: GatewayPolicy,
+    },
+}
+
+/// The gateway's answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum GatewayAnswer {
+    /// To `Status`.
+    Status(GatewayStatus),
+    /// To `Rules`.
+    Done,
+}
+
+/// How the gateway is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayStatus {
+    /// The addresses other platforms reach it by.
+    pub addresses: Vec<String>,
+    /// The rules of its configuration.
+    pub own: GatewayPolicy,
+    /// What it has done so far.
+    pub counters: GatewayCounters,
 }
 
 /// A step of the directory from one revision to another.

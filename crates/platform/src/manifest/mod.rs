@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use sealbus_bus::GATEWAY;
+use sealbus_gateways::http::HttpGatewayConfig;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
+
+use crate::gateway::GATEWAY_VARIABLE;
 
 pub(crate) mod program;
 mod read;
@@ -25,6 +29,38 @@ pub struct Manifest {
     /// The channels that are not as channels are by default.
     #[serde(default)]
     pub channels: Vec<ChannelEntry>,
+    /// The way to other platforms, if there is one.
+    #[serde(default)]
+    pub gateway: Option<GatewayEntry>,
+}
+
+/// `[gateway]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayEntry {
+    /// The node its process must run on.
+    pub node: Option<String>,
+    /// Directory it is started in: the manifest's.
+    pub directory: Option<String>,
+    /// `[gateway.http]`.
+    pub http: HttpGatewayConfig,
+}
+
+impl GatewayEntry {
+    /// The process that runs it; `program` is the sealbus command.
+    pub fn agent(&self, program: &str) -> AgentEntry {
+        let config = serde_json::to_string(&self.http).unwrap_or_default();
+        AgentEntry {
+            name: GATEWAY.to_owned(),
+            command: [program, "gateway", "run"].map(str::to_owned).to_vec(),
+            directory: self.directory.clone(),
+            replicas: 1,
+            agents: ProcessAgents::Count(1),
+            node: self.node.clone(),
+            forbid: Vec::new(),
+            environment: BTreeMap::from([(GATEWAY_VARIABLE.to_owned(), config)]),
+            restart: RestartPolicy::OnFailure,
+        }
+    }
 }
 
 /// `[platform]`.

@@ -143,7 +143,7 @@ pub enum ReadError {
 
 pub(super) struct Reader<'t> {
     pub(super) text: &'t str,
-    directory: &'t Path,
+    pub(super) directory: &'t Path,
     problems: Vec<ManifestProblem>,
 }
 
@@ -179,7 +179,7 @@ impl<'t> Reader<'t> {
         let root = root.get_ref();
         self.unknown_keys(
             root,
-            &["platform", "agent", "permission", "channel"],
+            &["platform", "agent", "permission", "channel", "gateway"],
             "at the top of the file",
         );
         let platform = match root.get("platform") {
@@ -198,11 +198,13 @@ impl<'t> Reader<'t> {
             .and_then(|platform| PlatformName::new(&platform.name).ok());
         let permission = self.permission(root, name.as_ref());
         let channels = self.channels(root);
+        let gateway = self.gateway(root);
         Some(Manifest {
             platform: platform?,
             agents,
             permission,
             channels,
+            gateway,
         })
     }
 
@@ -270,7 +272,8 @@ impl<'t> Reader<'t> {
             );
             return Vec::new();
         };
-        let mut taken = BTreeSet::new();
+        // The platform's own.
+        let mut taken = BTreeSet::from([sealbus_bus::GATEWAY.to_owned()]);
         let mut agents = Vec::new();
         for entry in entries.iter() {
             let Some(table) = self.table(entry, "agent") else {
@@ -649,7 +652,7 @@ fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-fn absolute(directory: &Path) -> String {
+pub(super) fn absolute(directory: &Path) -> String {
     std::path::absolute(directory)
         .unwrap_or_else(|_| directory.to_owned())
         .display()

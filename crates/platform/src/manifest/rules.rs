@@ -3,17 +3,32 @@
 use std::collections::BTreeSet;
 
 use sealbus_bus::channel::{ChannelPattern, Persistence, QosOverride};
+use sealbus_gateways::http::HttpGatewayConfig;
 use sealbus_seal::PlatformName;
 use sealbus_seal::permission::Policy;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::read::Reader;
-use super::{ChannelEntry, Retention};
+use super::read::{Reader, absolute};
+use super::{ChannelEntry, GatewayEntry, Retention};
 
 const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
+
+/// `[gateway]`, in a manifest of whatever else.
+#[derive(Deserialize)]
+struct WithGateway {
+    gateway: GatewaySection,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GatewaySection {
+    #[serde(default)]
+    node: Option<String>,
+    http: HttpGatewayConfig,
+}
 
 /// The part of a manifest that is read by its types alone.
 #[derive(Deserialize)]
@@ -45,6 +60,29 @@ impl<'t> Reader<'t> {
             self.problem(value.span(), error.to_string(), None);
         }
         policy
+    }
+
+    pub(super) fn gateway(&mut self, root: &DeTable<'t>) -> Option<GatewayEntry> {
+        let value = root.get("gateway")?;
+        let section = match toml::from_str::<WithGateway>(self.text) {
+            Ok(WithGateway { gateway }) => gateway,
+            Err(error) => {
+                let help = "a gateway is written as\n[gateway.http]\nlisten = \"192.0.2.10:7778\""
+                    .to_owned();
+                let span = error.span().unwrap_or_else(|| value.span());
+                self.problem(span, error.message(), Some(help));
+                return None;
+            }
+        };
+        if let Err(error) = section.http.check() {
+            self.problem(value.span(), error.to_string(), None);
+            return None;
+        }
+        Some(GatewayEntry {
+            node: section.node,
+            directory: Some(absolute(self.directory)),
+            http: section.http,
+        })
     }
 
     pub(super) fn channels(&mut self, root: &DeTable<'t>) -> Vec<ChannelEntry> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use sealbus_acl::Aid;
 use sealbus_acl::management::{DfAgentDescription, DfFunction, ServiceDescription};
+use sealbus_bus::GATEWAY;
+use sealbus_gateways::http::GatewayPolicy;
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{Fingerprint, Name};
 use tokio::net::{UnixListener, UnixStream};
@@ -13,6 +15,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::desk::{Desk, DeskHandle, timestamp};
+use super::gateways;
 use super::listing::{agents, nodes};
 use super::system::SystemAgents;
 use crate::control::admin::{
@@ -176,10 +179,38 @@ impl Admin {
                 self.register(agent, service_type, service_name, lease)
                     .await
             }
+            AdminRequest::Gateway => {
+                let rules = self.system.gateway.get().await;
+                Ok(self.gateway(rules).await)
+            }
+            AdminRequest::GatewayAllow { rule } => {
+                let rules = self.system.gateway.allow(rule).await?;
+                gateways::tell(&self.system.master, rules.clone()).await;
+                Ok(self.gateway(rules).await)
+            }
+            AdminRequest::GatewayDeny { platform } => {
+                let rules = self.system.gateway.deny(&platform).await?;
+                gateways::tell(&self.system.master, rules.clone()).await;
+                Ok(self.gateway(rules).await)
+            }
+            AdminRequest::Federate { df, addresses } => {
+                let name = Aid::new(df)
+                    .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+                let df = addresses.into_iter().fold(name, Aid::with_address);
+                self.system.directories.join(df).await?;
+                Ok(AdminAnswer::Done)
+            }
             AdminRequest::Shutdown { grace } => {
                 self.shut_down(Duration::from_millis(grace)).await;
                 Ok(AdminAnswer::Done)
             }
+        }
+    }
+
+    async fn gateway(&self, rules: GatewayPolicy) -> AdminAnswer {
+        AdminAnswer::Gateway {
+            status: gateways::status(&self.system.master).await,
+            rules,
         }
     }
 
@@ -241,6 +272,11 @@ impl Admin {
         node: Option<String>,
         lifetime: u64,
     ) -> Result<AdminAnswer, Fault> {
+        if agent == GATEWAY {
+            let message = "the gateway is started by its platform, not with a ticket";
+            return Err(Fault::new(FaultCode::IllegalName, message)
+                .advise("add [gateway.http] to the manifest"));
+        }
         let root = self.root;
         let lifetime = lifetime_of(lifetime)?;
         let (answer, known) = self

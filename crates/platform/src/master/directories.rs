@@ -119,6 +119,17 @@ impl Directories {
             .ok_or_else(ending)
     }
 
+    /// Has the DF register with another one.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if the Master is ending.
+    pub(crate) async fn join(&self, df: Aid) -> Result<(), Fault> {
+        let joining = self
+            .df
+            .change(move |own| Ok(own.join(&df, SystemTime::now())));
+        joining.await.map_err(|_| ending())
+    }
+
     /// Has the DF take a message in an agent's name, by the operator's authority, and gives its
     /// answer.
     ///

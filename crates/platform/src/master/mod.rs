@@ -8,6 +8,7 @@ mod authorities;
 mod desk;
 mod directories;
 mod foundation;
+mod gateways;
 mod listing;
 mod operator;
 mod own_host;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sealbus_bus::GATEWAY;
 use sealbus_seal::Identity;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -9,6 +10,7 @@ use tokio::task::JoinSet;
 use super::desk::{Desk, DeskHandle, PlacementsOf, check_process, timestamp};
 use super::directories::Directories;
 use super::foundation::Foundation;
+use super::gateways::GatewayRules;
 use super::operator::Operator;
 use super::own_host::Place;
 use super::state::not_a_member;
@@ -45,6 +47,8 @@ pub(crate) struct SystemAgents {
     pub(crate) operator: Operator,
     /// Asks AMS and DF directly.
     pub(crate) directories: Directories,
+    /// What operators let other platforms do.
+    pub(crate) gateway: Arc<GatewayRules>,
     /// Their process.
     pub(crate) process: Process,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
@@ -93,12 +97,18 @@ impl SystemAgents {
         let trust_claims = !process.level().authenticates();
         let ams = process.agent(AMS).await?;
         let df = process.agent(DF).await?;
+        let gateway = Arc::new(GatewayRules::load(store.clone()).await?);
         let directories = Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
         let (life_changes, changes) = mpsc::unbounded_channel();
         tasks.spawn(directories.clone().follow(changes));
         let master = process.agent(MASTER).await?;
         let asking = Correspondent::new(master.outbox().clone());
-        tasks.spawn(serve_master(master, asking.clone(), desk.clone()));
+        tasks.spawn(serve_master(
+            master,
+            asking.clone(),
+            desk.clone(),
+            gateway.clone(),
+        ));
         let ca = process.agent(CA).await?;
         tasks.spawn(serve_ca(ca, desk.clone()));
         let agent = process.agent(OPERATOR).await?;
@@ -115,6 +125,7 @@ impl SystemAgents {
             master: asking,
             operator,
             directories,
+            gateway,
             process,
             tasks: tokio::sync::Mutex::new(tasks),
         })
@@ -129,16 +140,26 @@ impl SystemAgents {
     }
 }
 
-async fn serve_master(mut agent: AgentHandle, correspondent: Correspondent, desk: DeskHandle) {
+async fn serve_master(
+    mut agent: AgentHandle,
+    correspondent: Correspondent,
+    desk: DeskHandle,
+    gateway: Arc<GatewayRules>,
+) {
     while let Some(received) = agent.receive().await {
         let Some(enquiry) = correspondent.receive(received) else {
             continue;
         };
         let desk = desk.clone();
+        let gateway = gateway.clone();
         // Each in its own task: an answer may wait for the store, or for room on the way.
         tokio::spawn(async move {
             let (node, request, reply) = enquiry.open::<MasterRequest>();
             let result = match request {
+                Ok(MasterRequest::GatewayRules) if node == GATEWAY => {
+                    let rules = gateway.get().await;
+                    Ok(MasterAnswer::GatewayRules { rules })
+                }
                 Ok(request) => {
                     desk.run(move |desk, now| hear(desk, &node, request, now))
                         .await

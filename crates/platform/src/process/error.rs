@@ -74,6 +74,9 @@ pub enum OpenAgentError {
         /// Why.
         source: CertificationError,
     },
+    /// A name of the platform's own.
+    #[error("no program's agent can be named {0}: it is the platform's agent for that purpose")]
+    Reserved(String),
     /// The bus did not take it.
     #[error(transparent)]
     Attach(#[from] AttachError),

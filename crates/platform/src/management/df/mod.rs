@@ -1,12 +1,15 @@
 //! The DF: what agents offer, and who wants to know of it.
 
+mod federation;
 mod leases;
 mod subscriptions;
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-use sealbus_acl::management::{DfAgentDescription, DfFunction, Exception, SearchConstraints};
+use sealbus_acl::management::{
+    DfAgentDescription, DfFunction, Exception, SearchConstraints, ServiceDescription,
+};
 use sealbus_acl::sl::{ActionExpression, Content, Term, Wff};
 use sealbus_acl::{AclMessage, Aid, DateTime, Performative};
 
@@ -14,6 +17,7 @@ use super::catalogue::{Catalogue, Former, Sequence};
 use super::dialogue::{action, answer, apology, asks, read, replace_act, turn_down, unreached};
 use super::{DirectoryLimits, LoadError, Requester, unix_ms};
 use crate::store::{Store, StoreError, read_all};
+use federation::{DF_SERVICE, Federation, Waiting};
 use leases::Leases;
 use subscriptions::{Subscription, Subscriptions};
 
@@ -48,6 +52,7 @@ pub struct Df {
     leases: Leases,
     subscriptions: Subscriptions,
     searches: VecDeque<String>,
+    federation: Federation,
 }
 
 impl Df {
@@ -60,6 +65,7 @@ impl Df {
             leases: Leases::default(),
             subscriptions: Subscriptions::default(),
             searches: VecDeque::new(),
+            federation: Federation::default(),
         }
     }
 
@@ -125,17 +131,46 @@ impl Df {
 
     /// When [`tick`](Self::tick) is to be called next.
     pub fn deadline(&self) -> Option<SystemTime> {
-        let end = u64::try_from(self.leases.first()?).unwrap_or(0);
-        SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(end))
+        let lease = self.leases.first().and_then(|end| {
+            let end = u64::try_from(end).unwrap_or(0);
+            SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(end))
+        });
+        lease.into_iter().chain(self.federation.deadline()).min()
     }
 
-    /// Ends the leases that have run out, and tells the subscribers.
+    /// Ends the leases that have run out, and tells the subscribers; answers searches that other DFs were too slow for.
     pub fn tick(&mut self, now: SystemTime) -> Outcome {
         let mut outcome = Outcome::default();
         while let Some(name) = self.leases.ended(unix_ms(now)) {
             self.remove(&name, &mut outcome);
         }
+        for waiting in self.federation.overdue(now) {
+            outcome.messages.extend(self.found(&waiting));
+        }
         outcome
+    }
+
+    /// Registers this DF with another, which from then on searches in it too. Its answer is logged.
+    pub fn join(&mut self, df: &Aid, now: SystemTime) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome
+            .messages
+            .push(self.federation.join(&self.own, df, now));
+        outcome
+    }
+
+    /// The answer to a search that went on in other DFs.
+    fn found(&self, waiting: &Waiting) -> Option<AclMessage> {
+        let content = read(&waiting.request).ok()?;
+        let (asked, _) = action(&content).ok()?;
+        let found = waiting.found.iter().map(DfAgentDescription::to_term);
+        let result = Wff::result(asked.clone(), Term::Sequence(found.collect()));
+        Some(answer(
+            &self.own,
+            &waiting.request,
+            Performative::Inform,
+            Content::of(result),
+        ))
     }
 
     /// Files an entry by the platform's authority, in place of the one there was.
@@ -200,6 +235,10 @@ impl Df {
         if message.sender.is_none() {
             return outcome;
         }
+        if let Some(waiting) = self.federation.answer(message, requester) {
+            outcome.messages.extend(self.found(&waiting));
+            return outcome;
+        }
         let result = match &message.performative {
             Performative::Request => self.on_request(message, requester, now, &mut outcome),
             Performative::Subscribe => self.on_subscribe(message, requester, &mut outcome),
@@ -258,6 +297,27 @@ impl Df {
                     .check_description(template)
                     .map_err(turned_down)?;
                 self.remember(constraints).map_err(turned_down)?;
+                let most = constraints.results(self.limits.results);
+                let here = self.find(template, constraints);
+                let here = here.into_iter().cloned().collect();
+                let others = self.entries.search(&federated(), usize::MAX, usize::MAX);
+                let others: Vec<Aid> = others
+                    .into_iter()
+                    .filter_map(|it| it.name.clone())
+                    .collect();
+                let questions = self.federation.search(
+                    &self.own,
+                    message,
+                    template,
+                    constraints,
+                    (here, most),
+                    others.into_iter(),
+                    now,
+                );
+                if !questions.is_empty() {
+                    outcome.messages.extend(questions);
+                    return Ok(());
+                }
                 let found = self.find(template, constraints);
                 let found = found.into_iter().map(DfAgentDescription::to_term).collect();
                 Wff::result(asked.clone(), Term::Sequence(found))
@@ -538,6 +598,14 @@ impl Df {
             }
         }
     }
+}
+
+/// The template of DFs that are registered here.
+fn federated() -> DfAgentDescription {
+    DfAgentDescription::default().with_service(ServiceDescription {
+        service_type: Some(DF_SERVICE.to_owned()),
+        ..ServiceDescription::default()
+    })
 }
 
 /// The action asked for, if it could be read, and why it is not done.

@@ -1,0 +1,183 @@
+//! The gateway to other platforms as an agent of this one: a process that runs the agent `gateway`, or an embedded
+//! platform that has one beside its own agents.
+//!
+//! Under a manifest it is a process of its own, started, watched and vouched for by a node like any other: what reads
+//! bytes from the open network shares no memory with the CA's keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_bus::{GATEWAY, Provenance, ReceivedMessage, is_foreign};
+use sealbus_gateways::http::{
+    GatewayPolicy, HttpGateway, HttpGatewayConfig, OpenError, PolicyError,
+};
+use tokio::task::JoinHandle;
+
+use crate::control::node::{
+    GatewayAnswer, GatewayRequest, GatewayStatus, MasterAnswer, MasterRequest,
+};
+use crate::control::{Fault, FaultCode};
+use crate::correspondence::{Correspondent, Enquiry};
+use crate::master::MASTER;
+use crate::process::{AgentHandle, OpenAgentError, Process};
+
+/// The variable a node hands the gateway its configuration in, as JSON.
+pub const GATEWAY_VARIABLE: &str = "SEALBUS_GATEWAY";
+/// How long the Master may take to tell the operators' rules.
+const RULES_TIME: Duration = Duration::from_secs(5);
+/// Pause before it is asked again.
+const RULES_PAUSE: Duration = Duration::from_secs(2);
+/// How long closing waits for messages on their way.
+const LAST_MESSAGES: Duration = Duration::from_secs(3);
+
+/// Why a gateway was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// Its agent.
+    #[error(transparent)]
+    Agent(#[from] OpenAgentError),
+    /// Its door.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A gateway, while this lives.
+pub struct Gateway {
+    http: Arc<HttpGateway>,
+    serving: JoinHandle<()>,
+}
+
+struct Shared {
+    http: Arc<HttpGateway>,
+    /// The rules of its configuration; the operators' come on top.
+    own: GatewayPolicy,
+}
+
+impl Gateway {
+    /// Opens the platform's gateway in this process.
+    ///
+    /// # Errors
+    /// [`GatewayError`]; nothing is open then.
+    pub async fn open(process: &Process, config: HttpGatewayConfig) -> Result<Self, GatewayError> {
+        let agent = process.open_agent(GATEWAY).await?;
+        let own = config.policy();
+        let http = Arc::new(HttpGateway::open(config, agent.outbox().clone()).await?);
+        let shared = Shared {
+            http: http.clone(),
+            own,
+        };
+        let serving = tokio::spawn(shared.serve(agent));
+        Ok(Self { http, serving })
+    }
+
+    /// The addresses other platforms reach it by.
+    pub fn addresses(&self) -> &[String] {
+        self.http.addresses()
+    }
+
+    /// The door itself.
+    pub fn http(&self) -> &Arc<HttpGateway> {
+        &self.http
+    }
+
+    /// Ends it, after messages on their way were taken, or a few seconds.
+    pub async fn close(self) {
+        self.http.close(LAST_MESSAGES).await;
+        self.serving.abort();
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Shared {
+    async fn serve(self, mut agent: AgentHandle) {
+        let asking = Correspondent::new(agent.outbox().clone());
+        let mut rules = Box::pin(ask_for_rules(asking.clone()));
+        let mut has_rules = false;
+        let wishes = agent.wishes();
+        loop {
+            tokio::select! {
+                received = agent.receive() => match received {
+                    Some(received) => self.hear(received, &asking).await,
+                    None => return,
+                },
+                rules = &mut rules, if !has_rules => {
+                    has_rules = true;
+                    if let Err(error) = self.set_rules(rules) {
+                        tracing::error!(%error, "the operators' rules for the gateway are not in force");
+                    }
+                }
+                () = wishes.stop_wished() => {
+                    self.http.close(LAST_MESSAGES).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn hear(&self, received: ReceivedMessage, asking: &Correspondent) {
+        let platform = &asking.outbox().bus().config().platform;
+        let is_for_outside = matches!(received.provenance(), Provenance::Platform)
+            && received.message().is_ok_and(|message| {
+                let mut receivers = message.receivers();
+                receivers
+                    .next()
+                    .is_some_and(|it| is_foreign(it.name(), platform))
+            });
+        if is_for_outside {
+            self.http.notice(received).await;
+            return;
+        }
+        if let Some(enquiry) = asking.receive(received) {
+            self.answer(enquiry).await;
+        }
+    }
+
+    async fn answer(&self, enquiry: Enquiry) {
+        let (from, request, reply) = enquiry.open::<GatewayRequest>();
+        let result = match request {
+            Ok(_) if from != MASTER => Err(Fault::new(
+                FaultCode::BadRequest,
+                "the gateway obeys the Master only",
+            )),
+            Ok(GatewayRequest::Status) => Ok(GatewayAnswer::Status(GatewayStatus {
+                addresses: self.http.addresses().to_vec(),
+                own: self.own.clone(),
+                counters: self.http.counters(),
+            })),
+            Ok(GatewayRequest::Rules { rules }) => self
+                .set_rules(rules)
+                .map(|()| GatewayAnswer::Done)
+                .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string())),
+            Err(fault) => Err(fault),
+        };
+        reply.send(result).await;
+    }
+
+    fn set_rules(&self, operators: GatewayPolicy) -> Result<(), PolicyError> {
+        let mut policy = self.own.clone();
+        policy.rules.extend(operators.rules);
+        self.http.set_policy(policy)
+    }
+}
+
+/// Asks the Master for the operators' rules until it answers. An embedded one has none, and says so.
+async fn ask_for_rules(asking: Correspondent) -> GatewayPolicy {
+    loop {
+        let answer = asking
+            .ask::<MasterAnswer>(MASTER, &MasterRequest::GatewayRules, RULES_TIME)
+            .await;
+        match answer {
+            Ok(MasterAnswer::GatewayRules { rules }) => return rules,
+            Ok(_) => return GatewayPolicy::default(),
+            Err(error) => {
+                tracing::info!(%error, "the Master has not told the gateway's rules yet");
+                tokio::time::sleep(RULES_PAUSE).await;
+            }
+        }
+    }
+}

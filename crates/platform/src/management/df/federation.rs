@@ -1,0 +1,231 @@
+//! DFs that search on in each other (FIPA00023): a DF that is registered here, as an agent with a service of type
+//! `fipa-df`, is asked too when a search may go deeper than this DF.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use sealbus_acl::management::{
+    DfAgentDescription, DfFunction, ONTOLOGY, SearchConstraints, ServiceDescription,
+};
+use sealbus_acl::{AclMessage, Aid, DateTime, Expression};
+
+use super::super::client::{Answer, ask_df};
+use super::Requester;
+
+/// The type of service that DFs register with each other.
+pub(super) const DF_SERVICE: &str = "fipa-df";
+/// How long the other DFs may take together, unless the search says so itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Searches that wait for other DFs; more are answered from this one alone.
+const MOST_WAITING: usize = 1024;
+/// DFs asked in one search.
+const MOST_ASKED: usize = 32;
+
+/// What waits for other DFs.
+#[derive(Debug, Default)]
+pub(super) struct Federation {
+    number: u64,
+    waiting: HashMap<u64, Waiting>,
+    /// The tags of questions: the search each is for, and the DF asked. A registration is for none.
+    asked: HashMap<String, (Option<u64>, String)>,
+}
+
+/// A search that other DFs do too.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// The request to be answered.
+    pub(super) request: AclMessage,
+    /// Found so far.
+    pub(super) found: Vec<DfAgentDescription>,
+    most: usize,
+    open: usize,
+    deadline: SystemTime,
+}
+
+impl Federation {
+    /// Begins a search in `others`, after `found` was found here. Gives the questions to send; none if the search is not
+    /// to go on.
+    pub(super) fn search(
+        &mut self,
+        own: &Aid,
+        request: &AclMessage,
+        template: &DfAgentDescription,
+        constraints: &SearchConstraints,
+        (found, most): (Vec<DfAgentDescription>, usize),
+        others: impl Iterator<Item = Aid>,
+        now: SystemTime,
+    ) -> Vec<AclMessage> {
+        let depth = constraints.max_depth.unwrap_or(0);
+        if depth <= 0 || found.len() >= most || self.waiting.len() >= MOST_WAITING {
+            return Vec::new();
+        }
+        let asker = request.sender.as_ref().map_or("", |sender| &sender.name);
+        self.number += 1;
+        let number = self.number;
+        let unix = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let search_id = constraints
+            .search_id
+            .clone()
+            .unwrap_or_else(|| format!("{}{number}-{}", own.name, unix.as_millis()));
+        let rest = most - found.len();
+        let deeper = SearchConstraints {
+            max_depth: Some(depth - 1),
+            max_results: Some(match constraints.max_results {
+                Some(most) if most < 0 => most,
+                _ => i64::try_from(rest).unwrap_or(i64::MAX),
+            }),
+            search_id: Some(search_id),
+        };
+        let asked_by = request.reply_by.and_then(|it| it.system_time(now).ok());
+        let deadline = now + PATIENCE;
+        let deadline = asked_by.map_or(deadline, |by| by.min(deadline));
+        let function = DfFunction::Search(template.clone(), deeper);
+        let mut questions = Vec::new();
+        for df in others
+            .filter(|df| df.name != own.name && df.name != asker)
+            .take(MOST_ASKED)
+        {
+            let question = self.question(own, &df, &function, Some(number), unix);
+            questions.push(match DateTime::from_system_time(deadline) {
+                Ok(by) => AclMessage {
+                    reply_by: Some(by),
+                    ..question
+                },
+                Err(_) => question,
+            });
+        }
+        if !questions.is_empty() {
+            self.waiting.insert(
+                number,
+                Waiting {
+                    request: request.clone(),
+                    found,
+                    most,
+                    open: questions.len(),
+                    deadline,
+                },
+            );
+        }
+        questions
+    }
+
+    /// The question that registers this DF with another, which then searches in it.
+    pub(super) fn join(&mut self, own: &Aid, df: &Aid, now: SystemTime) -> AclMessage {
+        self.number += 1;
+        let service = ServiceDescription {
+            name: Some(own.name.clone()),
+            service_type: Some(DF_SERVICE.to_owned()),
+            protocols: vec!["fipa-request".to_owned()],
+            ontologies: vec![ONTOLOGY.to_owned()],
+            languages: vec!["fipa-sl0".to_owned()],
+            ..ServiceDescription::default()
+        };
+        let entry = DfAgentDescription::of(own.clone()).with_service(service);
+        let unix = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        self.question(own, df, &DfFunction::Register(entry), None, unix)
+    }
+
+    fn question(
+        &mut self,
+        own: &Aid,
+        df: &Aid,
+        function: &DfFunction,
+        search: Option<u64>,
+        unix: Duration,
+    ) -> AclMessage {
+        // No DF's answer to an earlier life of this one fits.
+        let tag = format!("{}-{}-{}", unix.as_nanos(), self.number, self.asked.len());
+        let question = ask_df(df, function)
+            .with_sender(own.clone())
+            .with_conversation_id(tag.as_str())
+            .with_reply_with(tag.as_str());
+        self.asked.insert(tag, (search, df.name.clone()));
+        question
+    }
+
+    /// Takes an answer to a question. Gives the search that is at its end with it; `None` for one that goes on, and
+    /// for what is no answer.
+    pub(super) fn answer(
+        &mut self,
+        message: &AclMessage,
+        requester: &Requester,
+    ) -> Option<Waiting> {
+        let tag = message.in_reply_to.as_ref().and_then(Expression::as_str)?;
+        let (_, asked) = self.asked.get(tag)?;
+        let is_from_it = match requester {
+            // It could not be reached.
+            Requester::Platform => true,
+            Requester::Agent(name) | Requester::Foreign { name, .. } => name == asked,
+            Requester::Unproved => false,
+        };
+        // Where it could not be reached, the AMS of its platform says so.
+        let is_from_its_ams = matches!(
+            (requester, asked.rsplit_once('@')),
+            (Requester::Foreign { name, .. }, Some((_, home)))
+                if name.strip_prefix("ams@").is_some_and(|it| it.eq_ignore_ascii_case(home))
+        );
+        if !is_from_it && !is_from_its_ams {
+            return None;
+        }
+        let answer = Answer::read(message);
+        if matches!(answer, Ok(Answer::Agreed)) {
+            return None;
+        }
+        let (search, df) = self.asked.remove(tag)?;
+        let Some(number) = search else {
+            match answer {
+                Ok(_) => tracing::info!(df, "this DF is registered with another one"),
+                Err(error) => tracing::warn!(df, %error, "this DF was not registered"),
+            }
+            return None;
+        };
+        let waiting = self.waiting.get_mut(&number)?;
+        let entries = answer
+            .map_err(|error| error.to_string())
+            .and_then(|answer| answer.entries().map_err(|error| error.to_string()));
+        match entries {
+            Ok(entries) => {
+                for entry in entries {
+                    let name = |it: &DfAgentDescription| it.name.as_ref().map(|it| it.name.clone());
+                    let is_known = waiting.found.iter().any(|it| name(it) == name(&entry));
+                    if !is_known && waiting.found.len() < waiting.most {
+                        waiting.found.push(entry);
+                    }
+                }
+            }
+            // One that has had this search already refuses it: that is as it should be.
+            Err(error) => tracing::debug!(df, error, "a DF did not search"),
+        }
+        waiting.open -= 1;
+        if waiting.open > 0 && waiting.found.len() < waiting.most {
+            return None;
+        }
+        self.end(number)
+    }
+
+    fn end(&mut self, number: u64) -> Option<Waiting> {
+        self.asked.retain(|_, (search, _)| *search != Some(number));
+        self.waiting.remove(&number)
+    }
+
+    /// Searches whose time is over.
+    pub(super) fn overdue(&mut self, now: SystemTime) -> Vec<Waiting> {
+        let mut overdue: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.deadline <= now)
+            .map(|(number, _)| *number)
+            .collect();
+        overdue.sort_unstable();
+        overdue.into_iter().filter_map(|it| self.end(it)).collect()
+    }
+
+    /// When the first search's time is over.
+    pub(super) fn deadline(&self) -> Option<SystemTime> {
+        self.waiting.values().map(|waiting| waiting.deadline).min()
+    }
+}
