@@ -39,6 +39,18 @@ impl Buckets {
         self.sum += u128::from(nanoseconds);
     }
 
+    /// Counts all that `other` has.
+    pub fn add(&mut self, other: &Self) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (own, count) in self.counts.iter_mut().zip(&other.counts) {
+            *own += count;
+        }
+        self.total += other.total;
+        self.sum += other.sum;
+    }
+
     /// How many were counted.
     pub fn total(&self) -> u64 {
         self.total

@@ -11,6 +11,7 @@ mod clock;
 mod histogram;
 mod order;
 mod payload;
+mod played;
 mod schedule;
 mod tally;
 
@@ -18,5 +19,6 @@ pub use clock::monotonic_ns;
 pub use histogram::{Buckets, bucket_low, bucket_of};
 pub use order::{Answer, Kind, Order, Prepare, Role, Scenario, Shape, Stamp, read_order, say};
 pub use payload::{PAYLOAD_BYTES, Payload, ROUNDS, fill};
+pub use played::{Part, Played};
 pub use schedule::Schedule;
 pub use tally::Tally;

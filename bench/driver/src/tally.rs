@@ -1,6 +1,9 @@
 //! What one receiver has got in a round.
 
+use serde_json::Value;
+
 use crate::histogram::Buckets;
+use crate::order::Answer;
 use crate::payload::Payload;
 
 /// Counts what the receivers of a process get: each message once, the rest as duplicates.
@@ -35,6 +38,32 @@ impl Tally {
             seen: vec![vec![(Vec::new(), None); senders as usize]; receivers as usize],
             ..Self::default()
         };
+    }
+
+    /// Adds what others have got in the same round.
+    pub fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.duplicated += other.duplicated;
+        self.disordered += other.disordered;
+        self.late += other.late;
+        self.corrupt += other.corrupt;
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.times.add(&other.times);
+    }
+
+    /// As it is told. `received` is given because round trips are not counted here.
+    pub fn to_answer(&self, received: u64) -> Answer {
+        Answer::Report {
+            received,
+            duplicated: self.duplicated,
+            disordered: self.disordered,
+            late: self.late,
+            corrupt: self.corrupt,
+            last_ns: self.last_ns,
+            times: self.times.to_pairs(),
+            mean_ns: self.times.mean(),
+            remarks: Value::Null,
+        }
     }
 
     /// Counts what `receiver` got at `now_ns`; `size` is what its sender gave it.

@@ -23,6 +23,8 @@ type rabbitSettings struct {
 	Key         string `json:"key"`
 	// With a certificate the broker checks that the sender named in a message is the one who is logged in.
 	User string `json:"user"`
+	// What differs between those who send and those who receive.
+	Sides map[string]json.RawMessage `json:"sides"`
 }
 
 type rabbitSender struct {
@@ -62,6 +64,11 @@ func (r *rabbitSystem) connect(o order, got func(int, []byte), answered func()) 
 	var settings rabbitSettings
 	if err := json.Unmarshal(o.System, &settings); err != nil {
 		return nil, err
+	}
+	if side, ok := settings.Sides[o.Role]; ok {
+		if err := json.Unmarshal(side, &settings); err != nil {
+			return nil, err
+		}
 	}
 	// One server serves one cell after the other: exchanges stay, queues go with their connection.
 	exchange, kind := "agents", "direct"

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_bench_driver::{
-    Answer, Buckets, Kind, Order, Payload, Prepare, Scenario, Schedule, Stamp, Tally, fill,
-    monotonic_ns, read_order, say,
+    Answer, Kind, Order, Part, Played, Prepare, Scenario, Tally, fill, monotonic_ns, read_order,
+    say,
 };
 use serde_json::Value;
 use thiserror::Error;
@@ -176,9 +176,8 @@ async fn follow<S: System>(
                 interval_ns,
                 stamp,
                 start_ns,
-                scenario,
             };
-            return run(&mut stage.senders, part).await;
+            return run(&mut stage.senders, &scenario, part).await;
         }
         Order::Report { expected, quiet_ms } => {
             let quiet = Duration::from_millis(quiet_ms);
@@ -190,108 +189,55 @@ async fn follow<S: System>(
     Ok(Answer::Ready)
 }
 
-/// What each sender does in a round.
-#[derive(Clone)]
-struct Part {
-    round: u32,
-    messages: u32,
-    interval_ns: u64,
-    stamp: Stamp,
-    start_ns: u64,
-    scenario: Scenario,
-}
-
-/// What a sender did.
-#[derive(Default)]
-struct Played {
-    sent: u64,
-    answered: u64,
-    first_ns: u64,
-    last_ns: u64,
-    times: Buckets,
-}
-
-async fn run<A: Sender>(senders: &mut Vec<A>, part: Part) -> Result<Answer, DriverError> {
+async fn run<A: Sender>(
+    senders: &mut Vec<A>,
+    scenario: &Scenario,
+    part: Part,
+) -> Result<Answer, DriverError> {
     let number_of_senders = u32::try_from(senders.len()).map_err(failed)?;
+    let Scenario { kind, size, .. } = *scenario;
     let mut tasks = Vec::new();
     for (number, mut sender) in (0..).zip(senders.drain(..)) {
-        let part = part.clone();
         tasks.push(tokio::spawn(async move {
-            let result = match part.scenario.kind {
-                Kind::Stream => stream(&mut sender, number, number_of_senders, &part).await,
-                Kind::RoundTrip => round_trips(&mut sender, number, &part).await,
+            let result = match kind {
+                Kind::Stream => stream(&mut sender, number, number_of_senders, size, part).await,
+                Kind::RoundTrip => round_trips(&mut sender, number, size, part).await,
             };
             (sender, result)
         }));
     }
-    let mut all = Played {
-        first_ns: u64::MAX,
-        ..Played::default()
-    };
-    let mut merged: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
-    let mut sum = 0.0;
+    let mut all = Played::nothing();
     let mut failure = None;
     for task in tasks {
         let (sender, result) = task.await.map_err(failed)?;
         senders.push(sender);
         match result {
-            Ok(played) => {
-                all.sent += played.sent;
-                all.answered += played.answered;
-                all.first_ns = all.first_ns.min(played.first_ns);
-                all.last_ns = all.last_ns.max(played.last_ns);
-                sum += played.times.mean() * played.times.total() as f64;
-                for (low, count) in played.times.to_pairs() {
-                    *merged.entry(low).or_default() += count;
-                }
-            }
+            Ok(played) => all.add(&played),
             Err(error) => failure = Some(error),
         }
     }
-    if let Some(error) = failure {
-        return Err(error);
-    }
-    let count: u64 = merged.values().sum();
-    Ok(Answer::Done {
-        sent: all.sent,
-        first_ns: all.first_ns,
-        last_ns: all.last_ns,
-        answered: all.answered,
-        times: merged.into_iter().collect(),
-        mean_ns: if count == 0 { 0.0 } else { sum / count as f64 },
-    })
+    failure.map_or_else(|| Ok(all.to_answer()), Err)
 }
 
 async fn stream<A: Sender>(
     sender: &mut A,
     number: u32,
     senders: u32,
-    part: &Part,
+    size: usize,
+    part: Part,
 ) -> Result<Played, DriverError> {
-    let schedule = Schedule::new(part.start_ns, part.interval_ns, number, senders);
+    let schedule = part.schedule(number, senders);
     let mut sleeper = Sleeper::new()?;
     sleeper.until(schedule.due_ns(0)).await?;
-    let mut content = fill(part.scenario.size);
-    let mut played = Played {
-        first_ns: monotonic_ns(),
-        ..Played::default()
-    };
+    let mut content = fill(size);
+    let mut played = Played::begin();
     for message in 0..part.messages {
         let due_ns = schedule.due_ns(message);
         if !schedule.is_flat_out() && monotonic_ns() < due_ns {
             sender.flush().await?;
             sleeper.until(due_ns).await?;
         }
-        let payload = Payload {
-            round: part.round,
-            sender: number,
-            number: message,
-            time_ns: match part.stamp {
-                Stamp::Sent => monotonic_ns(),
-                Stamp::Due => due_ns,
-            },
-        };
-        payload.write(&mut content);
+        part.write(&mut content, number, message, due_ns);
         sender.send(&content).await?;
         played.sent += 1;
     }
@@ -303,20 +249,15 @@ async fn stream<A: Sender>(
 async fn round_trips<A: Sender>(
     sender: &mut A,
     number: u32,
-    part: &Part,
+    size: usize,
+    part: Part,
 ) -> Result<Played, DriverError> {
     let mut sleeper = Sleeper::new()?;
     sleeper.until(part.start_ns).await?;
-    let mut content = vec![b'x'; part.scenario.size];
-    let mut played = Played {
-        first_ns: monotonic_ns(),
-        ..Played::default()
-    };
+    let mut content = vec![b'x'; size];
+    let mut played = Played::begin();
     for message in 0..part.messages {
-        // As much of it as there is room for.
-        let text = format!("{message:06x}{number:06x}{:02x}", part.round);
-        let length = text.len().min(content.len());
-        content[..length].copy_from_slice(&text.as_bytes()[..length]);
+        part.write_question(&mut content, number, message);
         let began = monotonic_ns();
         played.sent += 1;
         if sender.ask(&content).await? {
@@ -347,18 +288,8 @@ async fn report(
         }
     }
     let tally = received.tally.lock();
-    Answer::Report {
-        received: match scenario.kind {
-            Kind::Stream => tally.received,
-            Kind::RoundTrip => seen,
-        },
-        duplicated: tally.duplicated,
-        disordered: tally.disordered,
-        late: tally.late,
-        corrupt: tally.corrupt,
-        last_ns: tally.last_ns,
-        times: tally.times.to_pairs(),
-        mean_ns: tally.times.mean(),
-        remarks: Value::Null,
-    }
+    tally.to_answer(match scenario.kind {
+        Kind::Stream => tally.received,
+        Kind::RoundTrip => seen,
+    })
 }

@@ -1,0 +1,228 @@
+"""Starts a server of the papers' benchmark for as long as its standard input is open:  serve.py NAME
+
+The first line of the input holds the setting's values, in JSON. When the server can be used, a line of JSON is
+printed with what its clients need to know. All servers listen on the loopback interface only, keep their state in
+a folder that goes with them, and take free ports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+PEERS = Path(os.environ.get("SEALBUS_PEERS", CACHE / "sealbus" / "peers"))
+PKI = PEERS / "pki"
+PATIENCE = 80
+Values = dict[str, Any]
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def certificate_of(name: str) -> Values:
+    """What a client shows, and whom it believes."""
+    return {
+        "authority": str(PKI / "ca.pem"),
+        "certificate": str(PKI / f"{name}.pem"),
+        "key": str(PKI / f"{name}.key"),
+    }
+
+
+class Server:
+    """Processes, and the folder they work in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.user: str | None = None
+
+    def start(self, command: list[str | Path], **options: Any) -> subprocess.Popen[bytes]:
+        """Starts a process whose words go to our standard error."""
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            cwd=self.folder,
+            **options,
+        )
+        self.processes.append(process)
+        return process
+
+    def wait(self, port: int) -> None:
+        """Until somebody listens."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for process in self.processes:
+                if process.poll() is not None:
+                    sys.exit(f"the server ended with {process.returncode}")
+            with socket.socket() as probe:
+                probe.settimeout(1)
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.05)
+        sys.exit(f"nobody listens on port {port} after {PATIENCE} s")
+
+    def stop(self) -> None:
+        """Ends all."""
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(timeout=4)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def nats(server: Server, values: Values) -> Values:
+    """nats-server as it comes, with or without mutual TLS."""
+    port = free_port()
+    lines = [f"listen: 127.0.0.1:{port}", "max_payload: 8MB"]
+    if values.get("tls"):
+        own = certificate_of("server")
+        lines.append(
+            f'tls {{ cert_file: "{own["certificate"]}", key_file: "{own["key"]}", '
+            f'ca_file: "{own["authority"]}", verify: true }}'
+        )
+    (server.folder / "nats.conf").write_text("\n".join(lines) + "\n")
+    server.start([PEERS / "bin" / "nats-server", "-c", "nats.conf"])
+    server.wait(port)
+    if values.get("tls"):
+        return {"url": f"tls://127.0.0.1:{port}", **certificate_of("sender")}
+    return {"url": f"nats://127.0.0.1:{port}"}
+
+
+def rabbitmq(server: Server, values: Values) -> Values:
+    """A node of its own, as an ordinary user; with certificates the agent's name is that of its certificate."""
+    amqp, amqps, distribution, epmd = (free_port() for _ in range(4))
+    folder = server.folder
+    # Its user cannot read in ours.
+    own = {
+        what: shutil.copy(path, folder) for what, path in certificate_of("server").items()
+    }
+    (folder / "rabbitmq.conf").write_text(
+        f"""listeners.tcp.1 = 127.0.0.1:{amqp}
+listeners.ssl.1 = 127.0.0.1:{amqps}
+ssl_options.cacertfile = {own["authority"]}
+ssl_options.certfile = {own["certificate"]}
+ssl_options.keyfile = {own["key"]}
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = true
+ssl_options.versions.1 = tlsv1.3
+auth_mechanisms.1 = EXTERNAL
+auth_mechanisms.2 = PLAIN
+ssl_cert_login_from = distinguished_name
+loopback_users = none
+log.console = true
+log.console.level = warning
+"""
+    )
+    (folder / "enabled_plugins").write_text("[rabbitmq_auth_mechanism_ssl].\n")
+    # Its scripts make a file of this name readable to nobody else.
+    (folder / ".erlang.cookie").write_text("benchmark")
+    (folder / ".erlang.cookie").chmod(0o400)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "HOME": str(folder),
+        "RABBITMQ_NODENAME": f"bench{amqp}@localhost",
+        "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+        "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"),
+        "RABBITMQ_SCHEMA_DIR": str(folder / "schema"),
+        "RABBITMQ_FEATURE_FLAGS_FILE": str(folder / "feature_flags"),
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        "RABBITMQ_DIST_PORT": str(distribution),
+        "ERL_EPMD_PORT": str(epmd),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+    }
+    scripts = Path("/usr/lib/rabbitmq/bin")
+    if not scripts.exists():
+        scripts = Path(shutil.which("rabbitmq-server") or "").resolve().parent
+    options: Values = {"env": environment}
+    if os.geteuid() == 0:
+        # The scripts of the distribution refuse to run as root, the node need not.
+        user = pwd.getpwnam("rabbitmq")
+        for path in [folder, *folder.rglob("*")]:
+            os.chown(path, user.pw_uid, user.pw_gid)
+        options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+    def control(*words: str) -> None:
+        subprocess.run(
+            [scripts / "rabbitmqctl", "-q", *words],
+            check=True,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            timeout=PATIENCE,
+            **options,
+        )
+
+    server.start([scripts / "rabbitmq-server"], **options)
+    server.wait(amqp)
+    server.wait(amqps)
+    if not values.get("tls"):
+        return {"url": f"amqp://guest:guest@127.0.0.1:{amqp}/"}
+    users = {}
+    for name in ("sender", "receiver"):
+        user_name = f"UID={name},CN=127.0.0.1"
+        control("add_user", user_name, "unused")
+        control("clear_password", user_name)
+        control("set_permissions", "-p", "/", user_name, ".*", ".*", ".*")
+        users[name] = user_name
+    return {
+        "url": f"amqps://127.0.0.1:{amqps}/",
+        "sides": {
+            "send": {"user": users["sender"], **certificate_of("sender")},
+            "receive": {"user": users["receiver"], **certificate_of("receiver")},
+        },
+    }
+
+
+SERVERS: dict[str, Callable[[Server, Values], Values]] = {
+    "nats": nats,
+    "rabbitmq": rabbitmq,
+}
+
+
+def main() -> None:
+    """Serves until the input ends."""
+    if len(sys.argv) != 2 or sys.argv[1] not in SERVERS:
+        sys.exit(f"usage: serve.py {'|'.join(SERVERS)}")
+    values: Values = json.loads(sys.stdin.readline())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    folder = Path(tempfile.mkdtemp(prefix="sealbus-bench-"))
+    folder.chmod(0o755)
+    server = Server(folder)
+    try:
+        print(json.dumps(SERVERS[sys.argv[1]](server, values)), flush=True)
+        sys.stdin.read()
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
