@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -51,7 +52,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.user: str | None = None
+        self.farewells: list[Callable[[], object]] = []
 
     def start(self, command: list[str | Path], **options: Any) -> subprocess.Popen[bytes]:
         """Starts a process whose words go to our standard error."""
@@ -89,6 +90,8 @@ class Server:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for farewell in self.farewells:
+            farewell()
 
 
 def nats(server: Server, values: Values) -> Values:
@@ -181,6 +184,10 @@ log.console.level = warning
         )
 
     server.start([scripts / "rabbitmq-server"], **options)
+    # Erlang's port mapper goes to the background; it is ours alone.
+    mapper = ["epmd", "-port", str(epmd), "-kill"]
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": sys.stderr}
+    server.farewells.append(lambda: subprocess.run(mapper, check=False, **quiet))
     server.wait(amqp)
     server.wait(amqps)
     if not values.get("tls"):
@@ -201,9 +208,109 @@ log.console.level = warning
     }
 
 
+def key_store(name: str) -> str:
+    """A certificate with its key, as Java reads it."""
+    return str(PKI / f"{name}.p12")
+
+
+def artemis(server: Server, values: Values) -> Values:
+    """A broker of its own, with one acceptor of the core protocol; what is durable goes to its folder."""
+    home = PEERS / "artemis" / "apache-artemis-2.56.0"
+    port = free_port()
+    broker = server.folder / "broker"
+    options = "--name bench --host 127.0.0.1 --user bench --password bench --require-login --no-web"
+    options += " --no-amqp-acceptor --no-mqtt-acceptor --no-stomp-acceptor --no-hornetq-acceptor"
+    options += f" --no-autotune --nio --silent --default-port {port}"
+    subprocess.run(
+        [home / "bin" / "artemis", "create", broker, *options.split()],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        timeout=PATIENCE,
+    )
+    trust = PKI / "trust.p12"
+
+    def url(name: str, extra: str) -> str:
+        """Of a side: the certificate it shows."""
+        if not values.get("tls"):
+            return f"tcp://127.0.0.1:{port}"
+        return (
+            f"tcp://127.0.0.1:{port}?{extra}sslEnabled=true&keyStorePath={key_store(name)}"
+            "&keyStorePassword=changeit&keyStoreType=PKCS12"
+            f"&trustStorePath={trust}&trustStorePassword=changeit&trustStoreType=PKCS12"
+        )
+
+    settings = broker / "etc" / "broker.xml"
+    text = settings.read_text()
+    begin, end = text.index("<acceptors>"), text.index("</acceptors>")
+    accepted = url("server", "needClientAuth=true&").replace("&", ";")
+    accepted += ("?" if "?" not in accepted else ";") + "protocols=CORE"
+    acceptor = f'<acceptors><acceptor name="core">{accepted}</acceptor>'
+    text = text[:begin] + acceptor + text[end:]
+    # As it comes it takes no more messages once nine tenths of the disk are full.
+    text = re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>100<", text)
+    settings.write_text(text)
+    server.start([broker / "bin" / "artemis", "run"])
+    server.wait(port)
+    return {"send_url": url("sender", ""), "receive_url": url("receiver", "")}
+
+
+def kafka(server: Server, values: Values) -> Values:
+    """One node that is broker and controller."""
+    port, controller = free_port(), free_port()
+    listener = "SSL" if values.get("tls") else "PLAINTEXT"
+    trust = PKI / "trust.p12"
+    lines = [
+        "process.roles=broker,controller",
+        "node.id=1",
+        f"controller.quorum.voters=1@127.0.0.1:{controller}",
+        f"listeners={listener}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        f"advertised.listeners={listener}://127.0.0.1:{port}",
+        "controller.listener.names=CONTROLLER",
+        f"inter.broker.listener.name={listener}",
+        f"listener.security.protocol.map={listener}:{listener},CONTROLLER:PLAINTEXT",
+        f"log.dirs={server.folder / 'data'}",
+        "offsets.topic.replication.factor=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+    ]
+    if values.get("tls"):
+        lines += [
+            "ssl.client.auth=required",
+            "ssl.keystore.type=PKCS12",
+            f"ssl.keystore.location={key_store('server')}",
+            "ssl.keystore.password=changeit",
+            "ssl.key.password=changeit",
+            "ssl.truststore.type=PKCS12",
+            f"ssl.truststore.location={trust}",
+            "ssl.truststore.password=changeit",
+        ]
+    (server.folder / "server.properties").write_text("\n".join(lines) + "\n")
+    java = ["java", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    java += ["-cp", str(PEERS / "java" / "kafka" / "*")]
+    tool = [*java, "kafka.tools.StorageTool"]
+    made = subprocess.run([*tool, "random-uuid"], check=True, capture_output=True, text=True)
+    identity = made.stdout.split()[-1]
+    subprocess.run(
+        [*tool, "format", "-t", identity, "-c", "server.properties"],
+        check=True,
+        cwd=server.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+    )
+    server.start([*java, "kafka.Kafka", "server.properties"])
+    server.wait(port)
+    known: Values = {"servers": f"127.0.0.1:{port}"}
+    if values.get("tls"):
+        known |= {"trust": str(trust), "send": key_store("sender"), "receive": key_store("receiver")}
+    return known
+
+
 SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "nats": nats,
     "rabbitmq": rabbitmq,
+    "artemis": artemis,
+    "kafka": kafka,
 }
 
 

@@ -15,6 +15,7 @@ use clap::{Args, ValueEnum};
 use sealbus_bench_driver::Answer;
 use serde_json::Value;
 use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::papers::cell::Cell;
 use crate::papers::process::Process;
@@ -107,7 +108,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), PapersError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(measure_all(arguments))
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        // Whoever ends the run ends its processes: they go with what owns them.
+        tokio::select! {
+            result = measure_all(arguments) => result,
+            _ = terminate.recv() => Err(PapersError::Failed("ended by a signal".to_owned())),
+            _ = tokio::signal::ctrl_c() => Err(PapersError::Failed("ended from the keyboard".to_owned())),
+        }
+    })
 }
 
 /// One cell to be measured.

@@ -294,8 +294,10 @@ impl Cell<'_> {
         if self.table.warm_up > 0 {
             let interval_ns = self.table.interval_us * 1000;
             let stamp = self.table.stamp;
-            self.round(drivers, 0, self.table.warm_up, interval_ns, stamp)
-                .await?;
+            for round in 0..self.system.warm_ups {
+                self.round(drivers, round, self.table.warm_up, interval_ns, stamp)
+                    .await?;
+            }
         }
         Ok(())
     }
@@ -307,7 +309,9 @@ impl Cell<'_> {
         let before = cost(&ids);
         let interval_ns = self.table.interval_us * 1000;
         let stamp = self.table.stamp;
-        let round = self.round(drivers, 1, messages, interval_ns, stamp).await?;
+        let round = self
+            .round(drivers, self.system.warm_ups, messages, interval_ns, stamp)
+            .await?;
         Ok(self.outcome(drivers, &round, before, cost(&ids), None))
     }
 

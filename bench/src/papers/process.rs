@@ -22,6 +22,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(crate) struct Process {
     name: String,
     child: Child,
+    /// It leads a group of its own, which may outlive it.
+    group: Option<Pid>,
     to: Option<ChildStdin>,
     from: Lines<BufReader<ChildStdout>>,
     log: PathBuf,
@@ -49,9 +51,11 @@ impl Process {
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed(&"it has no pipes"));
         };
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
         Ok(Self {
             name: name.to_owned(),
             child,
+            group: id.and_then(Pid::from_raw),
             to: Some(to),
             from: BufReader::new(from).lines(),
             log: log.to_owned(),
@@ -126,9 +130,9 @@ impl Process {
         }
     }
 
-    fn kill_group(&self) {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(group) = id.and_then(Pid::from_raw) {
+    fn kill_group(&mut self) {
+        if let Some(group) = self.group.take() {
+            // None of it may be left.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -97,12 +97,19 @@ pub(crate) struct System {
     pub(crate) shapes: Vec<Shape>,
     #[serde(default)]
     pub(crate) kinds: Vec<Kind>,
+    /// Rounds before the one that counts: more where code is compiled while it runs.
+    #[serde(default = "one")]
+    pub(crate) warm_ups: u32,
     /// The most agents on one side, where it has a limit.
     pub(crate) most_agents: Option<u32>,
     /// The largest content it takes, in bytes.
     pub(crate) largest: Option<usize>,
     #[serde(default, rename = "setting")]
     pub(crate) ways: Vec<Setting>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 fn native() -> String {

@@ -1,0 +1,43 @@
+package bench;
+
+import java.util.List;
+import org.json.JSONObject;
+
+/** A system that is measured. */
+public interface Peer {
+    /** The client library and its version. */
+    String client();
+
+    /** Makes the agents of one side (role: send, receive, both) and gives those that send. */
+    List<Sender> connect(JSONObject order, Receiver receiver) throws Exception;
+
+    /** What the other side needs to know. */
+    default Object here() {
+        return JSONObject.NULL;
+    }
+
+    void leave() throws Exception;
+
+    /** An agent that sends. */
+    interface Sender {
+        void send(byte[] content) throws Exception;
+
+        /** Sends what waits. */
+        default void flush() throws Exception {}
+
+        /** Sends, waits for the answer and gives it. */
+        byte[] ask(byte[] content) throws Exception;
+
+        /** Runs a round where this agent runs. */
+        default void play(Runnable round) {
+            new Thread(round).start();
+        }
+    }
+
+    /** Where receivers put what they get. */
+    interface Receiver {
+        void got(int receiver, byte[] content);
+
+        void answered();
+    }
+}

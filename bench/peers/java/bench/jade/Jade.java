@@ -1,0 +1,231 @@
+package bench.jade;
+
+import bench.Peer;
+import jade.core.AID;
+import jade.core.Agent;
+import jade.core.Profile;
+import jade.core.ProfileImpl;
+import jade.core.Runtime;
+import jade.core.behaviours.CyclicBehaviour;
+import jade.lang.acl.ACLMessage;
+import jade.wrapper.AgentContainer;
+import java.net.ServerSocket;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.json.JSONObject;
+
+/** JADE agents in one container, or in two: the receivers' is the main container, the senders' joins it. */
+public final class Jade implements Peer {
+    private AgentContainer container;
+    private int port;
+
+    @Override
+    public String client() {
+        return "JADE " + jade.core.Runtime.getVersion();
+    }
+
+    @Override
+    public Object here() {
+        return new JSONObject().put("port", port);
+    }
+
+    @Override
+    public List<Sender> connect(JSONObject order, Receiver receiver) throws Exception {
+        JSONObject scenario = order.getJSONObject("scenario");
+        JSONObject settings = order.getJSONObject("system");
+        String role = order.getString("role");
+        boolean isMain = !role.equals("send");
+        port = isMain ? freePort() : order.getJSONObject("there").getInt("port");
+        container = open(isMain, order.getString("folder"), settings);
+        List<Sender> senders = new ArrayList<>();
+        boolean isStream = scenario.getString("kind").equals("stream");
+        if (isMain) {
+            int receivers = scenario.getInt("receivers");
+            CountDownLatch ready = new CountDownLatch(receivers);
+            for (int number = 0; number < receivers; number++) {
+                start("receiver-" + number, new Listener(number, isStream, receiver, ready));
+            }
+            await(ready);
+        }
+        if (!role.equals("receive")) {
+            int number = scenario.getInt("senders");
+            CountDownLatch ready = new CountDownLatch(number);
+            for (int sender = 0; sender < number; sender++) {
+                Speaker speaker = new Speaker(receivers(scenario, sender), ready);
+                start("sender-" + sender, speaker);
+                senders.add(speaker);
+            }
+            await(ready);
+        }
+        return senders;
+    }
+
+    private AgentContainer open(boolean isMain, String folder, JSONObject settings) {
+        ProfileImpl profile = new ProfileImpl(isMain);
+        profile.setParameter(Profile.MAIN_HOST, "127.0.0.1");
+        profile.setParameter(Profile.MAIN_PORT, Integer.toString(port));
+        profile.setParameter(Profile.LOCAL_HOST, "127.0.0.1");
+        profile.setParameter(Profile.LOCAL_PORT, Integer.toString(isMain ? port : freePort()));
+        profile.setParameter(Profile.PLATFORM_ID, "bench");
+        profile.setParameter(Profile.NO_MTP, "true");
+        // It writes a description of itself.
+        profile.setParameter(Profile.FILE_DIR, folder + "/");
+        profile.setParameter("jade_imtp_leap_JICP_JICPServer_acceptlocalhostonly", "true");
+        // Messages that wait to be delivered may take this much memory; as it comes, 100 MB.
+        profile.setParameter("jade_core_messaging_MessageManager_maxqueuesize", "500000000");
+        switch (settings.optString("way", "jicp")) {
+            case "tls":
+                profile.setParameter("icps", "jade.imtp.leap.JICP.JICPSPeer");
+                profile.setParameter(Profile.MAIN_PROTO, "jicps");
+                break;
+            case "rmi":
+                profile.setParameter(Profile.IMTP, Profile.RMI_IMTP);
+                break;
+            default:
+                break;
+        }
+        Runtime runtime = Runtime.instance();
+        return isMain ? runtime.createMainContainer(profile) : runtime.createAgentContainer(profile);
+    }
+
+    private static int freePort() {
+        try (ServerSocket socket = new ServerSocket(0)) {
+            return socket.getLocalPort();
+        } catch (java.io.IOException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
+    }
+
+    private void start(String name, Agent agent) throws Exception {
+        if (container == null) {
+            throw new IllegalStateException("the container did not start");
+        }
+        container.acceptNewAgent(name, agent).start();
+    }
+
+    private static void await(CountDownLatch ready) throws Exception {
+        if (!ready.await(60, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("the agents did not start");
+        }
+    }
+
+    private static List<AID> receivers(JSONObject scenario, int sender) {
+        List<AID> receivers = new ArrayList<>();
+        switch (scenario.getString("shape")) {
+            case "one_to_one":
+                receivers.add(new AID("receiver-" + sender, AID.ISLOCALNAME));
+                break;
+            case "many_to_one":
+                receivers.add(new AID("receiver-0", AID.ISLOCALNAME));
+                break;
+            default:
+                for (int number = 0; number < scenario.getInt("receivers"); number++) {
+                    receivers.add(new AID("receiver-" + number, AID.ISLOCALNAME));
+                }
+        }
+        return receivers;
+    }
+
+    @Override
+    public void leave() throws Exception {
+        container.kill();
+    }
+
+    private static byte[] content(ACLMessage message) {
+        String content = message.getContent();
+        return content == null ? new byte[0] : content.getBytes(StandardCharsets.ISO_8859_1);
+    }
+
+    /** Counts or answers. */
+    private static final class Listener extends Agent {
+        private final int number;
+        private final boolean isStream;
+        private final transient Receiver receiver;
+        private final transient CountDownLatch ready;
+
+        Listener(int number, boolean isStream, Receiver receiver, CountDownLatch ready) {
+            this.number = number;
+            this.isStream = isStream;
+            this.receiver = receiver;
+            this.ready = ready;
+        }
+
+        @Override
+        protected void setup() {
+            // No limit: what waits is kept, as the other systems keep it.
+            setQueueSize(0);
+            addBehaviour(new CyclicBehaviour(this) {
+                @Override
+                public void action() {
+                    ACLMessage message = receive();
+                    if (message == null) {
+                        block();
+                    } else if (isStream) {
+                        receiver.got(number, content(message));
+                    } else if (message.getPerformative() == ACLMessage.INFORM) {
+                        ACLMessage reply = message.createReply();
+                        reply.setPerformative(ACLMessage.INFORM);
+                        reply.setContent(message.getContent());
+                        send(reply);
+                        receiver.answered();
+                    }
+                }
+            });
+            ready.countDown();
+        }
+    }
+
+    /** Plays rounds on its agent's own thread. */
+    private static final class Speaker extends Agent implements Sender {
+        private final transient List<AID> receivers;
+        private final transient CountDownLatch ready;
+        private final transient BlockingQueue<Runnable> rounds = new LinkedBlockingQueue<>();
+
+        Speaker(List<AID> receivers, CountDownLatch ready) {
+            this.receivers = receivers;
+            this.ready = ready;
+        }
+
+        @Override
+        protected void setup() {
+            addBehaviour(new CyclicBehaviour(this) {
+                @Override
+                public void action() {
+                    try {
+                        rounds.take().run();
+                    } catch (InterruptedException end) {
+                        doDelete();
+                    }
+                }
+            });
+            ready.countDown();
+        }
+
+        @Override
+        public void play(Runnable round) {
+            rounds.add(round);
+        }
+
+        @Override
+        public void send(byte[] content) {
+            ACLMessage message = new ACLMessage(ACLMessage.INFORM);
+            for (AID receiver : receivers) {
+                message.addReceiver(receiver);
+            }
+            message.setContent(new String(content, StandardCharsets.ISO_8859_1));
+            send(message);
+        }
+
+        @Override
+        public byte[] ask(byte[] content) {
+            send(content);
+            ACLMessage answer = blockingReceive(20_000);
+            return answer == null ? new byte[0] : content(answer);
+        }
+    }
+}
