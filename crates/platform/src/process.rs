@@ -5,7 +5,7 @@
 //!
 //! - it makes a key for itself and one for each agent, here, where they stay; has them certified; and renews each
 //!   certificate at half its life, while messages go on;
-//! - it attaches the agents to the [`Bus`] and, unless the platform is embedded, the bus to the mesh;
+//! - it attaches the agents to the [`Bus`] and, unless the platform is embedded, the bus to what carries it to the others;
 //! - it obeys deny lists the moment they come, tells the platform how its agents fare and what it refused, and follows
 //!   the directory's changes;
 //! - it passes the platform's wishes on to the agents ([`Wish`]): to stop, or to hand over their state for a move.
@@ -13,6 +13,7 @@
 //! Programs use the `sealbus` crate, which drives agents through their hooks; this is what it stands on.
 
 mod agent;
+mod carrier;
 mod certification;
 mod error;
 mod freeze;
@@ -37,7 +38,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use sealbus_acl::{Aid, AidError};
 use sealbus_bus::{AttachError, Bus, BusConfig, Outbox};
-use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
+use sealbus_mesh::MeshEndpoint;
 use sealbus_seal::{CLOCK_SKEW, Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -51,6 +52,7 @@ pub use certification::CertificationError;
 pub use error::{OpenAgentError, OpenError, ProcessEnd};
 
 use agent::Entry;
+use carrier::Carrier;
 use certification::{Certified, Certifier};
 use freeze::Resting;
 use renewal::Schedule;
@@ -72,7 +74,7 @@ struct Shared {
     platform: PlatformName,
     level: SecurityLevel,
     /// None on an embedded platform.
-    mesh: Option<MeshEndpoint>,
+    carrier: Option<Carrier>,
     agents: Mutex<Agents>,
     /// Who the process is and where its certificate stands; none on an embedded platform.
     own: Mutex<Option<(Identity, Standing)>>,
@@ -118,7 +120,7 @@ impl Process {
     /// Takes this process's place on the platform that `host` stands for.
     ///
     /// `bus` is the bus of an embedded platform, whose own agents are on it already; without one the process makes its
-    /// own, joined to the others by the mesh.
+    /// own, joined to the others by the mesh or a broker.
     pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Process, OpenError> {
         let commands = host.commands().ok_or(OpenError::HostInUse)?;
         let membership = host.membership();
@@ -149,7 +151,7 @@ impl Process {
         let bus =
             bus.unwrap_or_else(|| Bus::new(BusConfig::new(platform.clone()), Handle::current()));
         let certifier = Certifier::new(host.clone());
-        let (mesh, own) = if membership.reachable {
+        let (carrier, own) = if membership.reachable {
             bus.set_resolver(Arc::new(DirectoryResolver::new(
                 host.clone(),
                 platform.clone(),
@@ -163,8 +165,8 @@ impl Process {
                 .await?;
             let identity = certified.certificate.identity().clone();
             let standing = certified.standing(Duration::ZERO);
-            let mesh = bind_mesh(&bus, membership, level, &trust, certified).await?;
-            (Some(mesh), Some((identity, standing)))
+            let carrier = Carrier::open(&bus, membership, level, &trust, certified).await?;
+            (Some(carrier), Some((identity, standing)))
         } else {
             (None, None)
         };
@@ -178,7 +180,7 @@ impl Process {
             trust,
             platform,
             level,
-            mesh,
+            carrier,
             agents: Mutex::new(agents),
             own: Mutex::new(own),
             awaited: Mutex::new(membership.agents.iter().cloned().collect()),
@@ -229,9 +231,14 @@ impl Process {
         &self.shared.bus
     }
 
-    /// The way to other processes; none on an embedded platform.
+    /// The mesh, if that is the way to other processes; none on an embedded platform, and on a broker.
     pub fn mesh(&self) -> Option<&MeshEndpoint> {
-        self.shared.mesh.as_ref()
+        self.shared.carrier.as_ref().and_then(Carrier::mesh)
+    }
+
+    /// Where others reach this process; none on an embedded platform. On a broker the port is 0.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.shared.carrier.as_ref().map(Carrier::address)
     }
 
     /// The identifier of the agent `name`: of this platform if it is a local name.
@@ -319,12 +326,15 @@ impl Process {
 
     /// Tells the platform where this process is reached: from then on others find its agents. Once is enough.
     pub async fn announce(&self) -> Result<(), OpenError> {
-        let Some(mesh) = &self.shared.mesh else {
+        let Some(carrier) = &self.shared.carrier else {
             return Ok(());
         };
         let mut announced = self.shared.announced.lock().await;
         if !*announced {
-            let address = mesh.local_address();
+            let agents = self.shared.bus.agents();
+            let names = agents.iter().map(|agent| agent.name().clone()).collect();
+            carrier.reachable(names).await;
+            let address = carrier.address();
             self.shared
                 .host
                 .announce(address)
@@ -377,39 +387,12 @@ impl Process {
         for entry in entries {
             shared.remove(&entry, &Parting::Ended);
         }
-        if let Some(mesh) = &shared.mesh {
-            mesh.shut_down(LAST_MESSAGES).await;
+        if let Some(carrier) = &shared.carrier {
+            carrier.shut_down(LAST_MESSAGES).await;
         }
         shared.reports.close().await;
         shared.end(ProcessEnd::Closed);
     }
-}
-
-async fn bind_mesh(
-    bus: &Bus,
-    membership: &Membership,
-    level: SecurityLevel,
-    trust: &Arc<Trust>,
-    certified: Certified,
-) -> Result<MeshEndpoint, OpenError> {
-    let identity = certified.certificate.identity().clone();
-    let security = ProcessSecurity {
-        credential: certified.credential,
-        trust: trust.clone(),
-    };
-    let security = match level {
-        SecurityLevel::None => MeshSecurity::None,
-        SecurityLevel::Tls => MeshSecurity::Tls(security),
-        SecurityLevel::Auth => MeshSecurity::Auth(security),
-        SecurityLevel::Signed | SecurityLevel::Sealed => return Err(OpenError::Level(level)),
-    };
-    let mut config = MeshConfig::new(
-        identity,
-        SocketAddr::new(membership.address, membership.port),
-        security,
-    );
-    config.largest_message = usize::try_from(membership.platform.max_message).unwrap_or(usize::MAX);
-    Ok(MeshEndpoint::bind(config, bus).await?)
 }
 
 impl Stopping {

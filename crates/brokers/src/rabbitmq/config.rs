@@ -74,7 +74,8 @@ pub struct RabbitConfig {
     pub connect_time: Duration,
     /// How long the broker may be away, or not take a message, before its sender is told that it is lost.
     pub give_up: Duration,
-    /// How long a message waits for the one before it, should the broker have changed their order.
+    /// How long a message waits for the one before it, should the broker have changed their order: longer than it takes
+    /// the broker to find out that a connection is dead.
     pub reorder_time: Duration,
     /// The pause before a connection is tried again: the first, and the longest as it doubles.
     pub redial: (Duration, Duration),
@@ -96,7 +97,7 @@ impl RabbitConfig {
             heartbeat: Duration::from_secs(10),
             connect_time: Duration::from_secs(20),
             give_up: Duration::from_secs(60),
-            reorder_time: Duration::from_secs(10),
+            reorder_time: Duration::from_secs(30),
             redial: (Duration::from_millis(100), Duration::from_secs(2)),
         }
     }

@@ -24,6 +24,9 @@ use super::link::Link;
 use super::names;
 use super::stamp::Stamp;
 
+/// How often is looked whether the mailbox was closed.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
+
 type Key = (Arc<str>, u64, u64);
 
 /// A message that was checked.
@@ -165,7 +168,9 @@ impl Inbox {
         let mut leaving = link.leaving.subscribe();
         loop {
             self.acknowledge(&channel).await?;
-            if *ending.borrow() || *leaving.borrow() {
+            // An agent that moves has closed its mailbox: what comes now is for the process it moves to.
+            let is_closed = link.agent.mailbox().closed().is_some();
+            if *ending.borrow() || *leaving.borrow() || is_closed {
                 let _ = channel.close(200, "the agent has left".into()).await;
                 let _ = connection.close(200, "the agent has left".into()).await;
                 return Ok(());
@@ -178,6 +183,7 @@ impl Inbox {
                     None => return Err(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()),
                 },
                 () = link.taken_news.notified() => {}
+                () = sleep(LOOK) => {}
                 event = events.next() => match event {
                     Some(Event::Error(error)) => return Err(error),
                     Some(_) => {}

@@ -184,7 +184,7 @@ impl Management {
     /// [`ManagementError`].
     pub async fn open_queue(&self, agent: &str) -> Result<(), ManagementError> {
         let queue = names::queue(agent);
-        let arguments = json!({"x-queue-type": "quorum", "x-single-active-consumer": true});
+        let arguments = json!({"x-queue-type": "quorum"});
         self.make_queue(&queue, arguments).await?;
         self.bind(names::MESSAGES, &queue, agent).await
     }

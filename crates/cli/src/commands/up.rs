@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use sealbus_platform::control::Login;
 use sealbus_platform::control::Rules;
 use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, NodeState};
-use sealbus_platform::manifest::{Manifest, ReadError};
-use sealbus_platform::master::{Master, MasterConfig, MasterError, PlatformSettings};
+use sealbus_platform::manifest::{Manifest, RabbitEntry, ReadError};
+use sealbus_platform::master::{
+    Master, MasterConfig, MasterError, PlatformSettings, RabbitSettings,
+};
 use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
 use tokio::net::UnixStream;
@@ -143,11 +146,40 @@ fn settings(
     settings.level = level;
     settings.certificate_lifetime = Duration::from_secs(entry.certificate_lifetime);
     settings.max_message = entry.max_message;
+    settings.rabbitmq = manifest.rabbitmq.as_ref().map(rabbitmq).transpose()?;
     settings.rules = Rules {
         permission: manifest.permission.clone(),
         channels: manifest.channels.clone(),
     };
     Ok(settings)
+}
+
+/// The broker of the manifest, with the operator's password.
+fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
+    Ok(match entry {
+        RabbitEntry::Managed => RabbitSettings::Managed,
+        RabbitEntry::Existing {
+            addresses,
+            management,
+            operator,
+            password_file,
+        } => {
+            let password =
+                std::fs::read_to_string(password_file).map_err(|source| CliError::File {
+                    action: "read",
+                    path: password_file.into(),
+                    source,
+                })?;
+            RabbitSettings::Existing {
+                addresses: addresses.clone(),
+                management: management.clone(),
+                operator: Login {
+                    user: operator.clone(),
+                    password: password.trim_end().to_owned(),
+                },
+            }
+        }
+    })
 }
 
 /// Waits for the local nodes, so that the agents are spread over all of them, and starts what the manifest names.

@@ -16,6 +16,7 @@ pub mod node;
 
 use std::net::{IpAddr, SocketAddr};
 
+pub use sealbus_brokers::rabbitmq::Login;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
@@ -272,6 +273,32 @@ pub struct PlatformDescription {
     pub max_message: u64,
     /// Where the system agents `master`, `ams`, `df` and `ca` are.
     pub master: ProcessContact,
+    /// What carries its messages.
+    #[serde(default)]
+    pub transport: TransportDescription,
+}
+
+/// What carries a platform's messages between processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum TransportDescription {
+    /// The mesh: process to process.
+    #[default]
+    Mesh,
+    /// RabbitMQ.
+    RabbitMq(BrokerDescription),
+}
+
+/// How the agents of a platform reach its broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerDescription {
+    /// The brokers of the cluster, as `HOST:PORT`.
+    pub addresses: Vec<String>,
+    /// The virtual host.
+    pub vhost: String,
+    /// The login all agents share, at the levels where they do not prove who they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<Login>,
 }
 
 /// What a node says about itself.

@@ -34,7 +34,10 @@ where
         tokio::time::timeout(PATIENCE, incoming.recv()).await
     {
         let result = match Incoming::parse::<EnrolmentRequest>(&body) {
-            Ok(request) => desk.run(move |desk, now| enrol(desk, request, now)).await,
+            Ok(request) => {
+                let enrolled = desk.run(move |desk, now| enrol(desk, request, now)).await;
+                admitted(&desk, enrolled).await
+            }
             Err(fault) => Err(fault),
         };
         if let Err(fault) = &result {
@@ -45,6 +48,22 @@ where
     // What was answered is to be read before the connection ends.
     drop(incoming);
     let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
+}
+
+/// On a broker, lets a node log in before it is told that it has joined.
+async fn admitted(
+    desk: &DeskHandle,
+    answer: Result<EnrolmentAnswer, Fault>,
+) -> Result<EnrolmentAnswer, Fault> {
+    if let Ok(EnrolmentAnswer::Joined(joined)) = &answer
+        && let Some(broker) = desk.run(|desk, _| Ok(desk.broker.clone())).await?
+    {
+        let name = joined.name.clone();
+        broker
+            .admit_to(desk, &name, std::slice::from_ref(&name))
+            .await?;
+    }
+    answer
 }
 
 fn enrol(

@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::gateway::GATEWAY_VARIABLE;
 
+mod broker;
 pub(crate) mod program;
 mod read;
 mod rules;
 
+pub use broker::RabbitEntry;
 pub use read::{ManifestError, ManifestProblem, ReadError};
 
 /// A platform's manifest.
@@ -26,6 +28,9 @@ pub struct Manifest {
     /// Who may do what.
     #[serde(default)]
     pub permission: Policy,
+    /// The broker it runs on; the mesh without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rabbitmq: Option<RabbitEntry>,
     /// The channels that are not as channels are by default.
     #[serde(default)]
     pub channels: Vec<ChannelEntry>,

@@ -27,6 +27,7 @@ const PLATFORM_KEYS: &[&str] = &[
     "enrolment-port",
     "nodes",
     "max-message",
+    "transport",
 ];
 const AGENT_KEYS: &[&str] = &[
     "name",
@@ -179,7 +180,14 @@ impl<'t> Reader<'t> {
         let root = root.get_ref();
         self.unknown_keys(
             root,
-            &["platform", "agent", "permission", "channel", "gateway"],
+            &[
+                "platform",
+                "agent",
+                "permission",
+                "channel",
+                "gateway",
+                "rabbitmq",
+            ],
             "at the top of the file",
         );
         let platform = match root.get("platform") {
@@ -199,10 +207,12 @@ impl<'t> Reader<'t> {
         let permission = self.permission(root, name.as_ref());
         let channels = self.channels(root);
         let gateway = self.gateway(root);
+        let rabbitmq = self.rabbitmq(root);
         Some(Manifest {
             platform: platform?,
             agents,
             permission,
+            rabbitmq,
             channels,
             gateway,
         })
@@ -459,7 +469,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn wrong_type(&mut self, span: Range<usize>, key: &str, found: &DeValue<'_>, wanted: &str) {
+    pub(super) fn wrong_type(
+        &mut self,
+        span: Range<usize>,
+        key: &str,
+        found: &DeValue<'_>,
+        wanted: &str,
+    ) {
         let message = format!("`{key}` is {}, not {wanted}", kind(found));
         self.problem(span, message, Some(format!("write {wanted}")));
     }
@@ -479,7 +495,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn texts(&mut self, table: &DeTable<'t>, key: &str) -> Vec<String> {
+    pub(super) fn texts(&mut self, table: &DeTable<'t>, key: &str) -> Vec<String> {
         let Some(value) = table.get(key) else {
             return Vec::new();
         };

@@ -89,7 +89,10 @@ async fn ask(
         PATIENCE
     };
     let result: Result<NodeAnswer, Fault> = loop {
-        let result = master.ask(&node, &request, patience).await;
+        let result = match admit(&desk, &node, &request).await {
+            Ok(()) => master.ask(&node, &request, patience).await,
+            Err(fault) => Err(fault),
+        };
         match result {
             Err(fault) if fault.code == FaultCode::Unavailable => {
                 let name = node.clone();
@@ -114,4 +117,15 @@ async fn ask(
     if let Err(fault) = done.await {
         tracing::error!(%node, %fault, "the answer could not be noted");
     }
+}
+
+/// On a broker, lets agents log in before they are started.
+async fn admit(desk: &DeskHandle, node: &str, request: &NodeRequest) -> Result<(), Fault> {
+    let (NodeRequest::Start { launch } | NodeRequest::Expect { launch, .. }) = request else {
+        return Ok(());
+    };
+    let Some(broker) = desk.run(|desk, _| Ok(desk.broker.clone())).await? else {
+        return Ok(());
+    };
+    broker.admit_to(desk, node, &launch.agents).await
 }

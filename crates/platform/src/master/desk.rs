@@ -43,6 +43,8 @@ pub(crate) struct Desk {
     pub(crate) platform: PlatformDescription,
     /// The platform's name.
     pub(crate) name: PlatformName,
+    /// The broker the platform runs on, if it does.
+    pub(crate) broker: Option<Arc<super::Broker>>,
     /// What was refused, latest last, and how often in all.
     pub(crate) refusals: Refusals,
     /// Which operators wait for something to come about, by group.
@@ -219,6 +221,7 @@ pub(crate) fn open(
         tokens,
         platform,
         name,
+        broker: None,
         refusals: Refusals::default(),
         waiting: HashMap::new(),
         followers: Vec::new(),
@@ -450,6 +453,10 @@ impl Desk {
     /// # Errors
     /// [`FaultCode::IllegalName`].
     pub(crate) fn agent(&self, name: &str) -> Result<Identity, Fault> {
+        if name == sealbus_brokers::rabbitmq::names::BROKER {
+            let message = format!("{name} is the platform's broker, and no agent");
+            return Err(Fault::new(FaultCode::IllegalName, message).advise("choose another name"));
+        }
         Identity::agent(&self.name, name)
             .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
     }

@@ -9,10 +9,13 @@ use sealbus_seal::{CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, Trust, Tr
 use tokio::sync::{mpsc, watch};
 
 use super::authorities::{Authorities, AuthoritiesError};
+use super::broker::RabbitSettings;
 use super::desk::{DeskHandle, News, Outward, Parts, TOKENS_ROW, Tokens, now, open, timestamp};
 use super::state::{DamagedRow, DrawName, MASTER_NODE, MasterState, Patience};
 use crate::ca_service::{CaService, CaServiceError};
-use crate::control::{Blob, Fault, FaultCode, PlatformDescription, ProcessContact, Rules};
+use crate::control::{
+    Blob, Fault, FaultCode, PlatformDescription, ProcessContact, Rules, TransportDescription,
+};
 use crate::store::{Store, StoreError, read_all};
 
 /// What a platform is, as its owner chose.
@@ -30,6 +33,8 @@ pub struct PlatformSettings {
     pub rules: Rules,
     /// How patient the Master is.
     pub patience: Patience,
+    /// The RabbitMQ it runs on; the mesh without one.
+    pub rabbitmq: Option<RabbitSettings>,
 }
 
 impl PlatformSettings {
@@ -42,6 +47,7 @@ impl PlatformSettings {
             max_message: 16 << 20,
             rules: Rules::default(),
             patience: Patience::default(),
+            rabbitmq: None,
         }
     }
 }
@@ -129,6 +135,7 @@ pub(crate) async fn lay(
             process: String::new(),
             address,
         },
+        transport: TransportDescription::Mesh,
     };
     let name = settings.name.clone();
     let (desk, outward, news) = open(

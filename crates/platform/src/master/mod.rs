@@ -5,6 +5,7 @@
 mod admin;
 mod asking;
 mod authorities;
+mod broker;
 mod desk;
 mod directories;
 mod foundation;
@@ -19,6 +20,8 @@ mod telling;
 
 pub(crate) use authorities::write_private;
 pub use authorities::{Authorities, AuthoritiesError};
+pub(crate) use broker::Broker;
+pub use broker::{BrokerStartError, RabbitSettings};
 pub(crate) use desk::{Desk, DeskHandle, now, timestamp};
 pub(crate) use foundation::lay;
 pub use foundation::{FoundationError, PlatformSettings};

@@ -20,8 +20,8 @@ use super::desk::{DeskHandle, timestamp};
 use super::foundation::Foundation;
 use super::state::MASTER_NODE;
 use super::{
-    Authorities, AuthoritiesError, FoundationError, OwnHost, Place, PlatformSettings, SystemAgents,
-    SystemError, lay, now,
+    Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, OwnHost, Place,
+    PlatformSettings, SystemAgents, SystemError, lay, now,
 };
 use crate::control::Fault;
 use crate::enrolment::{self, ENROLMENT, accept, bind};
@@ -67,6 +67,7 @@ pub struct Master {
     directory: PathBuf,
     tasks: JoinSet<()>,
     ended: watch::Receiver<bool>,
+    broker: Option<Arc<Broker>>,
 }
 
 /// A Master could not be started. Nothing runs then.
@@ -118,6 +119,9 @@ pub enum MasterError {
     /// The system agents.
     #[error(transparent)]
     System(#[from] SystemError),
+    /// The broker.
+    #[error(transparent)]
+    Broker(#[from] BrokerStartError),
     /// The desk.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -173,6 +177,15 @@ impl Master {
         let foundation = lay(&config.settings, authorities, store.clone(), agents_at).await?;
         let root = foundation.root.clone();
         let desk = foundation.desk.clone();
+        let news = foundation.news.clone();
+        let broker = match &config.settings.rabbitmq {
+            None => None,
+            Some(rabbitmq) => {
+                let level = config.settings.level;
+                let address = config.address;
+                Some(Broker::start(rabbitmq, &desk, &root, level, address, &directory).await?)
+            }
+        };
         let (system, address) = start_system(foundation, store.clone(), agents_at).await?;
         let ports = Ports {
             enrolment: enrolment.port(),
@@ -181,6 +194,9 @@ impl Master {
         keep_ports(&*store, kept, ports).await?;
 
         let mut tasks = JoinSet::new();
+        if let Some(broker) = broker.clone() {
+            tasks.spawn(broker.follow(desk.clone(), news, system.ams.clone()));
+        }
         let root_certificate = root.clone().into();
         let credential = server_credential(&desk, config.address).await?;
         let source = CertificateSource::with_root(&credential, &root_certificate)?;
@@ -215,6 +231,7 @@ impl Master {
             directory,
             tasks,
             ended,
+            broker,
         })
     }
 
@@ -236,6 +253,9 @@ impl Master {
     /// Ends all agents and nodes, and then the Master.
     pub async fn shut_down(&self, grace: Duration) {
         self.admin.shut_down(grace).await;
+        if let Some(broker) = &self.broker {
+            broker.stop().await;
+        }
     }
 
     /// Waits until the platform was shut down, here or by an operator.
@@ -280,7 +300,7 @@ async fn start_system(
     )
     .await?;
     let process = Process::open(host, None).await?;
-    let address = process.mesh().map_or(at, |mesh| mesh.local_address());
+    let address = process.address().unwrap_or(at);
     let name = process.membership().process.clone();
     desk.run(move |desk, _| {
         desk.platform.master.address = address;

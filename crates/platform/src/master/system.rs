@@ -51,6 +51,8 @@ pub(crate) struct SystemAgents {
     pub(crate) gateway: Arc<GatewayRules>,
     /// Their process.
     pub(crate) process: Process,
+    /// Sends in the name of the AMS.
+    pub(crate) ams: Arc<sealbus_bus::Outbox>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
 }
 
@@ -98,6 +100,7 @@ impl SystemAgents {
         let ams = process.agent(AMS).await?;
         let df = process.agent(DF).await?;
         let gateway = Arc::new(GatewayRules::load(store.clone()).await?);
+        let ams_outbox = ams.outbox().clone();
         let directories = Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
         let (life_changes, changes) = mpsc::unbounded_channel();
         tasks.spawn(directories.clone().follow(changes));
@@ -127,6 +130,7 @@ impl SystemAgents {
             directories,
             gateway,
             process,
+            ams: ams_outbox,
             tasks: tokio::sync::Mutex::new(tasks),
         })
     }

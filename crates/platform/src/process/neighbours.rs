@@ -50,8 +50,8 @@ impl Shared {
     }
 
     fn process_ended(&self, identity: &Identity) {
-        if let Some(mesh) = &self.mesh {
-            mesh.forget_process(identity);
+        if let Some(carrier) = &self.carrier {
+            carrier.forget_process(identity);
         }
         self.bus.process_left(identity);
     }
@@ -79,8 +79,8 @@ impl Shared {
     pub(super) fn obey_rules(&self, rules: &Rules) {
         match rules.permission.compile(&self.platform) {
             Ok(permissions) => {
-                if let Some(mesh) = &self.mesh {
-                    mesh.set_permissions(Arc::new(permissions));
+                if let Some(carrier) = &self.carrier {
+                    carrier.set_permissions(Arc::new(permissions));
                 }
             }
             // The manifest was checked; an older policy is better than none.

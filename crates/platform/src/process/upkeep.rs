@@ -220,8 +220,8 @@ async fn renew_process(shared: &Shared) {
     match certified {
         Ok(certified) => {
             *standing = certified.standing(now);
-            if let Some(mesh) = &shared.mesh
-                && let Err(error) = mesh.set_process_credential(&certified.credential)
+            if let Some(carrier) = &shared.carrier
+                && let Err(error) = carrier.set_process_credential(&certified.credential)
             {
                 tracing::error!(process, %error, "the renewed certificate of this process could not be used");
             }

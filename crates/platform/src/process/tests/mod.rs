@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::*;
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
-    RefusalRecord, Rules,
+    RefusalRecord, Rules, TransportDescription,
 };
 use crate::host::Command;
 
@@ -140,6 +140,7 @@ impl TestHost {
                     process: process.clone(),
                     address: SocketAddr::new(ADDRESS, 1),
                 },
+                transport: TransportDescription::Mesh,
             },
             node: "node-1".to_owned(),
             process,

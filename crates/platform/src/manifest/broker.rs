@@ -1,0 +1,170 @@
+//! `[rabbitmq]`: the broker a platform runs on.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use toml::de::{DeTable, DeValue};
+
+use super::read::Reader;
+
+const KEYS: &[&str] = &[
+    "managed",
+    "addresses",
+    "management",
+    "operator",
+    "password-file",
+];
+
+/// `[rabbitmq]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "broker", rename_all = "kebab-case")]
+pub enum RabbitEntry {
+    /// `managed = true`: a private one, started and ended with the platform.
+    Managed,
+    /// One that is there.
+    Existing {
+        /// The brokers of the cluster, as `HOST:PORT`.
+        addresses: Vec<String>,
+        /// Their management interfaces (HTTPS), as `HOST:PORT`.
+        management: Vec<String>,
+        /// The user of a management administrator.
+        operator: String,
+        /// The file that holds its password; relative to the manifest.
+        password_file: String,
+    },
+}
+
+impl<'t> Reader<'t> {
+    /// The broker that `transport` and `[rabbitmq]` name; none on the mesh.
+    pub(super) fn rabbitmq(&mut self, root: &DeTable<'t>) -> Option<RabbitEntry> {
+        let transport = root
+            .get("platform")
+            .and_then(|platform| match platform.get_ref() {
+                DeValue::Table(table) => self.text_of(table, "transport"),
+                _ => None,
+            });
+        let entry = root.get("rabbitmq");
+        match (transport, entry) {
+            (None, None) => None,
+            (Some((name, _)), None) if name == "mesh" => None,
+            (Some((name, at)), None) if name == "rabbitmq" => {
+                let help = "add\n[rabbitmq]\nmanaged = true".to_owned();
+                let message = "transport \"rabbitmq\" needs a [rabbitmq] that says which broker";
+                self.problem(at, message, Some(help));
+                None
+            }
+            (Some((name, at)), _) if name != "rabbitmq" => {
+                let help = match name.as_str() {
+                    "mesh" => "remove [rabbitmq], or write transport = \"rabbitmq\"",
+                    _ => "write \"mesh\" or \"rabbitmq\"",
+                };
+                let message = format!("transport \"{name}\" and what else is written do not fit");
+                self.problem(at, message, Some(help.to_owned()));
+                None
+            }
+            (None, Some(value)) => {
+                let help = "write transport = \"rabbitmq\" in [platform]".to_owned();
+                let message = "[rabbitmq] is there, and the platform runs on the mesh";
+                self.problem(value.span(), message, Some(help));
+                None
+            }
+            (Some((_, at)), Some(_)) if root.contains_key("gateway") => {
+                let help = "remove [gateway], or run the platform on the mesh".to_owned();
+                let message = "the gateway to other platforms is not carried by RabbitMQ";
+                self.problem(at, message, Some(help));
+                None
+            }
+            (Some(_), Some(value)) => {
+                let table = self.table(value, "rabbitmq")?;
+                self.broker(table, value.span())
+            }
+            (Some(_), None) => None,
+        }
+    }
+
+    fn broker(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<RabbitEntry> {
+        self.unknown_keys(table, KEYS, "in [rabbitmq]");
+        let managed = match table
+            .get("managed")
+            .map(|value| (value.get_ref(), value.span()))
+        {
+            Some((DeValue::Boolean(managed), _)) => *managed,
+            Some((other, at)) => {
+                self.wrong_type(at, "managed", other, "true or false");
+                return None;
+            }
+            None => false,
+        };
+        let others = KEYS.iter().skip(1).filter(|key| table.contains_key(**key));
+        if managed {
+            if let Some(key) = others.map(|key| (*key).to_owned()).next() {
+                let at = table.get(key.as_str()).map_or(span, |value| value.span());
+                let help = format!("remove {key}, or managed = true");
+                let message = format!("a managed broker needs no {key}");
+                self.problem(at, message, Some(help));
+                return None;
+            }
+            return Some(RabbitEntry::Managed);
+        }
+        let addresses = self.addresses(table, "addresses", &span);
+        let management = self.addresses(table, "management", &span);
+        let operator = self.needed(table, "operator", "operator = \"sealbus\"", &span);
+        let password_file = self.needed(
+            table,
+            "password-file",
+            "password-file = \"operator.secret\"",
+            &span,
+        );
+        Some(RabbitEntry::Existing {
+            addresses: addresses?,
+            management: management?,
+            operator: operator?,
+            password_file: self.directory.join(password_file?).display().to_string(),
+        })
+    }
+
+    fn needed(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+        example: &str,
+        span: &Range<usize>,
+    ) -> Option<String> {
+        let found = self.text_of(table, key);
+        if found.is_none() && !table.contains_key(key) {
+            let message = format!("[rabbitmq] has no {key}");
+            self.problem(
+                span.clone(),
+                message,
+                Some(format!("add {example}, or managed = true")),
+            );
+        }
+        found.map(|(text, _)| text)
+    }
+
+    fn addresses(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+        span: &Range<usize>,
+    ) -> Option<Vec<String>> {
+        let addresses = self.texts(table, key);
+        if !table.contains_key(key) {
+            let help = format!("add {key} = [\"127.0.0.1:5671\"], or managed = true");
+            self.problem(span.clone(), format!("[rabbitmq] has no {key}"), Some(help));
+            return None;
+        }
+        let at = table.get(key).map_or(span.clone(), |value| value.span());
+        let is_address = |text: &String| {
+            text.rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        };
+        if addresses.is_empty() || !addresses.iter().all(is_address) {
+            let message = format!("{key} is not a list of HOST:PORT");
+            let help = format!("write {key} = [\"127.0.0.1:5671\"]");
+            self.problem(at, message, Some(help));
+            return None;
+        }
+        Some(addresses)
+    }
+}

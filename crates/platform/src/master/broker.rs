@@ -1,0 +1,467 @@
+//! The broker as the Master keeps it: who may log in, who has a queue, and, if it is managed, that it runs.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_acl::{Limits, bitefficient};
+use sealbus_brokers::rabbitmq::{
+    BrokerCertificate, BrokerError, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management,
+    ManagementError, names,
+};
+use sealbus_bus::{Outbox, UndeliverableReason};
+use sealbus_seal::tls::{CertificateSource, Connector, TlsError};
+use sealbus_seal::{CertificateError, Credential, Identity, KeyError, KeyPair, SecurityLevel};
+use tokio::sync::{Mutex, watch};
+
+use super::SYSTEM_AGENTS;
+use super::desk::{Desk, DeskHandle, News, timestamp};
+use super::state::MASTER_NODE;
+use crate::control::admin::NodeState;
+use crate::control::{BrokerDescription, Fault, FaultCode, TransportDescription};
+
+/// Life of the certificate of a managed broker: it is made anew at each start of the Master.
+const CERTIFICATE: Duration = Duration::from_secs(365 * 86_400);
+/// The folder of a managed broker in the Master's state directory.
+const FOLDER: &str = "broker";
+/// File name of the operator's password, and of that which all agents share.
+const PASSWORDS: &str = "passwords.json";
+/// The operator's user on a managed broker.
+const OPERATOR: &str = "sealbus-operator";
+/// The user all agents share at levels `none` and `tls`.
+const AGENTS: &str = "sealbus-agents";
+/// How often is looked who is there at least, should the broker have been away at a change.
+const LOOK: Duration = Duration::from_secs(5);
+/// Changes in quick succession are looked at together.
+const TOGETHER: Duration = Duration::from_millis(200);
+
+/// Which RabbitMQ the platform runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RabbitSettings {
+    /// One that is started with the platform and ended with it.
+    Managed,
+    /// One that is there.
+    Existing {
+        /// The brokers of the cluster, as `HOST:PORT`.
+        addresses: Vec<String>,
+        /// Their management interfaces (HTTPS).
+        management: Vec<String>,
+        /// A management administrator.
+        operator: Login,
+    },
+}
+
+/// The platform has no broker.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerStartError {
+    /// It could not be started.
+    #[error(transparent)]
+    Start(#[from] BrokerError),
+    /// It could not be prepared.
+    #[error(transparent)]
+    Management(#[from] ManagementError),
+    /// Its files.
+    #[error("the broker's files in {} cannot be written: {error}", directory.display())]
+    Files {
+        /// The folder.
+        directory: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Its certificate.
+    #[error("the broker was not certified: {0}")]
+    Fault(#[from] Fault),
+    /// A key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// The broker, as the Master keeps it.
+pub(crate) struct Broker {
+    management: Management,
+    level: SecurityLevel,
+    platform: String,
+    /// The address in the certificates of the Master's own agents.
+    address: IpAddr,
+    /// Held while it is changed who may log in, so that nobody is dismissed who was admitted meanwhile.
+    changing: Mutex<()>,
+    managed: Mutex<Option<ManagedBroker>>,
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Passwords {
+    operator: String,
+    agents: String,
+}
+
+impl Broker {
+    /// Starts or finds the broker, prepares it, admits the system agents, and tells the desk.
+    pub(crate) async fn start(
+        settings: &RabbitSettings,
+        desk: &DeskHandle,
+        root: &[u8],
+        level: SecurityLevel,
+        address: IpAddr,
+        directory: &Path,
+    ) -> Result<Arc<Self>, BrokerStartError> {
+        let folder = directory.join(FOLDER);
+        let passwords = passwords(&folder).map_err(|error| BrokerStartError::Files {
+            directory: folder.clone(),
+            error,
+        })?;
+        let (credential, platform, trust) = certify(desk, address).await?;
+        let (managed, addresses, management, operator) = match settings {
+            RabbitSettings::Existing {
+                addresses,
+                management,
+                operator,
+            } => (
+                None,
+                addresses.clone(),
+                management.clone(),
+                operator.clone(),
+            ),
+            RabbitSettings::Managed => {
+                let operator = Login {
+                    user: OPERATOR.to_owned(),
+                    password: passwords.operator.clone(),
+                };
+                let files = |error| BrokerStartError::Files {
+                    directory: folder.clone(),
+                    error,
+                };
+                let ports = BrokerPorts::keep(&folder, address).map_err(files)?;
+                let setup = BrokerSetup {
+                    level,
+                    address,
+                    port: ports.amqp,
+                    management_port: ports.management,
+                    operator: operator.clone(),
+                    vhost: platform.to_string(),
+                    certificate: BrokerCertificate::new(root, &credential),
+                    installed_at: folder.display().to_string(),
+                };
+                setup.write(&folder).map_err(files)?;
+                let managed = ManagedBroker::start(&folder, address, ports).await?;
+                let at = |port| std::net::SocketAddr::new(address, port).to_string();
+                (
+                    Some(managed),
+                    vec![at(ports.amqp)],
+                    vec![at(ports.management)],
+                    operator,
+                )
+            }
+        };
+        let source = CertificateSource::new(&credential)?;
+        // The management interface asks for no certificate: its users have passwords.
+        let tls = Connector::new(SecurityLevel::Tls, source, trust, &[])?;
+        let vhost = platform.to_string();
+        let broker = Arc::new(Self {
+            management: Management::new(management, &vhost, &operator, tls, platform.clone()),
+            level,
+            platform: platform.to_string(),
+            address,
+            changing: Mutex::new(()),
+            managed: Mutex::new(managed),
+        });
+        let prepared = broker.prepare(&operator, &passwords).await;
+        if let Err(error) = prepared {
+            broker.stop().await;
+            return Err(error.into());
+        }
+        let login = (!level.authenticates()).then(|| Login {
+            user: AGENTS.to_owned(),
+            password: passwords.agents,
+        });
+        let description = BrokerDescription {
+            addresses,
+            vhost,
+            login,
+        };
+        let own = broker.clone();
+        desk.run(move |desk, _| {
+            desk.platform.transport = TransportDescription::RabbitMq(description);
+            desk.broker = Some(own);
+            Ok(())
+        })
+        .await?;
+        Ok(broker)
+    }
+
+    async fn prepare(
+        &self,
+        operator: &Login,
+        passwords: &Passwords,
+    ) -> Result<(), ManagementError> {
+        self.management.prepare(&operator.user).await?;
+        if !self.level.authenticates() {
+            let login = Login {
+                user: AGENTS.to_owned(),
+                password: passwords.agents.clone(),
+            };
+            self.management.admit_all(&login).await?;
+        }
+        for agent in SYSTEM_AGENTS {
+            self.admit(agent, self.address).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets an agent log in from `address`, and has messages wait for it from now on.
+    pub(crate) async fn admit(&self, agent: &str, address: IpAddr) -> Result<(), ManagementError> {
+        let _changing = self.changing.lock().await;
+        let whole = format!("{agent}@{}", self.platform);
+        self.management.open_queue(&whole).await?;
+        if self.level.authenticates() {
+            self.management.admit(agent, address).await?;
+        }
+        Ok(())
+    }
+
+    /// Admits agents that are about to be started on `node`.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`]: asking again may help.
+    pub(crate) async fn admit_to(
+        &self,
+        desk: &DeskHandle,
+        node: &str,
+        agents: &[String],
+    ) -> Result<(), Fault> {
+        let name = node.to_owned();
+        let address = desk
+            .run(move |desk, _| {
+                Ok(desk
+                    .state
+                    .nodes()
+                    .get(&name)
+                    .map(|node| node.description.address))
+            })
+            .await?
+            .ok_or_else(|| super::state::not_a_member(node))?;
+        for agent in agents {
+            self.admit(agent, address)
+                .await
+                .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the broker's users and queues in line with who is placed where, until the Master ends. What an agent that
+    /// has ended left unread comes back to its senders, in the name of `ams`.
+    pub(crate) async fn follow(
+        self: Arc<Self>,
+        desk: DeskHandle,
+        mut news: watch::Receiver<News>,
+        ams: Arc<Outbox>,
+    ) {
+        let mut was_away = false;
+        loop {
+            match self.look(&desk, &ams).await {
+                Ok(()) if was_away => {
+                    tracing::info!("the broker's management interface is there again");
+                    was_away = false;
+                }
+                Ok(()) => {}
+                Err(Stopped::Desk) => return,
+                Err(Stopped::Management(error)) if !was_away => {
+                    tracing::warn!(%error, "who may log in to the broker is looked at again later");
+                    was_away = true;
+                }
+                Err(Stopped::Management(_)) => {}
+            }
+            tokio::select! {
+                changed = news.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            tokio::time::sleep(TOGETHER).await;
+            news.borrow_and_update();
+        }
+    }
+
+    async fn look(&self, desk: &DeskHandle, ams: &Outbox) -> Result<(), Stopped> {
+        let _changing = self.changing.lock().await;
+        let address = self.address;
+        let there = desk
+            .run(move |desk, _| Ok(There::of(desk, address)))
+            .await
+            .map_err(|_| Stopped::Desk)?;
+        for user in self.management.users().await? {
+            if let Some((agent, address)) = names::agent_of_user(&user)
+                && !there.may_log_in(agent, address)
+            {
+                self.management.dismiss(&user).await?;
+                tracing::info!(user, "may no longer log in to the broker");
+            }
+        }
+        for agent in self.management.agents_with_queue().await? {
+            let local = agent
+                .rsplit_once('@')
+                .map_or(agent.as_str(), |(name, _)| name);
+            if !there.queues.contains(local) {
+                self.close_queue(&agent, ams).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn close_queue(&self, agent: &str, ams: &Outbox) -> Result<(), ManagementError> {
+        loop {
+            let left = self.management.take_left(agent).await?;
+            if left.is_empty() {
+                break;
+            }
+            for message in left {
+                let Ok(lost) = bitefficient::decode_ref(&message.payload, &Limits::default())
+                else {
+                    continue;
+                };
+                let reason = UndeliverableReason::ReceiverGone;
+                if let Some(notice) = sealbus_bus::failure_notice(&ams.aid(), &lost, agent, &reason)
+                    && let Err(error) = ams.send(notice).await
+                {
+                    tracing::debug!(agent, %error, "a sender could not be told");
+                }
+            }
+        }
+        self.management.close_queue(agent).await?;
+        tracing::debug!(agent, "has no queue any more");
+        Ok(())
+    }
+
+    /// Ends a managed broker.
+    pub(crate) async fn stop(&self) {
+        if let Some(mut managed) = self.managed.lock().await.take() {
+            managed.stop().await;
+        }
+    }
+}
+
+enum Stopped {
+    Desk,
+    Management(ManagementError),
+}
+
+impl From<ManagementError> for Stopped {
+    fn from(error: ManagementError) -> Self {
+        Self::Management(error)
+    }
+}
+
+/// Who is placed where.
+struct There {
+    users: HashMap<String, HashSet<IpAddr>>,
+    queues: HashSet<String>,
+}
+
+impl There {
+    fn of(desk: &Desk, master: IpAddr) -> Self {
+        let mut there = Self {
+            users: HashMap::new(),
+            queues: HashSet::new(),
+        };
+        let nodes = desk.state.nodes();
+        for (name, node) in nodes {
+            if node.state != NodeState::Dead {
+                there.admit(name, node.description.address);
+            }
+            there.queues.insert(name.clone());
+        }
+        for agent in SYSTEM_AGENTS {
+            there.admit(agent, master);
+        }
+        for group in desk.state.groups().values() {
+            if group.wanted {
+                there.queues.extend(group.agents.iter().cloned());
+            }
+            for process in group.processes() {
+                let address = match nodes.get(&process.node) {
+                    Some(node) => node.description.address,
+                    None if process.node == MASTER_NODE => master,
+                    None => continue,
+                };
+                for agent in process.agents.keys() {
+                    if !process.barred.contains(agent) {
+                        there.admit(agent, address);
+                    }
+                }
+            }
+        }
+        there
+    }
+
+    fn admit(&mut self, agent: &str, address: IpAddr) {
+        self.users
+            .entry(agent.to_owned())
+            .or_default()
+            .insert(address);
+        self.queues.insert(agent.to_owned());
+    }
+
+    fn may_log_in(&self, agent: &str, address: IpAddr) -> bool {
+        self.users
+            .get(agent)
+            .is_some_and(|addresses| addresses.contains(&address))
+    }
+}
+
+async fn certify(
+    desk: &DeskHandle,
+    address: IpAddr,
+) -> Result<
+    (
+        Credential,
+        sealbus_seal::PlatformName,
+        Arc<sealbus_seal::Trust>,
+    ),
+    BrokerStartError,
+> {
+    let key = KeyPair::generate()?;
+    let request = key.signing_request()?;
+    let (chain, platform, trust) = desk
+        .run(move |desk, now| {
+            let identity = Identity::agent(&desk.name, names::BROKER)
+                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+            let chain = desk.ca.certify_own(
+                identity,
+                address,
+                None,
+                &request,
+                CERTIFICATE,
+                timestamp(now),
+            )?;
+            Ok((chain, desk.name.clone(), desk.ca.trust().clone()))
+        })
+        .await?;
+    Ok((Credential::new(key, chain)?, platform, trust))
+}
+
+/// The passwords kept in `folder`, or new ones.
+fn passwords(folder: &Path) -> std::io::Result<Passwords> {
+    let path = folder.join(PASSWORDS);
+    if let Ok(kept) = std::fs::read(&path)
+        && let Ok(passwords) = serde_json::from_slice(&kept)
+    {
+        return Ok(passwords);
+    }
+    let random = || {
+        sealbus_seal::ProcessId::random()
+            .map(|id| id.to_string())
+            .map_err(|error| std::io::Error::other(error.to_string()))
+    };
+    let passwords = Passwords {
+        operator: random()?,
+        agents: random()?,
+    };
+    std::fs::create_dir_all(folder)?;
+    super::write_private(&path, &serde_json::to_vec(&passwords)?)?;
+    Ok(passwords)
+}
