@@ -30,6 +30,19 @@ pub enum Provenance {
 }
 
 impl Provenance {
+    /// Its name in Python and on the command line.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::SameProcess => "same-process",
+            Self::Proved(_) => "proved",
+            Self::Vouched(_) => "vouched",
+            Self::Carried(_) => "carried",
+            Self::Foreign(_) => "foreign",
+            Self::Claimed => "claimed",
+            Self::Platform => "platform",
+        }
+    }
+
     /// Whether the sender's name is more than a claim.
     pub fn is_trusted(&self) -> bool {
         !matches!(self, Self::Claimed | Self::Foreign(_))

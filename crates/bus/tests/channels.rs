@@ -60,7 +60,7 @@ async fn an_event_is_seen_by_every_consumer_and_shared() {
     let (carol, _c) = agent(&bus, "carol");
     let mut exact = channels.subscribe(&bob, on("/dates/business")).unwrap();
     let mut wide = channels.subscribe(&carol, on("/dates/**")).unwrap();
-    let mut other = channels.subscribe(&carol, on("/news")).unwrap();
+    let other = channels.subscribe(&carol, on("/news")).unwrap();
     let reach = channels
         .publish(
             &alice,
@@ -106,7 +106,7 @@ async fn a_message_goes_to_the_one_named() {
     let (bob, _b) = agent(&bus, "bob");
     let (carol, _c) = agent(&bus, "carol");
     let mut bobs = channels.subscribe(&bob, on("/dates/*")).unwrap();
-    let mut carols = channels.subscribe(&carol, on("/dates/*")).unwrap();
+    let carols = channels.subscribe(&carol, on("/dates/*")).unwrap();
     let channel = path("/dates/business");
     let qos = Qos::default();
     channels
@@ -154,7 +154,7 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
         .collect();
     // Listens, but does not answer: not asked.
     let (frank, _f) = agent(&bus, "frank");
-    let mut listener = channels.subscribe(&frank, on("/offers")).unwrap();
+    let listener = channels.subscribe(&frank, on("/offers")).unwrap();
     let ask = AclMessage::new(Performative::Cfp)
         .with_content("a box?")
         .with_reply_with("q-1");

@@ -451,8 +451,8 @@ impl Subscription {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// As [`recv`](Self::recv), for those who write futures themselves.
-    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<ReceivedEvent>> {
+    /// As [`recv`](Self::recv), for those who write futures themselves. Only the last who polled is woken.
+    pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Option<ReceivedEvent>> {
         match self.take(Some(context)) {
             Some(event) => Poll::Ready(Some(event)),
             None if self.consumer.ended().is_some() => Poll::Ready(None),
@@ -461,7 +461,7 @@ impl Subscription {
     }
 
     /// The next event, message or request, if one is there.
-    pub fn try_recv(&mut self) -> Option<ReceivedEvent> {
+    pub fn try_recv(&self) -> Option<ReceivedEvent> {
         self.take(None)
     }
 

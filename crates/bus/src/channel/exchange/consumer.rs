@@ -190,6 +190,16 @@ pub enum Ended {
     NotPermitted,
 }
 
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cancelled => "it was cancelled, or its agent has left",
+            Self::Disconnected => "it was slower than its channel, and its policy is to disconnect",
+            Self::NotPermitted => "its agent may not read its channels any more",
+        })
+    }
+}
+
 /// A subscription of this process.
 pub(crate) struct Consumer {
     pub(crate) id: u32,
