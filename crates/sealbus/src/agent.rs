@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 
+use crate::channel::ChannelEvent;
 use crate::context::Context;
 use crate::message::Message;
 use sealbus_acl::Performative;
@@ -20,6 +21,8 @@ pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 /// |---|---|---|
 /// | [`setup`](Agent::setup) | once, when the agent is certified and on the bus | nothing |
 /// | [`on_message`](Agent::on_message) | for each message that no `receive` or `request` took | answers `not-understood` |
+/// | [`on_event`](Agent::on_event) | for each event of the channels the agent [listens](Context::listen) to | nothing |
+/// | [`on_question`](Agent::on_question) | for each request to everyone on them | declines |
 /// | [`teardown`](Agent::teardown) | once, before the agent leaves: on its own wish, Ctrl-C, SIGTERM, `sealbus kill` | nothing |
 /// | [`save`](Agent::save) | before the agent moves to another node | an empty state |
 /// | [`restore`](Agent::restore) | instead of `setup`, at the node it moved to | `setup` |
@@ -84,6 +87,31 @@ pub trait Agent: Send + 'static {
             }
             let answer = message.create_reply(Performative::NotUnderstood);
             context.send(answer).await?;
+            Ok(())
+        }
+    }
+
+    /// Called with each event, and each message to this agent, of the channels the agent [listens](Context::listen) to.
+    fn on_event(
+        &mut self,
+        context: &mut Context,
+        event: ChannelEvent,
+    ) -> impl Future<Output = AgentResult> + Send {
+        let _ = (context, event);
+        async { Ok(()) }
+    }
+
+    /// Called with each request to everyone on a channel that the agent listens to, if it does so
+    /// [`answering`](crate::Subscribing::answering). Answer with [`Context::answer`].
+    ///
+    /// The default declines, so that the requester does not wait.
+    fn on_question(
+        &mut self,
+        context: &mut Context,
+        question: ChannelEvent,
+    ) -> impl Future<Output = AgentResult> + Send {
+        async move {
+            context.decline(&question);
             Ok(())
         }
     }

@@ -1,14 +1,18 @@
 //! An agent's hands: sending, receiving, asking, finding others, leaving.
 
+use std::future::poll_fn;
+use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
 use sealbus_acl::{AclMessage, Aid, AidError, Content, Performative};
+use sealbus_bus::channel::{ChannelPattern, PathError, PublishError, SubscribeError};
 use sealbus_bus::{ReceivedMessage, SendError, TrySendError};
 use sealbus_platform::process::{AgentHandle, AgentSender, OpenAgentError, Wish};
 
 use crate::agent::Agent;
+use crate::channel::{Channel, ChannelError, ChannelEvent, ChannelSubscription, Subscribing};
 use crate::conversation::{Expected, Undelivered};
 use crate::crew::Crew;
 use crate::directory::{Ams, Df};
@@ -22,6 +26,9 @@ pub struct Context {
     crew: Crew,
     /// The agent has asked to leave: after this hook it does.
     leaving: bool,
+    /// What `on_event` and `on_question` are called for, each under a number of its own.
+    listening: Vec<(u64, ChannelSubscription)>,
+    next_listener: u64,
     /// In teardown `receive` works again, so that an agent can still ask and be answered.
     tearing_down: bool,
 }
@@ -96,6 +103,7 @@ pub enum RequestError {
 /// What the driver of an agent finds when the agent is at rest.
 pub(crate) enum Next {
     Message(Message),
+    Event(ChannelEvent),
     Stop,
     Freeze,
 }
@@ -106,6 +114,8 @@ impl Context {
             handle,
             crew,
             leaving: false,
+            listening: Vec::new(),
+            next_listener: 0,
             tearing_down: false,
         }
     }
@@ -340,6 +350,85 @@ impl Context {
         }
     }
 
+    // ----- channels
+
+    /// The channel with this path, such as `/offers/tea`, or with this address, such as
+    /// `sealbus:at-least-once,priority=7:///offers/tea/`.
+    ///
+    /// # Errors
+    /// [`ChannelError`], with the place of the fault in the text, or with all that the platform's transport cannot give.
+    pub fn channel(&self, address: &str) -> Result<Channel, ChannelError> {
+        Channel::open(self.handle.outbox().clone(), self.platform(), address)
+    }
+
+    /// Begins a subscription to all channels of a pattern, in which `*` stands for one level and `**` for the rest.
+    ///
+    /// ```no_run
+    /// # use sealbus::{AgentResult, Context};
+    /// # async fn hook(context: &mut Context) -> AgentResult {
+    /// let mut cheap = context.subscribe("/offers/**")?.filter("properties.price < 10").open()?;
+    /// while let Some(offer) = cheap.next().await {
+    ///     println!("{} on {}: {}", offer.sender_name(), offer.channel(), offer.text()?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the text is no pattern.
+    pub fn subscribe(&self, pattern: &str) -> Result<Subscribing, PathError> {
+        let pattern = ChannelPattern::new(pattern)?;
+        Ok(Subscribing::new(self.handle.outbox().clone(), pattern))
+    }
+
+    /// From now on what comes for this subscription is given to [`Agent::on_event`], and its requests to
+    /// [`Agent::on_question`].
+    ///
+    /// It ends when the agent leaves or moves; an agent that moves listens again in [`Agent::restore`].
+    ///
+    /// # Errors
+    /// As [`Subscribing::open`].
+    pub fn listen(&mut self, subscribing: Subscribing) -> Result<(), SubscribeError> {
+        let subscription = subscribing.open()?;
+        self.next_listener += 1;
+        self.listening.push((self.next_listener, subscription));
+        Ok(())
+    }
+
+    /// Ends what [`listen`](Self::listen) began for exactly this pattern.
+    pub fn ignore(&mut self, pattern: &str) {
+        self.listening
+            .retain(|(_, subscription)| subscription.pattern().as_str() != pattern);
+    }
+
+    /// Answers a request that [`Agent::on_question`] was given.
+    ///
+    /// # Errors
+    /// [`PublishError::NotAsked`] if it was answered before or too late, and what hinders publishing.
+    pub async fn answer(
+        &self,
+        question: &ChannelEvent,
+        performative: Performative,
+        content: impl Into<Content>,
+    ) -> Result<(), PublishError> {
+        match self.listener(question) {
+            Some(subscription) => subscription.answer(question, performative, content).await,
+            None => Err(PublishError::NotAsked),
+        }
+    }
+
+    /// Lets the requester know that this agent does not answer, so that it need not wait.
+    pub fn decline(&self, question: &ChannelEvent) {
+        if let Some(subscription) = self.listener(question) {
+            subscription.decline(question);
+        }
+    }
+
+    fn listener(&self, event: &ChannelEvent) -> Option<&ChannelSubscription> {
+        let number = event.listener?;
+        let found = self.listening.iter().find(|(other, _)| *other == number);
+        found.map(|(_, subscription)| subscription)
+    }
+
     // ----- the platform's services
 
     /// The directory facilitator: what agents offer, and who offers it.
@@ -384,16 +473,18 @@ impl Context {
     pub(crate) async fn next(&mut self) -> Next {
         let wishes = self.handle.wishes();
         loop {
-            let received = tokio::select! {
+            let arrived = tokio::select! {
                 biased;
                 wish = wishes.wished() => match wish {
                     Wish::Stop => return Next::Stop,
                     Wish::Freeze => return Next::Freeze,
                 },
-                received = self.handle.receive() => received,
+                arrived = arrival(&mut self.handle, &mut self.listening) => arrived,
             };
-            let Some(received) = received else {
-                return Next::Stop;
+            let received = match arrived {
+                Arrival::Mail(Some(received)) => received,
+                Arrival::Mail(None) => return Next::Stop,
+                Arrival::Event(event) => return Next::Event(*event),
             };
             if let Some(message) = self.readable(received) {
                 return Next::Message(message);
@@ -404,6 +495,51 @@ impl Context {
     pub(crate) fn into_parts(self) -> (AgentHandle, Crew) {
         (self.handle, self.crew)
     }
+}
+
+enum Arrival {
+    Mail(Option<ReceivedMessage>),
+    Event(Box<ChannelEvent>),
+}
+
+/// What comes first, from the mailbox or a channel; neither has precedence.
+async fn arrival(
+    handle: &mut AgentHandle,
+    listening: &mut Vec<(u64, ChannelSubscription)>,
+) -> Arrival {
+    if listening.is_empty() {
+        return Arrival::Mail(handle.receive().await);
+    }
+    tokio::select! {
+        received = handle.receive() => Arrival::Mail(received),
+        event = poll_fn(|waiting| poll_events(listening, waiting)) => Arrival::Event(Box::new(event)),
+    }
+}
+
+fn poll_events(
+    listening: &mut Vec<(u64, ChannelSubscription)>,
+    waiting: &mut Waiting<'_>,
+) -> Poll<ChannelEvent> {
+    let mut index = 0;
+    while index < listening.len() {
+        let (number, subscription) = &mut listening[index];
+        match subscription.poll_next(waiting) {
+            Poll::Ready(Some(mut event)) => {
+                event.listener = Some(*number);
+                // Others come first the next time, so that a busy channel keeps none from being heard.
+                listening.rotate_left(index + 1);
+                return Poll::Ready(event);
+            }
+            Poll::Ready(None) => {
+                let (_, ended) = listening.remove(index);
+                if let Some(why) = ended.ended() {
+                    tracing::warn!(channels = %ended.pattern(), "a subscription has ended: {why}");
+                }
+            }
+            Poll::Pending => index += 1,
+        }
+    }
+    Poll::Pending
 }
 
 fn takes(filter: &Filter, received: &ReceivedMessage) -> bool {

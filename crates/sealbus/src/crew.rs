@@ -160,6 +160,17 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
                     break;
                 }
             }
+            Next::Event(event) => {
+                let hook: Pin<Box<dyn Future<Output = AgentResult> + Send>> = if event.is_request()
+                {
+                    Box::pin(agent.on_question(context, event))
+                } else {
+                    Box::pin(agent.on_event(context, event))
+                };
+                if within_grace(&wishes, hook).await.transpose()?.is_none() {
+                    break;
+                }
+            }
             Next::Freeze => match within_grace(&wishes, Box::pin(agent.save(context))).await {
                 None => break,
                 Some(Err(error)) => context.handle().decline_move(&error.to_string()),
@@ -178,7 +189,7 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
 /// The hook is boxed: what it needs of memory while it runs may be kilobytes, which an idle agent should not hold.
 async fn within_grace<T>(
     wishes: &Wishes,
-    mut hook: Pin<Box<impl Future<Output = AgentResult<T>>>>,
+    mut hook: Pin<Box<impl Future<Output = AgentResult<T>> + ?Sized>>,
 ) -> Option<AgentResult<T>> {
     let done = tokio::select! {
         biased;

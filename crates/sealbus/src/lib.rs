@@ -58,12 +58,14 @@
 //! |---|---|
 //! | send, receive, ask, answer | [`Context`] |
 //! | wait for some messages and leave others | [`Filter`] |
+//! | talk to whoever cares about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`] |
 //! | offer services and find them | [`Context::df`], [`directory`] |
 //! | move between nodes with state | [`Agent::save`], [`Agent::restore`] |
 //! | drive agents without hooks, at full speed | [`Platform`], [`AgentHandle`] |
 
 mod agent;
 mod cast;
+mod channel;
 mod context;
 mod conversation;
 mod crew;
@@ -75,6 +77,10 @@ mod run;
 
 pub use agent::{Agent, AgentResult};
 pub use cast::{CastError, Part, Role, cast};
+pub use channel::{
+    Channel, ChannelAnswers, ChannelError, ChannelEvent, ChannelReplies, ChannelSubscription,
+    Subscribing,
+};
 pub use context::{Context, ReceiveError, RequestError};
 pub use conversation::{Expected, Undelivered, new_conversation_id};
 pub use crew::{AgentEnd, HOOK_GRACE, TEARDOWN_LIMIT};
@@ -95,8 +101,16 @@ pub use sealbus_acl::management::{
 pub use sealbus_acl::{
     AclMessage, AclMessageRef, Aid, AidError, Content, DateTime, Expression, Performative, sl,
 };
+pub use sealbus_bus::channel::frame::Replay;
+pub use sealbus_bus::channel::{
+    ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern, FilterError,
+    FlowPolicy, Mechanism, Moment, PathError, Persistence, Priority, PublishError, Qos, QosError,
+    QosOverride, QueueCounters, QueueLimits, Reach, Reliability, RequestOptions, SubscribeError,
+    Time, UnavailableQos,
+};
 pub use sealbus_bus::{
-    Mailbox, Outbox, Provenance, ReceivedMessage, SendError, TrySendError, UndeliverableReason,
+    Lifetime, Mailbox, Outbox, Provenance, ReceivedMessage, SendError, TrySendError,
+    UndeliverableReason,
 };
 pub use sealbus_gateways::http::{
     GatewayCounters, GatewayPolicy, GatewayRule, HttpGatewayConfig, KnownPlatform,
