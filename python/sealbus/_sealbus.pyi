@@ -162,6 +162,31 @@ class Message(AclMessage):
     def undelivered(self) -> tuple[str, str] | None:
         """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""
 
+class ChannelEvent(Message):
+    """What came on a channel: a :class:`Message` to read, and what the channel says of it."""
+
+    @property
+    def channel(self) -> str:
+        """The channel's path."""
+    @property
+    def mechanism(self) -> Literal["event", "message", "request", "reply"]:
+        """An event for all, a message to this agent, a question to everyone, or an answer to one."""
+    @property
+    def number(self) -> int:
+        """Counts what its sender put on the channel, from 1; on a persistent channel, its place in the log."""
+    @property
+    def priority(self) -> int:
+        """From 0 to 9."""
+    @property
+    def qos(self) -> str:
+        """The QoS it was published with."""
+    @property
+    def published_ms(self) -> int:
+        """When it was published, by its sender's clock: milliseconds since 1970."""
+    def answer(self, pump: Pump, call: int, reply: AclMessage) -> None: ...
+    def decline(self) -> None:
+        """Says that this question will not be answered here, so that nobody waits for it."""
+
 class Filter:
     """A condition on a message: what it takes, in which conversation, from whom.
 
@@ -327,10 +352,50 @@ class AgentHandle:
     def try_receive_except(self, filters: Sequence[Filter | None]) -> Message | None: ...
     def try_receive_many(self, most: int) -> list[Message]: ...
     def has_mail(self, filter: Filter | None) -> bool: ...
+    def channel(self, address: str, qos: str) -> ChannelHandle: ...
+    def subscribe(self, options: dict[str, Any]) -> SubscriptionHandle: ...
     def take_state(self) -> bytes | None: ...
     def hand_over(self, pump: Pump, call: int, state: bytes) -> None: ...
     def decline_move(self, reason: str) -> None: ...
     def leave(self, parting: str, failure: str) -> None: ...
+
+class ChannelHandle:
+    """A channel of one agent."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def qos(self) -> str: ...
+    @property
+    def agent(self) -> str | None: ...
+    def try_publish(self, message: AclMessage, qos: str) -> tuple[int, int] | None: ...
+    def publish(self, pump: Pump, call: int, message: AclMessage, qos: str) -> None: ...
+    def send(
+        self, pump: Pump, call: int, receiver: str, message: AclMessage, qos: str
+    ) -> None: ...
+    def request(
+        self,
+        pump: Pump,
+        call: int,
+        message: AclMessage,
+        within: float,
+        first: int | None,
+        qos: str,
+    ) -> None: ...
+
+class RepliesHandle:
+    """The answers to a request."""
+
+    def next(self, pump: Pump, call: int) -> None: ...
+    def missing(self, pump: Pump, call: int) -> None: ...
+
+class SubscriptionHandle:
+    """A subscription of one agent."""
+
+    def try_next(self) -> ChannelEvent | None: ...
+    def wait(self, pump: Pump, call: int) -> None: ...
+    def counters(self) -> tuple[int, int, int, int, int] | None: ...
+    def cancel(self) -> None: ...
 
 class PlatformHandle:
     """A place on a platform: embedded, under a node, or with a ticket."""

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from sealbus._sealbus import AID, AclMessage, Filter, Message
+from sealbus._sealbus import AID, AclMessage, ChannelEvent, Filter, Message
+from sealbus.channel import (
+    LISTENS,
+    Channel,
+    ChannelSubscription,
+    FlowPolicy,
+    Listening,
+    subscribe,
+)
 from sealbus.directory import Ams, Df
 from sealbus.errors import AgentStopped
 from sealbus.performative import Performative
@@ -67,6 +76,9 @@ class Agent:
     ============================  ==================================================  ========================
     :meth:`setup`                 once, when the agent is certified and on the bus    nothing
     a handler marked :func:`on`   for each message it describes
+    handlers marked               for each event and question on their channels
+    :func:`on_event` and
+    :func:`on_question`
     :meth:`on_message`            for each message that no handler describes and no   answers `not-understood`
                                   ``receive`` or ``request`` waits for
     :meth:`teardown`              once, before the agent leaves: on its own wish,     nothing
@@ -83,6 +95,7 @@ class Agent:
     """
 
     _handlers: ClassVar[tuple[tuple[Filter, str], ...]] = ()
+    _listens: ClassVar[tuple[tuple[Listening, str], ...]] = ()
     _name: str | None = None
     _life: Life | None = None
 
@@ -96,8 +109,12 @@ class Agent:
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         handlers: dict[str, Filter] = {}
+        listens: dict[str, Listening] = {}
         for base in reversed(cls.__mro__):
             for attribute, value in vars(base).items():
+                listening = getattr(value, LISTENS, None)
+                if isinstance(listening, Listening):
+                    listens[attribute] = listening
                 described = getattr(value, _HANDLES, None)
                 if isinstance(described, Filter):
                     handlers.pop(attribute, None)
@@ -106,6 +123,7 @@ class Agent:
                     # Overridden without a mark: it handles what it handled before.
                     continue
         cls._handlers = tuple((described, attribute) for attribute, described in handlers.items())
+        cls._listens = tuple((listening, attribute) for attribute, listening in listens.items())
 
     # ----- hooks
 
@@ -247,6 +265,64 @@ class Agent:
         :class:`~sealbus.RequestTimeout` when no reply came within `timeout` seconds.
         """
         return await self._living.request(message, timeout)
+
+    # ----- channels
+
+    async def channel(self, address: str, *, qos: str = "") -> Channel:
+        """The channel with this path, such as ``/offers/tea``, or this address, such as
+        ``sealbus:at-least-once:///offers/tea/``.
+
+        `qos` lists what is wanted differently from the default, which is once, in order, and not kept:
+        ``best-effort``, ``at-least-once`` or ``exactly-once``; ``ordered`` or ``unordered``; ``transient``,
+        ``persistent`` or ``persistent=7d``; ``priority=0`` to ``9``; ``valid-from=`` and ``expiry=``, a length of time
+        or a FIPA date-time; ``level=``; ``ack=none``, ``process``, ``agent`` or ``disk``. What the platform cannot give
+        raises :class:`~sealbus.ChannelError`, by name.
+        """
+        life = self._living
+        return Channel(life, life.handle.channel(address, qos))
+
+    async def subscribe(
+        self,
+        pattern: str,
+        *,
+        filter: str | None = None,
+        policy: FlowPolicy = "push-back",
+        events: int | None = None,
+        bytes: int | None = None,
+        takes: Literal["events", "requests", "all"] = "events",
+        durable: str | None = None,
+        since: datetime | int | None = None,
+    ) -> ChannelSubscription:
+        """Subscribes to all channels of a pattern, in which ``*`` stands for one level and ``**`` for the rest.
+
+        `filter` is an expression (CEL) over the message: its parameters by their names, its user-defined ones as
+        ``properties.NAME``, such as ``performative == 'inform' && properties.price < 10``. It is evaluated at the
+        sender's side; a wrong one raises :class:`~sealbus.FilterError` with the place. `policy` says what happens when
+        events come faster than they are taken, once so many `events` or `bytes` wait. `takes` adds questions to everyone,
+        or takes only them. `durable` and `since` are for persistent channels: go on where the subscription of this name
+        stopped, begin at a time, or with the last so many events.
+        """
+        return subscribe(
+            self._living,
+            pattern,
+            filter=filter,
+            policy=policy,
+            events=events,
+            bytes=bytes,
+            takes=takes,
+            durable=durable,
+            since=since,
+        )
+
+    async def answer(
+        self,
+        question: ChannelEvent,
+        performative: Performative | str,
+        content: str | bytes | bytearray | None = None,
+    ) -> None:
+        """Answers a question to everyone on a channel; each once."""
+        reply = question.create_reply(performative, content)
+        await self._living.call(question.answer, reply)
 
     # ----- living
 

@@ -92,6 +92,40 @@ class Undeliverable(RequestError):
     """A request was not delivered."""
 
 
+# ----- channels
+
+
+class ChannelError(SealbusError, ValueError):
+    """Something is not a channel, a pattern or a QoS, or the platform cannot give it."""
+
+
+class FilterError(ChannelError):
+    """The filter of a subscription is wrong."""
+
+    offset: int
+    """Where, in bytes from the start of the expression."""
+    line: int
+    """The line, from 1."""
+    column: int
+    """The character of the line, from 1."""
+
+    def __init__(self, problem: str, offset: int, line: int, column: int) -> None:
+        super().__init__(problem, offset, line, column)
+        self.offset = offset
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class SubscriptionEnded(AgentError):
+    """A subscription to a channel has ended, such as one that was too slow and was disconnected."""
+
+
+# ----- directories
+
+
 class DirectoryError(AgentError):
     """The DF or the AMS refused or failed."""
 

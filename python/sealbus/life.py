@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sealbus._sealbus import AID, AclMessage, AgentHandle, Filter, Message, Unsent
+from sealbus._sealbus import (
+    AID,
+    AclMessage,
+    AgentHandle,
+    Filter,
+    Message,
+    Unsent,
+)
+from sealbus.channel import ChannelSubscription, subscribe
 from sealbus.directory import Ams, Df
 from sealbus.errors import (
     AgentFailed,
@@ -51,6 +60,15 @@ class _Waiter:
             self.future.set_result(None)
 
 
+class _Listener:
+    """A subscription whose events go to a handler."""
+
+    def __init__(self, subscription: ChannelSubscription, attribute: str) -> None:
+        self.subscription = subscription
+        self.attribute = attribute
+        self.drained = asyncio.Event()
+
+
 class Life:
     """What the package knows of an agent that is on a platform."""
 
@@ -78,6 +96,11 @@ class Life:
         self._tearing_down = False
         self._freeze = False
         self._moved = False
+        self.introduced = False
+        """Whether something was put on a channel, so that the other processes with subscriptions are known."""
+        self._listeners: list[_Listener] = []
+        # Those that have events.
+        self._ready: deque[_Listener] = deque()
         self._number = self._pump.listen(self._news)
         handle.set_hook(self._pump.native, self._number)
 
@@ -225,6 +248,52 @@ class Life:
         for waiter in self._waiters:
             if self.handle.has_mail(waiter.filter):
                 waiter.wake()
+        self._wake()
+
+    # ----- channels
+
+    async def call(self, begin: Callable[..., None], *arguments: Any) -> Any:
+        """Begins a native call and waits for its outcome."""
+        return await self._pump.call(begin, *arguments)
+
+    def _listen(self) -> None:
+        """Subscribes to what the agent's handlers are marked for."""
+        for listening, attribute in self.agent._listens:
+            subscription = subscribe(self, listening.pattern, **dict(listening.options))
+            listener = _Listener(subscription, attribute)
+            self._listeners.append(listener)
+            self.create_task(self._hear(listener))
+
+    async def _hear(self, listener: _Listener) -> None:
+        """Wakes the agent when there are events for a handler."""
+        while True:
+            ended = await listener.subscription.wait()
+            if ended is not None:
+                log.warning("%s: %s has ended: %s", self.name, listener.subscription.pattern, ended)
+                return
+            listener.drained.clear()
+            self._ready.append(listener)
+            self._wake()
+            await listener.drained.wait()
+
+    async def _handle_event(self) -> None:
+        """Gives the next event to its handler. The listeners take turns."""
+        listener = self._ready.popleft()
+        event = listener.subscription.try_next()
+        if event is None:
+            listener.drained.set()
+            return
+        self._ready.append(listener)
+        self.turn -= 1
+        handler = getattr(self.agent, listener.attribute)
+        try:
+            await handler(event)
+        finally:
+            if event.mechanism == "request":
+                # In vain if it was answered.
+                event.decline()
+
+    def _wake(self) -> None:
         if self._rest is not None and not self._rest.done():
             self._rest.set_result(None)
 
@@ -252,7 +321,11 @@ class Life:
     # ----- living
 
     def begin(self) -> asyncio.Task[None]:
-        """Starts the agent."""
+        """Starts the agent. It has subscribed to its handlers' channels when this returns."""
+        try:
+            self._listen()
+        except Exception as raised:
+            self._fail("a subscription of a handler", raised)
         self._task = self._loop.create_task(self._live(), name=f"agent {self.name}")
         return self._task
 
@@ -283,8 +356,7 @@ class Life:
     def stop(self) -> None:
         """Lets the agent leave when its hook has returned."""
         self._stopping = True
-        if self._rest is not None and not self._rest.done():
-            self._rest.set_result(None)
+        self._wake()
 
     def _begin_to_stop(self) -> None:
         """Lets the agent leave soon: what its hook waits for is cut off, now or after its grace."""
@@ -316,6 +388,8 @@ class Life:
         where = "setup"
         try:
             state = self.handle.take_state()
+            if self.failure is not None:
+                return
             if state is None:
                 await self.agent.setup()
             else:
@@ -326,12 +400,16 @@ class Life:
                     where = "save"
                     await self._hand_over()
                     continue
+                # Mail and events take turns.
                 message = self._next_message()
-                if message is None:
+                if message is not None:
+                    where = f"on_message for {message!r}"
+                    await self.agent._dispatch(message)
+                if self._ready and self.turn > 0 and not self._stopping:
+                    where = f"the handler of {self._ready[0].subscription.pattern}"
+                    await self._handle_event()
+                elif message is None:
                     await self._until_news()
-                    continue
-                where = f"on_message for {message!r}"
-                await self.agent._dispatch(message)
         except asyncio.CancelledError:
             if not self._stopping:
                 # Not by us: the program itself is being cancelled.
@@ -389,6 +467,8 @@ class Life:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks.copy(), timeout=TEARDOWN_LIMIT)
+        for listener in self._listeners:
+            listener.subscription.cancel()
         try:
             if not self._moved:
                 async with asyncio.timeout(TEARDOWN_LIMIT):

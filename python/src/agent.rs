@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
-use sealbus::{Expected, Filter};
+use pyo3::types::{PyBytes, PyDict, PyList};
+use sealbus::{Channel, Expected, Filter};
 use sealbus_acl::{AclMessage, Aid};
 use sealbus_bus::{ReceivedMessage, TrySendError, Unsent};
 use sealbus_platform::process::{AgentHandle, Parting, Thawed, Wish};
 
 use crate::acl::aid::PyAid;
 use crate::acl::message::PyAclMessage;
+use crate::channel::{self, PyChannelHandle, PySubscriptionHandle};
 use crate::error;
 use crate::filter::PyFilter;
 use crate::message::PyMessage;
@@ -55,7 +56,7 @@ impl PyAgentHandle {
         Ok(self.place.get()?.0.lock())
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut AgentHandle) -> T) -> PyResult<T> {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut AgentHandle) -> T) -> PyResult<T> {
         match self.lock()?.as_mut() {
             Some(handle) => Ok(act(handle)),
             None => Err(error::agent_stopped(
@@ -259,6 +260,25 @@ impl PyAgentHandle {
             })
         })?;
         Ok(found)
+    }
+
+    // ----- channels
+
+    /// The channel of a path or an address.
+    fn channel(&self, address: &str, qos: &str) -> PyResult<PyChannelHandle> {
+        let change = channel::qos(qos)?;
+        let opened = self.with(|handle| {
+            Channel::open(handle.outbox().clone(), &self.platform, address)
+                .and_then(|channel| channel.with_qos(change))
+        })?;
+        let channel = opened.map_err(error::channel)?;
+        Ok(PyChannelHandle::new(&self.aid.name, channel))
+    }
+
+    /// Subscribes to the channels of a pattern.
+    fn subscribe(&self, options: &Bound<'_, PyDict>) -> PyResult<PySubscriptionHandle> {
+        let outbox = self.with(|handle| handle.outbox().clone())?;
+        channel::subscribe(outbox, options)
     }
 
     // ----- living

@@ -1,6 +1,7 @@
 //! From Rust's errors to the package's exceptions, which `sealbus/errors.py` defines.
 
 use pyo3::PyErr;
+use sealbus::{FilterError, PublishError};
 use sealbus_acl::{AidError, DecodeError, EncodeError};
 use sealbus_bus::SendError;
 
@@ -9,7 +10,9 @@ mod exceptions {
     pyo3::import_exception!(sealbus.errors, DecodeError);
     pyo3::import_exception!(sealbus.errors, EncodeError);
     pyo3::import_exception!(sealbus.errors, AgentStopped);
+    pyo3::import_exception!(sealbus.errors, ChannelError);
     pyo3::import_exception!(sealbus.errors, DirectoryError);
+    pyo3::import_exception!(sealbus.errors, FilterError);
     pyo3::import_exception!(sealbus.errors, PlatformError);
     pyo3::import_exception!(sealbus.errors, SendError);
 }
@@ -46,6 +49,30 @@ pub(crate) fn send(agent: &str, problem: &SendError) -> PyErr {
     let agent = agent.to_owned();
     match problem {
         SendError::Detached(_) => exceptions::AgentStopped::new_err((agent, problem.to_string())),
+        _ => exceptions::SendError::new_err((agent, problem.to_string())),
+    }
+}
+
+/// A channel, a QoS or a pattern that is none, or that the platform cannot give.
+pub(crate) fn channel(problem: impl ToString) -> PyErr {
+    exceptions::ChannelError::new_err(problem.to_string())
+}
+
+/// The filter of a subscription is wrong.
+pub(crate) fn filter(problem: &FilterError) -> PyErr {
+    exceptions::FilterError::new_err((
+        problem.to_string(),
+        problem.offset,
+        problem.line,
+        problem.column,
+    ))
+}
+
+/// A message was not put on a channel.
+pub(crate) fn publish(agent: &str, problem: &PublishError) -> PyErr {
+    let agent = agent.to_owned();
+    match problem {
+        PublishError::Unavailable(problem) => channel(problem),
         _ => exceptions::SendError::new_err((agent, problem.to_string())),
     }
 }

@@ -4,6 +4,7 @@ use mimalloc::MiMalloc;
 
 mod acl;
 mod agent;
+mod channel;
 mod directory;
 mod driver;
 mod error;
@@ -31,6 +32,8 @@ mod _sealbus {
     };
     #[pymodule_export]
     use crate::agent::{PyAgentHandle, PyUnsent, new_conversation_id};
+    #[pymodule_export]
+    use crate::channel::{PyChannelEvent, PyChannelHandle, PyRepliesHandle, PySubscriptionHandle};
     #[pymodule_export]
     use crate::directory::{
         ams_found, ams_search, df_cancel, df_deregister, df_found, df_modify, df_register,

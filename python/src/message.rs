@@ -8,9 +8,9 @@ use crate::acl::message::PyAclMessage;
 use crate::error;
 
 /// A message an agent received: an `AclMessage` to read, and what is known about who wrote it.
-#[pyclass(frozen, extends = PyAclMessage, module = "sealbus", name = "Message")]
+#[pyclass(frozen, subclass, extends = PyAclMessage, module = "sealbus", name = "Message")]
 pub(crate) struct PyMessage {
-    provenance: Provenance,
+    pub(crate) provenance: Provenance,
 }
 
 impl PyMessage {
@@ -42,15 +42,7 @@ impl PyMessage {
 impl PyMessage {
     #[getter]
     fn provenance(&self) -> &'static str {
-        match self.provenance {
-            Provenance::SameProcess => "same-process",
-            Provenance::Proved(_) => "proved",
-            Provenance::Vouched(_) => "vouched",
-            Provenance::Carried(_) => "carried",
-            Provenance::Foreign(_) => "foreign",
-            Provenance::Claimed => "claimed",
-            Provenance::Platform => "platform",
-        }
+        self.provenance.as_str()
     }
 
     #[getter]

@@ -1,0 +1,359 @@
+"""Channels: talking to whoever cares about a subject, without knowing who that is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+
+from sealbus._sealbus import (
+    AID,
+    AclMessage,
+    ChannelEvent,
+    ChannelHandle,
+    RepliesHandle,
+    SubscriptionHandle,
+)
+from sealbus.errors import SubscriptionEnded
+from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus._sealbus import Value
+    from sealbus.life import Life
+
+__all__ = ["Channel", "ChannelSubscription", "Reach", "Replies", "on_event", "on_question"]
+
+FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
+"""What happens when events come faster than a subscription takes them."""
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
+
+LISTENS = "__sealbus_listens__"
+"""The attribute that marks a handler of a channel."""
+
+
+class Reach(NamedTuple):
+    """Whom an event was sent to."""
+
+    here: int
+    """Subscriptions of this program."""
+    processes: int
+    """Other processes with subscriptions."""
+
+
+class Counters(NamedTuple):
+    """What happened to a subscription so far."""
+
+    taken: int
+    """Events put into its queue."""
+    handed_out: int
+    """Events its agent got."""
+    expired: int
+    """Events whose time was over before."""
+    dropped: int
+    """Events its policy dropped."""
+    pushed_back: int
+    """How often a publisher had to wait."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """What a handler marked :func:`on_event` or :func:`on_question` is for."""
+
+    pattern: str
+    options: tuple[tuple[str, Any], ...]
+
+
+def on_event(
+    pattern: str,
+    *,
+    filter: str | None = None,
+    policy: FlowPolicy = "push-back",
+    durable: str | None = None,
+) -> Callable[[_Handler], _Handler]:
+    """Marks a method of an agent as the handler of a channel's events, and of messages to this agent on it.
+
+    In a pattern ``*`` stands for one level and ``**`` for the rest; `filter` is an expression over the message, see
+    :meth:`Channel.subscribe`. The agent subscribes before ``setup``::
+
+        class Buyer(Agent):
+            @on_event("/offers/**", filter="properties.price < 10")
+            async def offer(self, event: ChannelEvent) -> None:
+                print(event.sender_name, event.text)
+    """
+    options = {"filter": filter, "policy": policy, "durable": durable}
+    return _mark(pattern, options)
+
+
+def on_question(pattern: str, *, filter: str | None = None) -> Callable[[_Handler], _Handler]:
+    """Marks a method of an agent as the handler of questions to everyone on a channel.
+
+    It answers with :meth:`Agent.answer`; if it returns without an answer, the one who asks is told not to wait::
+
+        class Shop(Agent):
+            @on_question("/wanted/tea")
+            async def offer(self, question: ChannelEvent) -> None:
+                await self.answer(question, Performative.PROPOSE, "9 EUR")
+    """
+    return _mark(pattern, {"filter": filter, "takes": "requests"})
+
+
+def _mark(pattern: str, options: dict[str, Any]) -> Callable[[_Handler], _Handler]:
+    def mark(handler: _Handler) -> _Handler:
+        given = tuple((name, value) for name, value in options.items() if value is not None)
+        setattr(handler, LISTENS, Listening(pattern, given))
+        return handler
+
+    return mark
+
+
+class Channel:
+    """A channel as one agent uses it, from :meth:`sealbus.Agent.channel`."""
+
+    def __init__(self, life: Life, handle: ChannelHandle) -> None:
+        self._life = life
+        self._handle = handle
+
+    @property
+    def path(self) -> str:
+        """Where it is, such as ``/offers/tea``."""
+        return self._handle.path
+
+    @property
+    def qos(self) -> str:
+        """What holds for messages that do not say otherwise, such as ``exactly-once,priority=7``."""
+        return self._handle.qos
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that the address named, if it named one."""
+        return self._handle.agent
+
+    async def publish(
+        self,
+        message: AclMessage | str | bytes,
+        *,
+        properties: Mapping[str, Value] | None = None,
+        qos: str = "",
+    ) -> Reach:
+        """Publishes an event, which every agent sees that has subscribed to the channel.
+
+        Text and bytes become the content of an ``inform``. `properties` become user-defined parameters (``price`` is
+        sent as ``X-price``), which filters know as ``properties.price``. `qos` says what this message wants differently
+        from its channel, such as ``expiry=5s,ack=agent``.
+
+        Waits while a subscription that pushes back has no room, and for the acknowledgement that the QoS asks for.
+        What goes wrong later comes as a ``failure`` message, unless the QoS is ``best-effort``.
+        """
+        sent = _message(message, properties)
+        life = self._life
+        await life.settle()
+        reach = self._handle.try_publish(sent, qos) if life.introduced else None
+        if reach is None:
+            reach = await life.call(self._handle.publish, sent, qos)
+            life.introduced = True
+        life.turn -= 1
+        if life.turn <= 0:
+            await life.pause()
+        return Reach(*reach)
+
+    async def send(
+        self,
+        receiver: AID | str,
+        message: AclMessage | str | bytes,
+        *,
+        properties: Mapping[str, Value] | None = None,
+        qos: str = "",
+    ) -> None:
+        """Sends to one agent on the channel; it must have a subscription there."""
+        await self._life.settle()
+        name = receiver.name if isinstance(receiver, AID) else receiver
+        await self._life.call(self._handle.send, name, _message(message, properties), qos)
+
+    def request(
+        self,
+        message: AclMessage | str | bytes,
+        *,
+        deadline: float,
+        first: int | None = None,
+        properties: Mapping[str, Value] | None = None,
+        qos: str = "",
+    ) -> Replies:
+        """Asks everyone on the channel who answers, for `deadline` seconds or until there are `first` answers.
+
+        The answers come as they are given, or all at the end; text and bytes become the content of a ``query-ref``::
+
+            async for reply in channel.request("who has tea?", deadline=2):
+                print(reply.sender_name, reply.text)
+
+            replies = channel.request(call_for_proposals, deadline=2)
+            for reply in await replies.all(): ...
+            print("no word from", replies.missing)
+        """
+        asked = _message(message, properties, Performative.QUERY_REF)
+        return Replies(self._life, self._handle, asked, deadline, first, qos)
+
+    def subscribe(
+        self,
+        *,
+        filter: str | None = None,
+        policy: FlowPolicy = "push-back",
+        events: int | None = None,
+        bytes: int | None = None,
+        takes: Literal["events", "requests", "all"] = "events",
+        durable: str | None = None,
+        since: datetime | int | None = None,
+    ) -> ChannelSubscription:
+        """Subscribes to this channel; see :meth:`sealbus.Agent.subscribe`."""
+        return subscribe(
+            self._life,
+            self.path,
+            filter=filter,
+            policy=policy,
+            events=events,
+            bytes=bytes,
+            takes=takes,
+            durable=durable,
+            since=since,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.path} {self.qos}>"
+
+
+class Replies:
+    """The answers to a request, from :meth:`Channel.request`: an asynchronous iterator."""
+
+    def __init__(
+        self,
+        life: Life,
+        channel: ChannelHandle,
+        message: AclMessage,
+        deadline: float,
+        first: int | None,
+        qos: str,
+    ) -> None:
+        self._life = life
+        self._channel = channel
+        self._question = (message, deadline, first, qos)
+        self._handle: RepliesHandle | None = None
+        self._is_over = False
+        self.missing: list[str] = []
+        """Once the answers have ended: the agents that were asked and gave none, because they declined, are gone or
+        took too long."""
+
+    def __aiter__(self) -> AsyncIterator[ChannelEvent]:
+        return self
+
+    async def __anext__(self) -> ChannelEvent:
+        reply = await self.next()
+        if reply is None:
+            raise StopAsyncIteration
+        return reply
+
+    async def next(self) -> ChannelEvent | None:
+        """Waits for the next answer; None when all have answered, enough have, or the time is over."""
+        if self._is_over:
+            return None
+        life = self._life
+        if self._handle is None:
+            await life.settle()
+            self._handle = await life.call(self._channel.request, *self._question)
+        reply: ChannelEvent | None = await life.call(self._handle.next)
+        if reply is None:
+            self._is_over = True
+            self.missing = await life.call(self._handle.missing)
+        return reply
+
+    async def all(self) -> list[ChannelEvent]:
+        """Waits until the request is over, and gives the answers that were not taken yet."""
+        return [reply async for reply in self]
+
+
+class ChannelSubscription:
+    """What an agent gets from channels: an asynchronous iterator over events.
+
+    It ends with :meth:`cancel`, at the end of ``async with``, and when the agent leaves or moves.
+    """
+
+    def __init__(self, life: Life, handle: SubscriptionHandle, pattern: str) -> None:
+        self._life = life
+        self._handle = handle
+        self.pattern = pattern
+        """The channels subscribed to."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ChannelEvent:
+        return await self.next()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self.cancel()
+
+    async def next(self) -> ChannelEvent:
+        """Waits for the next event; raises :class:`~sealbus.SubscriptionEnded` when there will be none any more."""
+        life = self._life
+        while True:
+            life.turn -= 1
+            if life.turn <= 0:
+                await life.pause()
+            event = self._handle.try_next()
+            if event is not None:
+                return event
+            ended = await self.wait()
+            if ended is not None:
+                cause = f"the subscription to {self.pattern} has ended: {ended}"
+                raise SubscriptionEnded(life.name, cause)
+
+    def try_next(self) -> ChannelEvent | None:
+        """The next event, if one is there."""
+        return self._handle.try_next()
+
+    async def wait(self) -> str | None:
+        """Waits until there is an event to take, or says why there will be none any more."""
+        why: str | None = await self._life.call(self._handle.wait)
+        return why
+
+    @property
+    def counters(self) -> Counters | None:
+        """What happened so far; None once it is cancelled."""
+        counters = self._handle.counters()
+        return None if counters is None else Counters(*counters)
+
+    def cancel(self) -> None:
+        """Ends the subscription; what it holds is dropped."""
+        self._handle.cancel()
+
+
+def subscribe(
+    life: Life, pattern: str, *, since: datetime | int | None = None, **options: Any
+) -> ChannelSubscription:
+    """Subscribes an agent to the channels of a pattern."""
+    options["pattern"] = pattern
+    if isinstance(since, datetime):
+        options["since_ms"] = max(0, int(since.timestamp() * 1000))
+    elif since is not None:
+        options["last"] = since
+    return ChannelSubscription(life, life.handle.subscribe(options), pattern)
+
+
+def _message(
+    message: AclMessage | str | bytes,
+    properties: Mapping[str, Value] | None,
+    performative: Performative = Performative.INFORM,
+) -> AclMessage:
+    if not isinstance(message, AclMessage):
+        message = AclMessage(performative, content=message)
+    if properties:
+        parameters = dict(message.user_defined)
+        for name, value in properties.items():
+            if isinstance(value, bool):
+                value = str(value).lower()
+            parameters[name if name[:2] in ("X-", "x-") else f"X-{name}"] = value
+        message = message.replace(user_defined=parameters)
+    return message

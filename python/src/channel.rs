@@ -1,0 +1,418 @@
+//! Channels, as `sealbus/channel.py` uses them. Nothing here waits: what must, is a call of the pump.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyDictMethods};
+use sealbus::{
+    Channel, ChannelEvent, ChannelPattern, ChannelReplies, ChannelSubscription, FlowPolicy,
+    Mechanism, Moment, Outbox, QosOverride, QueueLimits, Reach, Replay, RequestOptions,
+    SubscribeError, Subscribing,
+};
+use sealbus_bus::ReceivedMessage;
+use sealbus_bus::channel::Ended;
+
+use crate::acl::message::PyAclMessage;
+use crate::error;
+use crate::message::PyMessage;
+use crate::pump::PyPump;
+use crate::runtime::Owned;
+
+/// The text of a QoS.
+pub(crate) fn qos(text: &str) -> PyResult<QosOverride> {
+    text.parse().map_err(error::channel)
+}
+
+/// What came on a channel: a message to read, and the channel's header.
+#[pyclass(frozen, extends = PyMessage, module = "sealbus", name = "ChannelEvent")]
+pub(crate) struct PyChannelEvent {
+    event: ChannelEvent,
+    /// What a request is answered through.
+    source: Option<Owned<Arc<ChannelSubscription>>>,
+}
+
+impl PyChannelEvent {
+    fn make(
+        py: Python<'_>,
+        event: ChannelEvent,
+        source: Option<&Arc<ChannelSubscription>>,
+    ) -> PyResult<Option<Py<Self>>> {
+        let provenance = event.provenance().clone();
+        let message = event.message().clone().into_message();
+        let received = ReceivedMessage::shared(message, provenance.clone());
+        let Ok(message) = PyAclMessage::received(received) else {
+            return Ok(None);
+        };
+        let source = source
+            .filter(|_| event.is_request())
+            .map(|source| Owned::new(source.clone()));
+        let initializer = PyClassInitializer::from(message)
+            .add_subclass(PyMessage { provenance })
+            .add_subclass(Self { event, source });
+        Py::new(py, initializer).map(Some)
+    }
+}
+
+#[pymethods]
+impl PyChannelEvent {
+    #[getter]
+    fn channel(&self) -> &str {
+        self.event.channel().as_str()
+    }
+
+    #[getter]
+    fn mechanism(&self) -> &'static str {
+        match self.event.mechanism() {
+            Mechanism::Event => "event",
+            Mechanism::Message { .. } => "message",
+            Mechanism::Request { .. } => "request",
+            Mechanism::Reply { .. } => "reply",
+        }
+    }
+
+    #[getter]
+    fn number(&self) -> u64 {
+        self.event.header().number
+    }
+
+    #[getter]
+    fn priority(&self) -> u8 {
+        self.event.header().qos.priority.get()
+    }
+
+    #[getter]
+    fn qos(&self) -> String {
+        self.event.header().qos.to_string()
+    }
+
+    /// Milliseconds since 1970.
+    #[getter]
+    fn published_ms(&self) -> u64 {
+        self.event.header().published.unix_ms()
+    }
+
+    /// Answers this request.
+    fn answer(&self, pump: &PyPump, call: u64, reply: &Bound<'_, PyAclMessage>) -> PyResult<()> {
+        let Some(source) = &self.source else {
+            return Err(error::acl("only a request on a channel can be answered so"));
+        };
+        let source = source.get()?.clone();
+        let reply = reply.get().to_shared();
+        let event = self.event.clone();
+        pump.call(call, async move {
+            let answered = source.answer_with(&event, reply).await;
+            move |py: Python<'_>| match answered {
+                Ok(()) => Ok(py.None()),
+                Err(problem) => Err(error::publish("the answer", &problem)),
+            }
+        })
+    }
+
+    /// Says that this request will not be answered here.
+    fn decline(&self) -> PyResult<()> {
+        if let Some(source) = &self.source {
+            source.get()?.decline(&self.event);
+        }
+        Ok(())
+    }
+}
+
+/// A channel of one agent.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "ChannelHandle")]
+pub(crate) struct PyChannelHandle {
+    agent: String,
+    channel: Owned<Channel>,
+}
+
+/// How many subscriptions of this process, and how many other processes, something was sent to.
+fn reach(reach: Reach) -> (usize, usize) {
+    (reach.here, reach.processes)
+}
+
+impl PyChannelHandle {
+    pub(crate) fn new(agent: &str, channel: Channel) -> Self {
+        Self {
+            agent: agent.to_owned(),
+            channel: Owned::new(channel),
+        }
+    }
+}
+
+#[pymethods]
+impl PyChannelHandle {
+    #[getter]
+    fn path(&self) -> PyResult<&str> {
+        Ok(self.channel.get()?.path().as_str())
+    }
+
+    #[getter]
+    fn qos(&self) -> PyResult<String> {
+        Ok(self.channel.get()?.qos().to_string())
+    }
+
+    #[getter]
+    fn agent(&self) -> PyResult<Option<&str>> {
+        Ok(self.channel.get()?.agent())
+    }
+
+    /// Publishes without waiting; None if it must wait.
+    fn try_publish(
+        &self,
+        message: &Bound<'_, PyAclMessage>,
+        qos: &str,
+    ) -> PyResult<Option<(usize, usize)>> {
+        let change = self::qos(qos)?;
+        let message = message.get().to_shared();
+        let published = self.channel.get()?.try_publish_with(message, change);
+        match published {
+            Ok(done) => Ok(done.map(reach)),
+            Err(problem) => Err(error::publish(&self.agent, &problem)),
+        }
+    }
+
+    fn publish(
+        &self,
+        pump: &PyPump,
+        call: u64,
+        message: &Bound<'_, PyAclMessage>,
+        qos: &str,
+    ) -> PyResult<()> {
+        let change = self::qos(qos)?;
+        let message = message.get().to_shared();
+        let (channel, agent) = (self.channel.get()?.clone(), self.agent.clone());
+        pump.call(call, async move {
+            let published = channel.publish_with(message, change).await;
+            move |py: Python<'_>| match published {
+                Ok(done) => Ok(reach(done).into_pyobject(py)?.into_any().unbind()),
+                Err(problem) => Err(error::publish(&agent, &problem)),
+            }
+        })
+    }
+
+    fn send(
+        &self,
+        pump: &PyPump,
+        call: u64,
+        receiver: String,
+        message: &Bound<'_, PyAclMessage>,
+        qos: &str,
+    ) -> PyResult<()> {
+        let change = self::qos(qos)?;
+        let message = message.get().to_shared();
+        let (channel, agent) = (self.channel.get()?.clone(), self.agent.clone());
+        pump.call(call, async move {
+            let sent = channel.send_with(&receiver, message, change).await;
+            move |py: Python<'_>| match sent {
+                Ok(_) => Ok(py.None()),
+                Err(problem) => Err(error::publish(&agent, &problem)),
+            }
+        })
+    }
+
+    /// Asks everyone; the outcome is a `RepliesHandle`.
+    fn request(
+        &self,
+        pump: &PyPump,
+        call: u64,
+        message: &Bound<'_, PyAclMessage>,
+        within: f64,
+        first: Option<usize>,
+        qos: &str,
+    ) -> PyResult<()> {
+        let change = self::qos(qos)?;
+        let within = Duration::try_from_secs_f64(within).map_err(error::channel)?;
+        let options = RequestOptions { within, first };
+        let message = message.get().to_shared();
+        let (channel, agent) = (self.channel.get()?.clone(), self.agent.clone());
+        pump.call(call, async move {
+            let asked = channel.request_with(message, options, change).await;
+            move |py: Python<'_>| match asked {
+                Ok(replies) => {
+                    let replies = Arc::new(tokio::sync::Mutex::new(replies));
+                    Ok(Py::new(py, PyRepliesHandle(Owned::new(replies)))?.into_any())
+                }
+                Err(problem) => Err(error::publish(&agent, &problem)),
+            }
+        })
+    }
+}
+
+/// The answers to a request.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "RepliesHandle")]
+pub(crate) struct PyRepliesHandle(Owned<Arc<tokio::sync::Mutex<ChannelReplies>>>);
+
+#[pymethods]
+impl PyRepliesHandle {
+    /// The outcome is the next answer, or None: it is over.
+    fn next(&self, pump: &PyPump, call: u64) -> PyResult<()> {
+        let replies = self.0.get()?.clone();
+        pump.call(call, async move {
+            let reply = replies.lock().await.next().await;
+            move |py: Python<'_>| match reply {
+                None => Ok(py.None()),
+                Some(reply) => match PyChannelEvent::make(py, reply, None)? {
+                    Some(reply) => Ok(reply.into_any()),
+                    None => Ok(py.None()),
+                },
+            }
+        })
+    }
+
+    /// Who was asked and has not answered; the outcome is a list of names.
+    fn missing(&self, pump: &PyPump, call: u64) -> PyResult<()> {
+        let replies = self.0.get()?.clone();
+        pump.call(call, async move {
+            let missing = replies.lock().await.missing();
+            move |py: Python<'_>| {
+                let names: Vec<&str> = missing.iter().map(|name| &**name).collect();
+                Ok(names.into_pyobject(py)?.into_any().unbind())
+            }
+        })
+    }
+}
+
+/// As `sealbus.channel.Counters` has them.
+type Counts = (u64, u64, u64, u64, u64);
+
+/// A subscription of one agent.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "SubscriptionHandle")]
+pub(crate) struct PySubscriptionHandle(Mutex<Option<Owned<Open>>>);
+
+struct Open {
+    subscription: Arc<ChannelSubscription>,
+    /// What a wait has found and nobody has taken yet: a wait can be cancelled, and nothing is lost by it.
+    found: Arc<Mutex<VecDeque<ChannelEvent>>>,
+}
+
+/// Subscribes with the options that `sealbus/channel.py` gives.
+pub(crate) fn subscribe(
+    outbox: Arc<Outbox>,
+    options: &Bound<'_, PyDict>,
+) -> PyResult<PySubscriptionHandle> {
+    fn option<'py, T>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>>
+    where
+        T: FromPyObjectOwned<'py>,
+    {
+        match options.get_item(name)? {
+            Some(value) if !value.is_none() => value.extract().map(Some).map_err(Into::into),
+            _ => Ok(None),
+        }
+    }
+    let pattern: String = option(options, "pattern")?.unwrap_or_default();
+    let pattern = ChannelPattern::new(&pattern).map_err(error::channel)?;
+    let mut subscribing = Subscribing::new(outbox, pattern);
+    if let Some(filter) = option::<String>(options, "filter")? {
+        subscribing = subscribing.filter(filter);
+    }
+    if let Some(policy) = option::<String>(options, "policy")? {
+        subscribing = subscribing.policy(policy.parse::<FlowPolicy>().map_err(error::channel)?);
+    }
+    let mut limits = QueueLimits::default();
+    if let Some(events) = option(options, "events")? {
+        limits.events = events;
+    }
+    if let Some(bytes) = option(options, "bytes")? {
+        limits.bytes = bytes;
+    }
+    subscribing = subscribing.limits(limits);
+    match option::<String>(options, "takes")?.as_deref() {
+        Some("requests") => subscribing = subscribing.only_requests(),
+        Some("all") => subscribing = subscribing.answering(),
+        _ => {}
+    }
+    if let Some(name) = option::<String>(options, "durable")? {
+        subscribing = subscribing.durable(name).since(Replay::Resume);
+    }
+    let replay = match (
+        option::<u64>(options, "since_ms")?,
+        option::<u64>(options, "last")?,
+        option::<u64>(options, "number")?,
+    ) {
+        (Some(milliseconds), _, _) => Some(Replay::Since(Moment::from_unix_ms(milliseconds))),
+        (_, Some(count), _) => Some(Replay::Last(count)),
+        (_, _, Some(number)) => Some(Replay::From(number)),
+        _ => None,
+    };
+    if let Some(replay) = replay {
+        subscribing = subscribing.since(replay);
+    }
+    let subscription = subscribing.open().map_err(|problem| match &problem {
+        SubscribeError::Filter(problem) => error::filter(problem),
+        _ => error::channel(problem),
+    })?;
+    Ok(PySubscriptionHandle(Mutex::new(Some(Owned::new(Open {
+        subscription: Arc::new(subscription),
+        found: Arc::default(),
+    })))))
+}
+
+#[pymethods]
+impl PySubscriptionHandle {
+    /// The next event, if one is there.
+    fn try_next(&self, py: Python<'_>) -> PyResult<Option<Py<PyChannelEvent>>> {
+        let open = self.0.lock();
+        let Some(open) = &*open else { return Ok(None) };
+        let open = open.get()?;
+        loop {
+            let found = open.found.lock().pop_front();
+            let Some(event) = found.or_else(|| open.subscription.try_next()) else {
+                return Ok(None);
+            };
+            if let Some(event) = PyChannelEvent::make(py, event, Some(&open.subscription))? {
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    /// Waits until there is an event; the outcome is whether there is one, or why there will be none any more.
+    fn wait(&self, pump: &PyPump, call: u64) -> PyResult<()> {
+        let (subscription, found) = match &*self.0.lock() {
+            Some(open) => {
+                let open = open.get()?;
+                (open.subscription.clone(), open.found.clone())
+            }
+            None => return Err(error::channel("the subscription was cancelled")),
+        };
+        pump.call(call, async move {
+            let is_there = !found.lock().is_empty();
+            let event = if is_there {
+                true
+            } else {
+                match poll_fn(|waiting| subscription.poll_next(waiting)).await {
+                    Some(event) => {
+                        found.lock().push_back(event);
+                        true
+                    }
+                    None => false,
+                }
+            };
+            let ended = subscription.ended();
+            move |py: Python<'_>| {
+                let why = (!event).then(|| ended.unwrap_or(Ended::Cancelled).to_string());
+                Ok(why.into_pyobject(py)?.into_any().unbind())
+            }
+        })
+    }
+
+    /// Events that were taken, handed out, lost by expiry and by the policy, and how often publishers had to wait.
+    fn counters(&self) -> PyResult<Option<Counts>> {
+        let open = self.0.lock();
+        let Some(open) = &*open else { return Ok(None) };
+        let counters = open.get()?.subscription.counters();
+        Ok(Some((
+            counters.taken,
+            counters.handed_out,
+            counters.expired,
+            counters.dropped,
+            counters.pushed_back,
+        )))
+    }
+
+    fn cancel(&self) {
+        drop(self.0.lock().take());
+    }
+}
