@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Acl, Arguments, Ca, Command, Df, Gateway, General};
+use crate::arguments::{Acl, Arguments, Ca, Channel, Command, Df, Gateway, General};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::Output;
@@ -70,6 +70,16 @@ async fn ask(general: &General, command: &Command, output: Output) -> Result<(),
         Command::Ps(ps) => commands::agents::ps(connection, ps, output).await,
         Command::Nodes => commands::nodes::nodes(connection, output).await,
         Command::Send(send) => commands::messages::send(connection, send, output).await,
+        Command::Channel(Channel::List) => commands::channels::list(connection, output).await,
+        Command::Channel(Channel::Publish(publish)) => {
+            commands::channels::publish(connection, publish, output).await
+        }
+        Command::Channel(Channel::Tail(tail)) => {
+            commands::channels::tail(connection, tail, output).await
+        }
+        Command::Channel(Channel::Request(request)) => {
+            commands::channels::request(connection, request, output).await
+        }
         Command::Df(Df::Search(search)) => {
             commands::messages::search(connection, search, output).await
         }

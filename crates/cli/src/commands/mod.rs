@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod certificates;
+pub(crate) mod channels;
 pub(crate) mod gateway;
 pub(crate) mod language;
 pub(crate) mod messages;

@@ -1,0 +1,368 @@
+//! `channel list`, `channel publish`, `channel tail`, `channel request`: an agent of its own, certified like any, for as
+//! long as the command runs.
+
+use std::time::{Duration, SystemTime};
+
+use sealbus::{
+    AclMessage, Channel, ChannelError, ChannelEvent, ChannelPattern, Content, ContentError,
+    Expression, Moment, Performative, Platform, PublishError, QosOverride, Replay, RequestOptions,
+    SubscribeError, Subscribing,
+};
+use sealbus_acl::Number;
+use sealbus_bus::Lifetime;
+use sealbus_bus::channel::Ended;
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use sealbus_platform::process::AgentHandle;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{instant, unexpected};
+use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, Since};
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::output::{Output, table};
+
+/// How long the ticket may be used that the command makes for itself, in seconds.
+const TICKET_LIFETIME: u64 = 60;
+/// How long the other processes may take to say what they subscribe to.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+
+/// A command's agent and its place on the platform.
+struct Member {
+    platform: Platform,
+    agent: AgentHandle,
+}
+
+impl Member {
+    /// Joins with a ticket of its own.
+    async fn join(connection: &mut Connection, command: &str) -> Result<Self, CliError> {
+        let name = format!("{command}-{}", std::process::id());
+        let request = AdminRequest::Ticket {
+            agent: name.clone(),
+            node: None,
+            lifetime: TICKET_LIFETIME,
+        };
+        let AdminAnswer::Secret { token, .. } = connection.ask(request).await? else {
+            return Err(unexpected());
+        };
+        let platform = Platform::with_ticket(&token).await.map_err(failed)?;
+        let agent = platform.agent(&name).await.map_err(failed)?;
+        let channels = agent.outbox().bus().channels();
+        if !channels.ready(INTRODUCTION).await {
+            anstream::eprintln!(
+                "warning: not every process has said what it subscribes to; some may be missing"
+            );
+        }
+        Ok(Self { platform, agent })
+    }
+
+    fn channel(&self, address: &str, qos: &QosOverride) -> Result<Channel, CliError> {
+        let platform = self.platform.process().platform();
+        Channel::open(self.agent.outbox().clone(), platform, address)
+            .and_then(|channel| channel.with_qos(*qos))
+            .map_err(|error| wrong_channel(&error))
+    }
+
+    async fn leave(self) {
+        drop(self.agent);
+        self.platform.close().await;
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::Failed {
+        message: error.to_string(),
+        help: Some("see whether the platform's nodes are up: `sealbus nodes`".to_owned()),
+    }
+}
+
+fn wrong_channel(error: &ChannelError) -> CliError {
+    CliError::Usage {
+        message: error.to_string(),
+        help: "a channel is a path such as /offers/tea, or an address such as \
+               sealbus:priority=7:///offers/tea/"
+            .to_owned(),
+    }
+}
+
+fn not_published(error: PublishError) -> CliError {
+    match error {
+        PublishError::NotPermitted { .. } => CliError::Refused {
+            message: error.to_string(),
+            advice: Some("the manifest's [permission] says who may".to_owned()),
+        },
+        PublishError::Unavailable(error) => wrong_channel(&error.into()),
+        error => CliError::Failed {
+            message: error.to_string(),
+            help: None,
+        },
+    }
+}
+
+fn not_subscribed(error: &SubscribeError) -> CliError {
+    match error {
+        SubscribeError::NotPermitted { .. } => CliError::Refused {
+            message: error.to_string(),
+            advice: Some("the manifest's [permission] says who may".to_owned()),
+        },
+        SubscribeError::Filter(_) | SubscribeError::NoLog => CliError::Usage {
+            message: error.to_string(),
+            help: "see `sealbus channel tail --help`".to_owned(),
+        },
+        _ => CliError::Failed {
+            message: error.to_string(),
+            help: None,
+        },
+    }
+}
+
+#[derive(Serialize)]
+struct Subscriber {
+    agent: String,
+    process: Option<String>,
+    channels: String,
+    filter: Option<String>,
+    policy: &'static str,
+    answers: bool,
+}
+
+/// `sealbus channel list`
+pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<(), CliError> {
+    let member = Member::join(connection, "list").await?;
+    let mut subscribers: Vec<_> = member
+        .agent
+        .outbox()
+        .bus()
+        .channels()
+        .subscriptions()
+        .into_iter()
+        .map(|report| Subscriber {
+            agent: report.agent.to_string(),
+            process: report.process.map(|process| process.to_string()),
+            channels: report.pattern.to_string(),
+            filter: Some(report.filter).filter(|filter| !filter.is_empty()),
+            policy: report.policy.as_str(),
+            answers: report.answers,
+        })
+        .collect();
+    subscribers.sort_by(|one, two| (&one.channels, &one.agent).cmp(&(&two.channels, &two.agent)));
+    output.show(&subscribers, || {
+        let mut table = table(&["CHANNELS", "AGENT", "ANSWERS", "POLICY", "FILTER"]);
+        for subscriber in &subscribers {
+            table.add_row([
+                subscriber.channels.as_str(),
+                &subscriber.agent,
+                if subscriber.answers { "yes" } else { "no" },
+                subscriber.policy,
+                subscriber.filter.as_deref().unwrap_or("-"),
+            ]);
+        }
+        table.trim_fmt()
+    });
+    member.leave().await;
+    Ok(())
+}
+
+/// The message that is put on a channel.
+fn message(
+    performative: &str,
+    text: &str,
+    properties: &[(String, String)],
+) -> Result<AclMessage, CliError> {
+    let Some(performative) = Performative::standard(performative.as_bytes()) else {
+        return Err(CliError::Usage {
+            message: format!("{performative:?} is no performative of FIPA"),
+            help: "such as inform, request, cfp or query-ref".to_owned(),
+        });
+    };
+    let mut message = AclMessage::new(performative).with_content(Content::Text(text.to_owned()));
+    message.user_defined = properties
+        .iter()
+        .map(|(name, value)| {
+            let value = match Number::parse(value) {
+                Some(number) => Expression::Number(number),
+                None => Expression::from(value.as_str()),
+            };
+            (format!("X-{name}"), value)
+        })
+        .collect();
+    Ok(message)
+}
+
+/// `sealbus channel publish CHANNEL TEXT`
+pub(crate) async fn publish(
+    connection: &mut Connection,
+    publish: &ChannelPublish,
+    output: Output,
+) -> Result<(), CliError> {
+    let event = message(&publish.performative, &publish.text, &publish.property)?;
+    let member = Member::join(connection, "publish").await?;
+    let channel = member.channel(&publish.channel, &publish.qos)?;
+    let reach = match channel.agent() {
+        Some(agent) => channel.send(agent, event).await,
+        None => channel.publish(event).await,
+    };
+    let reach = reach.map_err(not_published)?;
+    output.show(
+        &json!({ "channel": channel.path().as_str(), "processes": reach.processes }),
+        || match reach.processes {
+            0 => format!("published on {}; nobody has subscribed", channel.path()),
+            1 => format!("published on {} to one process", channel.path()),
+            count => format!("published on {} to {count} processes", channel.path()),
+        },
+    );
+    member.leave().await;
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Seen<'a> {
+    channel: &'a str,
+    mechanism: &'static str,
+    published: u64,
+    number: u64,
+    qos: String,
+    sender: &'a str,
+    /// How the sender is known.
+    provenance: &'static str,
+    performative: String,
+    content: Option<String>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(event: &'a ChannelEvent) -> Self {
+        let header = event.header();
+        Self {
+            channel: header.channel.as_str(),
+            mechanism: header.mechanism.as_str(),
+            published: header.published.unix_ms(),
+            number: header.number,
+            qos: header.qos.to_string(),
+            sender: event.sender_name(),
+            provenance: event.provenance().as_str(),
+            performative: event.performative.to_string(),
+            content: match event.text() {
+                Ok(text) => Some(text.to_owned()),
+                Err(ContentError::Missing { .. }) => None,
+                Err(_) => event
+                    .content_bytes()
+                    .map(|bytes| format!("({} bytes)", bytes.len())),
+            },
+        }
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{}  {}  {} ({})  {}  {}  {}",
+            instant(self.published),
+            self.channel,
+            self.sender,
+            self.provenance,
+            self.qos,
+            self.performative,
+            printable(self.content.as_deref().unwrap_or("-"))
+        )
+    }
+}
+
+/// What others wrote must not steer the terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|character| {
+            if character.is_control() && character != '\t' {
+                '\u{fffd}'
+            } else {
+                character
+            }
+        })
+        .collect()
+}
+
+/// `sealbus channel tail CHANNEL`
+pub(crate) async fn tail(
+    connection: &mut Connection,
+    tail: &ChannelTail,
+    output: Output,
+) -> Result<(), CliError> {
+    let pattern = ChannelPattern::new(&tail.channel).map_err(|error| CliError::Usage {
+        message: error.to_string(),
+        help: "such as /offers/tea, /offers/* for one level or /offers/** for all below".to_owned(),
+    })?;
+    let member = Member::join(connection, "tail").await?;
+    let mut subscribing = Subscribing::new(member.agent.outbox().clone(), pattern);
+    if let Some(filter) = &tail.filter {
+        subscribing = subscribing.filter(filter.clone());
+    }
+    match tail.since {
+        None => {}
+        Some(Since::Count(count)) => subscribing = subscribing.since(Replay::Last(count)),
+        Some(Since::Time(Lifetime(ago))) => {
+            let since = SystemTime::now().checked_sub(ago);
+            let since = Moment::from(since.unwrap_or(SystemTime::UNIX_EPOCH));
+            subscribing = subscribing.since(Replay::Since(since));
+        }
+    }
+    let mut subscription = subscribing.open().map_err(|error| not_subscribed(&error))?;
+    let mut left = tail.count.unwrap_or(u64::MAX);
+    let mut stopped = std::pin::pin!(tokio::signal::ctrl_c());
+    while left > 0 {
+        let event = tokio::select! {
+            event = subscription.next() => event,
+            _ = &mut stopped => break,
+        };
+        let Some(event) = event else {
+            let why = subscription.ended().unwrap_or(Ended::Cancelled);
+            return Err(CliError::Failed {
+                message: format!("the subscription has ended: {why}"),
+                help: None,
+            });
+        };
+        let seen = Seen::new(&event);
+        output.line(&seen, || seen.line());
+        left -= 1;
+    }
+    drop(subscription);
+    member.leave().await;
+    Ok(())
+}
+
+/// `sealbus channel request CHANNEL TEXT`
+pub(crate) async fn request(
+    connection: &mut Connection,
+    request: &ChannelRequest,
+    output: Output,
+) -> Result<(), CliError> {
+    let question = message(&request.performative, &request.text, &request.property)?;
+    let member = Member::join(connection, "request").await?;
+    let channel = member.channel(&request.channel, &request.qos)?;
+    let options = RequestOptions {
+        within: request.deadline.0,
+        first: request.first,
+    };
+    let waiting = output.waiting(&format!("waiting for answers on {}", channel.path()));
+    let mut replies = channel
+        .request_with(question, options, QosOverride::default())
+        .await
+        .map_err(not_published)?;
+    let mut answers = Vec::new();
+    while let Some(reply) = replies.next().await {
+        if !output.is_json() {
+            waiting.suspend(|| anstream::println!("{}", Seen::new(&reply).line()));
+        }
+        answers.push(reply);
+    }
+    waiting.finish_and_clear();
+    let missing = replies.missing();
+    if output.is_json() {
+        let seen: Vec<_> = answers.iter().map(Seen::new).collect();
+        let missing: Vec<&str> = missing.iter().map(|name| &**name).collect();
+        output.show(&json!({ "replies": seen, "missing": missing }), String::new);
+    } else if !missing.is_empty() {
+        anstream::println!("no answer from {}", missing.join(", "));
+    } else if answers.is_empty() {
+        anstream::println!("nobody answers on {}", channel.path());
+    }
+    drop(replies);
+    member.leave().await;
+    Ok(())
+}
