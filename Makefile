@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-rust test-python test-end-to-end fuzz-corpus demo bench bench-papers peers fuzz build clean
+.PHONY: help check format test test-rust test-python test-end-to-end fuzz-corpus demo bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -102,6 +102,13 @@ FUZZ_SECONDS ?= 60
 fuzz: ## Fuzz every parser, FUZZ_SECONDS=60 each
 	$(call say,Fuzzing)
 	fuzz/run $(FUZZ_SECONDS)
+
+SOAK_SCHEDULES ?= 100000
+SOAK_FIRST_SEED ?= 1000000
+soak: ## Simulate the AgentBus on bad networks, SOAK_SCHEDULES=100000 schedules from SOAK_FIRST_SEED on
+	$(call say,Soak: $(SOAK_SCHEDULES) schedules)
+	SEALBUS_SCHEDULES=$(SOAK_SCHEDULES) SEALBUS_FIRST_SEED=$(SOAK_FIRST_SEED) \
+	  $(CARGO) test --locked -p sealbus-bus --lib simulation -- --nocapture
 
 clean: ## Remove everything that was built
 	rm -rf target $(VENV)

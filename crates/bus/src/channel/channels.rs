@@ -40,6 +40,8 @@ use crate::transport::{Rejected, TransportError};
 const INTRODUCTION: Duration = Duration::from_secs(1);
 /// When a way to another process cannot be had it is asked for again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// When the connection of an agent has no room its frame is tried again after this.
+const CONGESTION: Duration = Duration::from_millis(2);
 
 /// The AgentBus of a process: [`Bus::channels`]. Cloning it gives another handle to the same one.
 #[derive(Clone)]
@@ -679,7 +681,7 @@ impl Shared {
                 Err(error) => {
                     tracing::debug!(%error, "no way to another process");
                     exchange.block(index);
-                    self.try_later(&bus, index);
+                    self.try_later(&bus, index, ASK_AGAIN);
                     return false;
                 }
             };
@@ -710,7 +712,13 @@ impl Shared {
             match sent {
                 Ok(()) => exchange.sent(index, now),
                 Err(Rejected::Impossible(reason)) => exchange.impossible(index, &reason, now),
-                Err(Rejected::Full | Rejected::Congested) => {
+                // The agent's own connection has no room; no gate of the way opens for that.
+                Err(Rejected::Congested) => {
+                    exchange.block(index);
+                    self.try_later(&bus, index, CONGESTION);
+                    return false;
+                }
+                Err(Rejected::Full) => {
                     exchange.block(index);
                     if waiter.is_some_and(|waiter| Arc::ptr_eq(waiter, &way)) {
                         return true;
@@ -722,7 +730,7 @@ impl Shared {
                     self.ways.lock().remove(&index);
                     if has_asked {
                         exchange.block(index);
-                        self.try_later(&bus, index);
+                        self.try_later(&bus, index, ASK_AGAIN);
                         return false;
                     }
                     has_asked = true;
@@ -769,10 +777,10 @@ impl Shared {
         });
     }
 
-    fn try_later(self: &Arc<Self>, bus: &Bus, index: u32) {
+    fn try_later(self: &Arc<Self>, bus: &Bus, index: u32, after: Duration) {
         let weak = Arc::downgrade(self);
         bus.runtime().spawn(async move {
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(after).await;
             if let Some(shared) = weak.upgrade() {
                 shared.work(|exchange, _| exchange.unblock(index));
             }
@@ -875,10 +883,16 @@ impl FrameInlet for Inlet {
         self.0.introduced.notify_waiters();
     }
 
-    fn lost(&self, process: &Identity, _: Vec<LostFrame>, _: &UndeliverableReason) {
-        // The exchange keeps what is to be sent again, and knows by its numbers what comes twice.
-        self.0
-            .work(|exchange, now| exchange.frames_lost(process, now));
+    fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason) {
+        self.0.work(|exchange, now| match reason {
+            UndeliverableReason::Refused { .. } | UndeliverableReason::TooLarge { .. } => {
+                for frame in frames {
+                    exchange.frame_refused(process, &frame.payload, reason, now);
+                }
+            }
+            // The exchange keeps what is to be sent again, and knows by its numbers what comes twice.
+            _ => exchange.frames_lost(process, now),
+        });
     }
 }
 

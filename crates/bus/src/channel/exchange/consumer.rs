@@ -23,7 +23,7 @@ use crate::gate::Gate;
 const OPEN_REQUESTS: usize = 4096;
 /// The least that a subscription lets another process send at a time, and the most, in bytes.
 const SMALLEST_WINDOW: usize = 64 << 10;
-const LARGEST_WINDOW: usize = 1 << 20;
+const LARGEST_WINDOW: usize = 4 << 20;
 
 /// Tells another process from all others that there were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -252,7 +252,7 @@ impl Consumer {
 
     /// What another process may send at a time.
     pub(super) fn window(&self) -> u64 {
-        (self.options.limits.bytes / 4).clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
+        (self.options.limits.bytes / 2).clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
     }
 
     /// Whether an event that counts as so many bytes finds room, or the policy does not ask.

@@ -27,10 +27,12 @@ mod consumer;
 mod peer;
 mod publish;
 mod receipt;
+#[cfg(test)]
+mod simulation;
 mod stream;
 mod targets;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -255,10 +257,11 @@ pub struct SubscriptionReport {
 pub(crate) struct Exchange {
     config: ExchangeConfig,
     rights: Arc<ChannelPermissions>,
-    consumers: HashMap<u32, Arc<Consumer>>,
+    // Sorted, so that what is sent does not depend on the order of a hash table.
+    consumers: BTreeMap<u32, Arc<Consumer>>,
     next_subscription: u32,
     here: PatternIndex<u32>,
-    peers: HashMap<u32, Peer>,
+    peers: BTreeMap<u32, Peer>,
     indexes: HashMap<Identity, u32>,
     next_peer: u32,
     there: PatternIndex<(u32, u32)>,
@@ -266,7 +269,7 @@ pub(crate) struct Exchange {
     /// Numbers of channels that were forgotten are not used again.
     lowest_number: u64,
     generation: u64,
-    asking: HashMap<u64, Asking>,
+    asking: BTreeMap<u64, Asking>,
     next_request: u64,
     /// Subscriptions of this process that did not take the request that is just being made.
     declined_at_once: Vec<u32>,
@@ -288,17 +291,17 @@ impl Exchange {
         Self {
             config,
             rights: Arc::default(),
-            consumers: HashMap::new(),
+            consumers: BTreeMap::new(),
             next_subscription: 1,
             here: PatternIndex::new(),
-            peers: HashMap::new(),
+            peers: BTreeMap::new(),
             indexes: HashMap::new(),
             next_peer: 0,
             there: PatternIndex::new(),
             channels: HashMap::new(),
             lowest_number: 0,
             generation: 1,
-            asking: HashMap::new(),
+            asking: BTreeMap::new(),
             next_request: 1,
             declined_at_once: Vec::new(),
             outcomes: Vec::new(),
@@ -668,7 +671,6 @@ impl Exchange {
             return;
         };
         let is_known = peer.is_introduced();
-        let session = peer.session_out();
         let number = peer
             .outgoing
             .peek(is_known)
@@ -678,19 +680,68 @@ impl Exchange {
             peer.outgoing.advance(is_known, now.since_start);
             return;
         };
+        self.give_up(index, number, reason);
+    }
+
+    /// A void takes the place of a frame that will never be accepted, and its publisher is told.
+    fn give_up(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
+        let Some(peer) = self.peers.get_mut(&index) else {
+            return;
+        };
+        let session = peer.session_out();
         let void = Parcel::of_process(&Frame::Void {
             stamp: frame::Stamp { session, number },
         });
-        if let Some(kept) = peer.outgoing.void(number, void)
-            && !kept.is_settled
-        {
-            for id in kept.charged.iter().flat_map(|ids| ids.iter()) {
-                if let Some(subscription) = peer.subscriptions.get(id) {
-                    subscription.refund(kept.cost);
-                }
+        let Some(kept) = peer.outgoing.void(number, void) else {
+            return;
+        };
+        for id in kept.charged.iter().flat_map(|ids| ids.iter()) {
+            if let Some(subscription) = peer.subscriptions.get(id) {
+                subscription.refund(kept.cost);
             }
-            let identity = peer.identity.clone();
-            self.report(kept, &identity, reason);
+        }
+        if kept.is_settled {
+            return;
+        }
+        let identity = peer.identity.clone();
+        if let Ok(Frame::Event { head, targets, .. }) = Frame::decode(&kept.parcel.head)
+            && let HeadMechanism::Request { id } = head.mechanism
+        {
+            for subscription in targets.iter() {
+                self.decline((Some(index), subscription), id);
+            }
+        }
+        self.report(kept, &identity, reason);
+    }
+
+    /// The other process, or the transport on its behalf, does not take a frame, for who wrote it is not accepted.
+    pub(crate) fn frame_refused(
+        &mut self,
+        identity: &Identity,
+        frame: &[u8],
+        reason: &UndeliverableReason,
+        now: Now,
+    ) {
+        let Some(index) = self.index_of(identity) else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(&index) else {
+            return;
+        };
+        match Frame::decode(frame).map(|frame| frame.stamp()) {
+            // It does not take frames at all; if that changes it will greet.
+            Ok(None) => {
+                peer.is_wanted = false;
+                peer.greet_at = None;
+            }
+            Ok(Some(stamp)) if stamp.number != 0 && stamp.session == peer.session_out() => {
+                self.give_up(index, stamp.number, reason);
+                if let Some(peer) = self.peers.get_mut(&index) {
+                    peer.outgoing.hurry(now.since_start);
+                }
+                self.set_alarm(Some(now.since_start));
+            }
+            _ => {}
         }
     }
 
