@@ -196,7 +196,7 @@ impl Exchange {
             };
             peer.epoch = from;
             if has_outlived {
-                peer.own_epoch = to + 1;
+                peer.own_epoch = to.saturating_add(1);
             }
             peer.is_wanted = true;
             peer.greet_at

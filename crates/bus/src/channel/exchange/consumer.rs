@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -24,6 +25,8 @@ const OPEN_REQUESTS: usize = 4096;
 /// The least that a subscription lets another process send at a time, and the most, in bytes.
 const SMALLEST_WINDOW: usize = 64 << 10;
 const LARGEST_WINDOW: usize = 4 << 20;
+/// Between two lines in the log that publishers wait for the same subscription.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Tells another process from all others that there were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,6 +169,7 @@ struct Open {
 
 #[derive(Default)]
 struct Ledger {
+    received: u64,
     taken: u64,
     announced: u64,
 }
@@ -177,6 +181,9 @@ struct State {
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
     waker: Option<Waker>,
+    /// How often publishers of this process had to wait since it was last said, and when to say it again.
+    waits: u64,
+    next_report: Moment,
 }
 
 /// Why a subscription has ended.
@@ -241,6 +248,8 @@ impl Consumer {
                 lost: Vec::new(),
                 ended: None,
                 waker: None,
+                waits: 0,
+                next_report: Moment::default(),
             }),
             gate: Arc::default(),
         }
@@ -287,8 +296,19 @@ impl Consumer {
             state.give_up(&entry, self, aftermath);
             return Put::Lost;
         }
-        let put = if entry.source.peer().is_some() && self.pushes_back() {
-            // Its publisher had credit for it.
+        let put = if let Some(peer) = entry.source.peer()
+            && self.pushes_back()
+        {
+            let window = self.window();
+            let ledger = state.ledger(peer, window);
+            let is_beyond = ledger.received.saturating_sub(ledger.taken) > 2 * window;
+            ledger.received += entry.cost as u64;
+            // Its publisher had credit for it. A process that does not keep to that, or has sent this before it knew of
+            // the subscription, does not fill the memory.
+            if is_beyond {
+                state.give_up(&entry, self, aftermath);
+                return Put::Lost;
+            }
             state
                 .queue
                 .push_accepted(entry, terms, now, &mut state.lost);
@@ -326,7 +346,9 @@ impl Consumer {
     /// The credit of an event of a process that is not put into the queue.
     pub(super) fn refund(&self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
         if self.pushes_back() {
-            self.state.lock().pay(peer, cost, self, aftermath);
+            let mut state = self.state.lock();
+            state.ledger(peer, self.window()).received += cost as u64;
+            state.pay(peer, cost, self, aftermath);
         }
     }
 
@@ -473,6 +495,22 @@ impl Consumer {
         self.state.lock().queue.report(now)
     }
 
+    /// A publisher of this process has to wait. Returns what to write to the log now.
+    pub(super) fn note_wait(&self, now: Moment) -> Option<FlowReport> {
+        let mut state = self.state.lock();
+        state.waits += 1;
+        if now < state.next_report {
+            return None;
+        }
+        state.next_report = now.plus(REPORT_INTERVAL);
+        Some(FlowReport {
+            policy: FlowPolicy::PushBack,
+            dropped: 0,
+            pushed_back: std::mem::take(&mut state.waits),
+            disconnected: false,
+        })
+    }
+
     /// Lets the next publisher of this process try.
     pub(crate) fn open_gate(&self) {
         self.gate.open();
@@ -480,15 +518,20 @@ impl Consumer {
 }
 
 impl State {
+    fn ledger(&mut self, peer: PeerKey, window: u64) -> &mut Ledger {
+        self.ledgers.entry(peer).or_insert(Ledger {
+            received: 0,
+            taken: 0,
+            announced: window,
+        })
+    }
+
     fn pay(&mut self, peer: PeerKey, cost: usize, consumer: &Consumer, aftermath: &mut Aftermath) {
         if !consumer.pushes_back() {
             return;
         }
         let window = consumer.window();
-        let ledger = self.ledgers.entry(peer).or_insert(Ledger {
-            taken: 0,
-            announced: window,
-        });
+        let ledger = self.ledger(peer, window);
         ledger.taken += cost as u64;
         let limit = ledger.taken + window;
         // Half a window at a time: often enough never to stall, seldom enough to cost nothing.

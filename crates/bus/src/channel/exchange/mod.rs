@@ -838,7 +838,7 @@ impl Exchange {
                 absence.as_secs()
             ));
             // In a new epoch, so that what comes of the old one is not taken any more.
-            peer.own_epoch += 1;
+            peer.own_epoch = peer.own_epoch.saturating_add(1);
             self.lose(index, &reason, now);
             self.begin(index, now);
         }

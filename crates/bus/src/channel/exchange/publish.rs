@@ -205,7 +205,7 @@ impl Exchange {
             header: header.clone(),
             message: ReceivedMessage::shared(message.clone(), Provenance::SameProcess),
         };
-        if let Some(gate) = self.full(&chosen, &targets, &event, publication) {
+        if let Some(gate) = self.full(&chosen, &targets, &event, publication, now) {
             return Ok(Attempt::Full(gate));
         }
         let body = if chosen.there.is_empty() {
@@ -246,7 +246,10 @@ impl Exchange {
     ) -> Result<Chosen, PublishError> {
         let view = publication.message.as_ref().as_ref();
         let publisher = publication.publisher;
-        let mut chosen = Chosen::default();
+        let mut chosen = Chosen {
+            here: Vec::with_capacity(targets.here.len()),
+            there: Vec::with_capacity(targets.there.len()),
+        };
         match &header.mechanism {
             Mechanism::Event => {
                 for (index, it) in targets.here.iter().enumerate() {
@@ -320,11 +323,12 @@ impl Exchange {
 
     /// The gate to wait at, if somebody it goes to has no room.
     fn full(
-        &self,
+        &mut self,
         chosen: &Chosen,
         targets: &Targets,
         event: &ReceivedEvent,
         publication: &Publication<'_>,
+        now: Now,
     ) -> Option<Arc<Gate>> {
         let is_turn =
             |gate: &Arc<Gate>| publication.turn.is_some_and(|turn| Arc::ptr_eq(turn, gate));
@@ -332,6 +336,13 @@ impl Exchange {
         for index in &chosen.here {
             let consumer = &targets.here.get(*index)?.consumer;
             if !consumer.has_room(cost, is_turn(&consumer.gate)) {
+                if let Some(report) = consumer.note_wait(now.moment) {
+                    self.outcomes.push(Outcome::Flow {
+                        agent: consumer.agent.clone(),
+                        pattern: consumer.options.pattern.clone(),
+                        report,
+                    });
+                }
                 return Some(consumer.gate.clone());
             }
         }
