@@ -8,6 +8,9 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
+use sealbus_bus::channel::{
+    ChannelPath, ChannelPattern, Channels, Qos, Subscription, SubscriptionOptions,
+};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
@@ -23,6 +26,8 @@ use crate::mesh::raw;
 
 /// Messages taken from a mailbox at a time.
 const TOGETHER: usize = 256;
+/// The channel of a broadcast.
+const CHANNEL: &str = "/bench";
 const FAREWELL: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize)]
@@ -73,6 +78,8 @@ pub(crate) struct Speaker {
     mailbox: Mailbox,
     /// What is the same in every message.
     sample: AclMessage,
+    /// Where a broadcast goes.
+    channel: Option<(Channels, ChannelPath)>,
 }
 
 impl Speaker {
@@ -83,7 +90,15 @@ impl Speaker {
 
 impl Sender for Speaker {
     async fn send(&mut self, content: &[u8]) -> Result<(), DriverError> {
-        self.outbox.send(self.say(content)).await.map_err(failed)
+        let message = self.say(content);
+        let Some((channels, path)) = &self.channel else {
+            return self.outbox.send(message).await.map_err(failed);
+        };
+        channels
+            .publish(&self.outbox, path, &Qos::default(), message)
+            .await
+            .map_err(failed)?;
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), DriverError> {
@@ -155,12 +170,23 @@ impl System for Agents {
             for number in 0..scenario.receivers {
                 let (outbox, mailbox) = attach(&receiver_name(number))?;
                 let received = received.clone();
-                agents.listening.push(match scenario.kind {
-                    Kind::Stream => {
-                        tokio::spawn(take(number, scenario.size, mailbox, received, outbox))
-                    }
-                    Kind::RoundTrip => tokio::spawn(answer(mailbox, received, outbox)),
-                });
+                agents
+                    .listening
+                    .push(match (scenario.kind, scenario.shape) {
+                        (Kind::RoundTrip, _) => tokio::spawn(answer(mailbox, received, outbox)),
+                        (Kind::Stream, Shape::Broadcast) => {
+                            let pattern = ChannelPattern::new(CHANNEL).map_err(failed)?;
+                            let options = SubscriptionOptions::new(pattern);
+                            let channels = agents.bus.channels();
+                            let subscription =
+                                channels.subscribe(&outbox, options).map_err(failed)?;
+                            let size = scenario.size;
+                            tokio::spawn(hear(number, size, subscription, received, outbox))
+                        }
+                        (Kind::Stream, _) => {
+                            tokio::spawn(take(number, scenario.size, mailbox, received, outbox))
+                        }
+                    });
             }
         }
         let mut senders = Vec::new();
@@ -168,20 +194,29 @@ impl System for Agents {
             for number in 0..scenario.senders {
                 let name = sender_name(number);
                 let (outbox, mailbox) = attach(&name)?;
+                let mut sample = AclMessage::new(Performative::Inform)
+                    .with_sender(Aid::new(&name).map_err(failed)?);
                 let receiver = match scenario.shape {
-                    Shape::OneToOne => number,
-                    Shape::ManyToOne => 0,
-                    Shape::Broadcast => {
-                        return Err(failed("a broadcast needs a channel, not a mailbox"));
-                    }
+                    Shape::OneToOne => Some(number),
+                    Shape::ManyToOne => Some(0),
+                    Shape::Broadcast => None,
                 };
-                let sample = AclMessage::new(Performative::Inform)
-                    .with_sender(Aid::new(&name).map_err(failed)?)
-                    .with_receiver(Aid::new(receiver_name(receiver)).map_err(failed)?);
+                let mut channel = None;
+                match receiver {
+                    Some(receiver) => {
+                        let receiver = Aid::new(receiver_name(receiver)).map_err(failed)?;
+                        sample = sample.with_receiver(receiver);
+                    }
+                    None => {
+                        let path = ChannelPath::new(CHANNEL).map_err(failed)?;
+                        channel = Some((agents.bus.channels(), path));
+                    }
+                }
                 senders.push(Speaker {
                     outbox,
                     mailbox,
                     sample,
+                    channel,
                 });
             }
         }
@@ -207,7 +242,9 @@ impl System for Agents {
     fn meet(&mut self, there: &Value) -> Result<(), DriverError> {
         if self.endpoint.is_some() {
             let there: Endpoint = serde_json::from_value(there.clone()).map_err(failed)?;
-            *self.elsewhere.0.write() = Some(there.to_process()?);
+            let there = there.to_process()?;
+            self.bus.process_joined(there.clone());
+            *self.elsewhere.0.write() = Some(there);
         }
         Ok(())
     }
@@ -263,6 +300,23 @@ async fn take(
             let content = message.message().ok().and_then(|it| it.content_bytes());
             tally.count(number, content.as_deref().unwrap_or_default(), size, now_ns);
         }
+    }
+}
+
+/// Counts what is published.
+async fn hear(
+    number: u32,
+    size: usize,
+    mut subscription: Subscription,
+    received: Arc<Received>,
+    _outbox: Outbox,
+) {
+    while let Some(event) = subscription.recv().await {
+        let now_ns = monotonic_ns();
+        let message = event.message.message().ok();
+        let content = message.and_then(|it| it.content_bytes());
+        let mut tally = received.tally.lock();
+        tally.count(number, content.as_deref().unwrap_or_default(), size, now_ns);
     }
 }
 
