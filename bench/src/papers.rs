@@ -336,7 +336,7 @@ impl Run<'_> {
         let log = self.logs.join(format!("{}-server.log", system.id));
         let name = format!("the server of {}", system.title);
         let mut process = Process::start(&name, &command, &log)?;
-        process.say(&setting.to_value()?).await?;
+        process.say(&setting.to_value(self.places)?).await?;
         let words: Value = process.hear(SERVER_START).await?;
         Ok((process, words))
     }

@@ -165,7 +165,7 @@ impl Cell<'_> {
         let command: Vec<String> = (self.system.driver.iter())
             .map(|word| self.places.fill(word))
             .collect();
-        let mut system = self.setting.to_value()?;
+        let mut system = self.setting.to_value(self.places)?;
         if let (Value::Object(system), Value::Object(served)) = (&mut system, self.served) {
             system.extend(served.clone());
         }

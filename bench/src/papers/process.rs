@@ -45,7 +45,6 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(errors)
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()
             .map_err(|error| failed(&error))?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
@@ -139,8 +138,11 @@ impl Process {
 }
 
 impl Drop for Process {
+    /// The run was broken off. Servers may have something to clear away.
     fn drop(&mut self) {
-        self.kill_group();
+        if let Some(group) = self.group.take() {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
     }
 }
 

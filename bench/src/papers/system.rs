@@ -136,8 +136,19 @@ impl System {
 }
 
 impl Setting {
-    pub(crate) fn to_value(&self) -> Result<Value, PapersError> {
-        serde_json::to_value(&self.with).map_err(|error| PapersError::Failed(error.to_string()))
+    pub(crate) fn to_value(&self, places: &Places) -> Result<Value, PapersError> {
+        let mut value = serde_json::to_value(&self.with)
+            .map_err(|error| PapersError::Failed(error.to_string()))?;
+        for text in value
+            .as_object_mut()
+            .into_iter()
+            .flat_map(|it| it.values_mut())
+        {
+            if let Value::String(text) = text {
+                *text = places.fill(text);
+            }
+        }
+        Ok(value)
     }
 }
 

@@ -81,7 +81,6 @@ public final class Jade implements Peer {
         switch (settings.optString("way", "jicp")) {
             case "tls":
                 profile.setParameter("icps", "jade.imtp.leap.JICP.JICPSPeer");
-                profile.setParameter(Profile.MAIN_PROTO, "jicps");
                 break;
             case "rmi":
                 profile.setParameter(Profile.IMTP, Profile.RMI_IMTP);

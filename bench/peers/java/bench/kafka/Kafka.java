@@ -1,6 +1,7 @@
 package bench.kafka;
 
 import bench.Peer;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -122,9 +123,9 @@ public final class Kafka implements Peer {
                 if (!topics.contains(topic)) {
                     topics.add(topic);
                 }
-                if (!isStream) {
-                    topics.add("answers-" + topic);
-                }
+            }
+            for (int number = 0; !isStream && number < scenario.getInt("senders"); number++) {
+                topics.add("answers-" + number + "-" + run);
             }
             create(role, topics);
             CountDownLatch ready = new CountDownLatch(receivers);
@@ -136,7 +137,9 @@ public final class Kafka implements Peer {
                     if (isStream) {
                         receiver.got(own, record.value());
                     } else {
-                        answers.send(new ProducerRecord<>("answers-" + topic, record.value()));
+                        // The key says where the answer goes.
+                        String back = new String(record.key(), StandardCharsets.US_ASCII);
+                        answers.send(new ProducerRecord<>(back, record.value()));
                         receiver.answered();
                     }
                 });
@@ -148,9 +151,10 @@ public final class Kafka implements Peer {
         CountDownLatch ready = new CountDownLatch(isStream ? 0 : scenario.getInt("senders"));
         for (int number = 0; number < scenario.getInt("senders"); number++) {
             String topic = topic(scenario, number);
-            Speaker speaker = new Speaker(producer(role), topic);
+            String answers = "answers-" + number + "-" + run;
+            Speaker speaker = new Speaker(producer(role), topic, answers);
             if (!isStream) {
-                read(role, "answers-" + topic, ready, record -> speaker.answers.add(record.value()));
+                read(role, answers, ready, record -> speaker.answers.add(record.value()));
             }
             senders.add(speaker);
         }
@@ -175,9 +179,12 @@ public final class Kafka implements Peer {
         private final String topic;
         private final java.util.concurrent.BlockingQueue<byte[]> answers = new java.util.concurrent.LinkedBlockingQueue<>();
 
-        Speaker(KafkaProducer<byte[], byte[]> producer, String topic) {
+        private final byte[] back;
+
+        Speaker(KafkaProducer<byte[], byte[]> producer, String topic, String back) {
             this.producer = producer;
             this.topic = topic;
+            this.back = back.getBytes(StandardCharsets.US_ASCII);
         }
 
         @Override
@@ -187,7 +194,7 @@ public final class Kafka implements Peer {
 
         @Override
         public byte[] ask(byte[] content) throws Exception {
-            send(content);
+            producer.send(new ProducerRecord<>(topic, back, content));
             byte[] answer = answers.poll(20, TimeUnit.SECONDS);
             return answer == null ? new byte[0] : answer;
         }
