@@ -98,8 +98,10 @@ struct Bound {
     agent: Arc<LocalAgent>,
     /// The connection it was bound on, and with which credential.
     connection: u64,
-    /// Frame number of its [`Frame::Unbind`]: once it is acknowledged the handle is free.
-    left: Option<u64>,
+    /// Its messages that wait in the queues of targets.
+    queued: usize,
+    /// It has left this process, and is unbound once nothing of it waits.
+    is_leaving: bool,
 }
 
 struct Long {
@@ -328,6 +330,7 @@ impl Outward {
                 self.sent += 1;
                 let message = Queued::message(sender_handle, payload);
                 self.line.enqueue(handle, &mut target.credit, message);
+                self.note_queued(sender_handle);
                 Ok(())
             }
             Stop::Encode(error) => Err(Rejected::Impossible(error.into())),
@@ -363,7 +366,8 @@ impl Outward {
                 self.bound[handle as usize] = Some(Bound {
                     agent: agent.clone(),
                     connection: 0,
-                    left: None,
+                    queued: 0,
+                    is_leaving: false,
                 });
                 handle
             }
@@ -424,12 +428,37 @@ impl Outward {
     /// An agent of this process has left.
     pub(crate) fn unbind(&mut self, agent: &LocalAgent) {
         if let Some(handle) = self.handles.remove(&agent.number()) {
-            self.session.append(&Frame::Unbind { handle });
-            let end = self.session.next();
             if let Some(Some(bound)) = self.bound.get_mut(handle as usize) {
-                bound.left = Some(end);
+                bound.is_leaving = true;
             }
-            self.leaving.push_back((end, handle));
+            self.unbind_if_done(handle);
+        }
+    }
+
+    /// Says that an agent sends no more, once what it sent before it left has gone.
+    fn unbind_if_done(&mut self, handle: u32) {
+        if let Some(Some(bound)) = self.bound.get(handle as usize)
+            && bound.is_leaving
+            && bound.queued == 0
+        {
+            self.session.append(&Frame::Unbind { handle });
+            // Once that is acknowledged the handle is free.
+            self.leaving.push_back((self.session.next(), handle));
+        }
+    }
+
+    /// A message of the agent waits in a target's queue.
+    fn note_queued(&mut self, sender: u32) {
+        if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
+            bound.queued += 1;
+        }
+    }
+
+    /// A message of the agent waits no more.
+    fn note_unqueued(&mut self, sender: u32) {
+        if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
+            bound.queued -= 1;
+            self.unbind_if_done(sender);
         }
     }
 
@@ -516,6 +545,7 @@ impl Outward {
                         target: handle,
                         payload: &message.into_bytes(),
                     });
+                    self.note_unqueued(sender);
                 }
                 Piece::First {
                     sender,
@@ -550,6 +580,8 @@ impl Outward {
                     {
                         long.end = self.session.next();
                         long.message = message;
+                        let sender = long.message.sender;
+                        self.note_unqueued(sender);
                     }
                 }
             }
@@ -828,6 +860,9 @@ impl Outward {
         self.names.remove(&target.name);
         self.free_targets.push(handle);
         let rest = self.line.take_queue(&mut target.credit);
+        for message in &rest {
+            self.note_unqueued(message.sender);
+        }
         self.long.retain(|long| long.target != target.name);
         let TargetState::Closing {
             returned: mut messages,

@@ -434,3 +434,38 @@ async fn an_agent_that_ends_is_reported() {
             .contains("carol@factory")
     );
 }
+
+/// What an agent sent before it left was accepted, so it arrives: also what had to wait, for its receiver to answer or
+/// because it goes in pieces.
+#[tokio::test]
+async fn an_agent_that_leaves_at_once_is_still_heard() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
+    for round in 0..20 {
+        let name = format!("brief-{round}@factory");
+        let (brief, _mailbox) = platform.agent(&here, &name);
+        for number in 0..3 {
+            let length = if number == 1 { 300_000 } else { 10 };
+            let text = format!("{number} {}", "x".repeat(length));
+            soon(brief.send(inform("bob@factory", text))).await.unwrap();
+            if round == 0 {
+                // The first has the way made; until then the bus itself keeps what is sent.
+                soon(bob_mailbox.recv()).await.unwrap();
+            }
+        }
+        here.bus.detach(&name);
+        for number in 0..3 {
+            if round == 0 {
+                break;
+            }
+            let received = soon(bob_mailbox.recv()).await.unwrap();
+            let message = received.message().unwrap();
+            assert_eq!(*message.sender().unwrap().name(), *name);
+            let content = message.content_text().unwrap();
+            assert!(content.starts_with(&format!("{number} ")));
+        }
+    }
+    assert_eq!(there.bus.refusals().total(), 0);
+}

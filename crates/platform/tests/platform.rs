@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_acl::{AclMessage, Performative};
-use sealbus_bus::{ProcessEndpoint, RefusalReason};
+use sealbus_bus::channel::{ChannelPath, Subscription, SubscriptionOptions};
+use sealbus_bus::{ProcessEndpoint, Provenance, RefusalReason};
 use sealbus_platform::attachment::Attachment;
 use sealbus_platform::control::admin::{
     AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus,
 };
-use sealbus_platform::control::{AgentState, Fault, FaultCode};
+use sealbus_platform::control::{AgentState, Fault, FaultCode, Rules};
 use sealbus_platform::manifest::Manifest;
 use sealbus_platform::master::{Master, MasterConfig, PlatformSettings};
 use sealbus_platform::node::{Node, NodeConfig, NodeError};
@@ -122,7 +123,11 @@ fn node_config(directory: &Path, name: &str, token: Option<Token>) -> NodeConfig
 }
 
 async fn platform(directory: &Path, level: SecurityLevel) -> (Master, Operator, Node, Node) {
-    let master = Master::start(config(directory, level)).await.unwrap();
+    platform_of(config(directory, level), directory).await
+}
+
+async fn platform_of(config: MasterConfig, directory: &Path) -> (Master, Operator, Node, Node) {
+    let master = Master::start(config).await.unwrap();
     let operator = Operator::of(&master).await;
     let mut nodes = Vec::new();
     for name in ["one", "two"] {
@@ -676,4 +681,105 @@ async fn a_node_started_again_takes_its_processes_over() {
     let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
     say(&alice, &carol, "hello").await;
     assert_eq!(hear(&mut carol).await, "hello");
+}
+
+/// The next event of a subscription, as its text and the name that was proved.
+async fn event(subscription: &mut Subscription) -> (String, String) {
+    let received = tokio::time::timeout(LONG, subscription.recv()).await;
+    let event = received
+        .expect("an event comes")
+        .expect("the subscription goes on");
+    let Provenance::Proved(by) = event.message.provenance() else {
+        panic!("{:?}", event.message.provenance());
+    };
+    let by = by.identity().to_string();
+    let message = event.message.message().unwrap();
+    (message.content_text().unwrap_or_default().into_owned(), by)
+}
+
+/// Publishes until the event has reached so many processes: what is announced takes its time.
+async fn publish_to(process: &Process, from: &AgentHandle, what: &str, processes: usize) {
+    let channel: ChannelPath = "/dates/business".parse().unwrap();
+    let channels = process.bus().channels();
+    let known = async {
+        loop {
+            let subscriptions = channels.subscriptions();
+            let others = subscriptions.iter().filter(|it| it.process.is_some());
+            if others.count() == processes {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    // The first to publish makes its process interested in the others' subscriptions.
+    channels.ready(LONG).await;
+    if tokio::time::timeout(LONG, known).await.is_err() {
+        panic!("not {processes}: {:#?}", channels.subscriptions());
+    }
+    let message = AclMessage::new(Performative::Inform).with_content(what);
+    let qos = channels.qos_of(&channel);
+    channels
+        .publish(from.outbox(), &channel, &qos, message)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn channels_of_three_processes_go_on_while_the_master_is_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), SecurityLevel::Auth);
+    let text = r#"
+        [platform]
+        name = "factory"
+        [[permission.channel]]
+        deny = { agents = ["carol"], do = ["publish"], on = ["/dates/**"] }
+        [[channel]]
+        path = "/dates/**"
+        qos = "priority=7"
+    "#;
+    let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
+    config.settings.rules = Rules {
+        permission: manifest.permission,
+        channels: manifest.channels,
+    };
+    let (master, operator, _one, _two) = platform_of(config, directory.path()).await;
+    let (first, alice) = joined(&operator, "alice", "node-1").await;
+    let (second, bob) = joined(&operator, "bob", "node-2").await;
+    let (third, carol) = joined(&operator, "carol", "node-2").await;
+    for process in [&first, &second, &third] {
+        neighbours(process, 5).await;
+    }
+    let on = |pattern: &str| SubscriptionOptions::new(pattern.parse().unwrap());
+    let subscribe = |process: &Process, agent: &AgentHandle| {
+        let channels = process.bus().channels();
+        channels.subscribe(agent.outbox(), on("/dates/*")).unwrap()
+    };
+    let mut at_bob = subscribe(&second, &bob);
+    publish_to(&first, &alice, "one", 1).await;
+    let alice_is = "spiffe://factory/agent/alice".to_owned();
+    assert_eq!(
+        event(&mut at_bob).await,
+        ("one".to_owned(), alice_is.clone())
+    );
+
+    drop(operator);
+    master.abandon().await;
+    // A subscription made while the Master is away is heard by those who published before.
+    let mut at_carol = subscribe(&third, &carol);
+    publish_to(&first, &alice, "two", 2).await;
+    assert_eq!(
+        event(&mut at_bob).await,
+        ("two".to_owned(), alice_is.clone())
+    );
+    assert_eq!(event(&mut at_carol).await, ("two".to_owned(), alice_is));
+    // What the manifest declares and denies holds in every process.
+    let channel: ChannelPath = "/dates/business".parse().unwrap();
+    let channels = third.bus().channels();
+    let qos = channels.qos_of(&channel);
+    assert_eq!(qos.priority.get(), 7);
+    let message = AclMessage::new(Performative::Inform).with_content("may I?");
+    let denied = channels
+        .publish(carol.outbox(), &channel, &qos, message)
+        .await;
+    assert!(denied.is_err(), "{denied:?}");
 }

@@ -14,6 +14,7 @@ use sealbus_acl::AclMessage;
 use sealbus_seal::Identity;
 use tokio::sync::Notify;
 
+use super::declared::DeclaredChannels;
 use super::event::ReceivedEvent;
 use super::exchange::{
     Aftermath, Asked, Attempt, ChannelReport, Collector, Consumer, Ended, Exchange, ExchangeConfig,
@@ -93,6 +94,7 @@ pub(crate) struct Shared {
     alarm: Arc<Notify>,
     alarm_at: Mutex<Option<Duration>>,
     endpoints: Mutex<HashMap<Identity, ProcessEndpoint>>,
+    declared: Mutex<Arc<DeclaredChannels>>,
     ways: Mutex<HashMap<u32, Arc<dyn ProcessDestination>>>,
     capabilities: OnceLock<(ChannelCapabilities, &'static str)>,
     was_introduced: AtomicBool,
@@ -129,6 +131,7 @@ impl Channels {
             alarm: Arc::default(),
             alarm_at: Mutex::new(None),
             endpoints: Mutex::default(),
+            declared: Mutex::default(),
             ways: Mutex::default(),
             capabilities: OnceLock::new(),
             was_introduced: AtomicBool::new(false),
@@ -150,6 +153,16 @@ impl Channels {
     pub fn set_permissions(&self, permissions: Arc<ChannelPermissions>) {
         self.shared
             .work(|exchange, _| exchange.set_permissions(permissions));
+    }
+
+    /// From now on these channels are declared.
+    pub fn declare(&self, channels: DeclaredChannels) {
+        *self.shared.declared.lock() = Arc::new(channels);
+    }
+
+    /// The quality of service that the platform declares for a channel.
+    pub fn qos_of(&self, channel: &ChannelPath) -> Qos {
+        self.shared.declared.lock().qos(channel)
     }
 
     /// What can be promised on channels here.

@@ -16,6 +16,7 @@
 
 mod address;
 mod channels;
+mod declared;
 mod event;
 pub(crate) mod exchange;
 mod filter;
@@ -32,6 +33,7 @@ pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,
 };
 pub use channels::{Answers, Channels, Replies, RequestOptions, Subscription};
+pub use declared::DeclaredChannels;
 pub use event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
 pub use exchange::{
     ChannelReport, Ended, PublishError, Reach, SubscribeError, SubscriptionOptions,

@@ -72,6 +72,7 @@ impl Outward {
                     Queued::message(sender, outgoing.to_bytes())
                 };
                 self.line.enqueue(handle, &mut target.credit, frame);
+                self.note_queued(sender);
             }
         }
         self.sent += 1;

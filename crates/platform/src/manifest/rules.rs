@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sealbus_bus::channel::{ChannelPattern, Persistence, QosOverride};
+use sealbus_bus::channel::{ChannelPattern, ChannelPermissions, Persistence, QosOverride};
 use sealbus_gateways::http::HttpGatewayConfig;
 use sealbus_seal::PlatformName;
 use sealbus_seal::permission::Policy;
@@ -54,10 +54,12 @@ impl<'t> Reader<'t> {
                 return Policy::default();
             }
         };
-        if let Some(platform) = platform
-            && let Err(error) = policy.compile(platform)
-        {
-            self.problem(value.span(), error.to_string(), None);
+        if let Some(platform) = platform {
+            if let Err(error) = policy.compile(platform) {
+                self.problem(value.span(), error.to_string(), None);
+            } else if let Err(error) = ChannelPermissions::compile(&policy, platform) {
+                self.problem(value.span(), error.to_string(), None);
+            }
         }
         policy
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sealbus_bus::ProcessEndpoint;
+use sealbus_bus::channel::{ChannelPattern, ChannelPermissions, DeclaredChannels, QosOverride};
 use sealbus_seal::Identity;
 
 use super::Shared;
@@ -75,18 +76,37 @@ impl Shared {
         }
     }
 
-    /// Obeys what holds for all processes.
+    /// Obeys what holds for all processes. The manifest was checked; of a part that cannot be obeyed all the same, the
+    /// former one stays in force.
     pub(super) fn obey_rules(&self, rules: &Rules) {
+        let channels = self.bus.channels();
         match rules.permission.compile(&self.platform) {
             Ok(permissions) => {
                 if let Some(carrier) = &self.carrier {
                     carrier.set_permissions(Arc::new(permissions));
                 }
             }
-            // The manifest was checked; an older policy is better than none.
+            Err(error) => tracing::error!(%error, "the platform's policy cannot be obeyed"),
+        }
+        match ChannelPermissions::compile(&rules.permission, &self.platform) {
+            Ok(permissions) => channels.set_permissions(Arc::new(permissions)),
             Err(error) => {
-                tracing::error!(%error, "the platform's policy cannot be obeyed: the former one stays in force");
+                tracing::error!(%error, "the platform's policy for channels cannot be obeyed");
             }
         }
+        let declared = rules.channels.iter().filter_map(|channel| {
+            let pattern: ChannelPattern = channel
+                .path
+                .parse()
+                .inspect_err(|error| tracing::error!(%error, channel = channel.path, "declared"))
+                .ok()?;
+            let qos: QosOverride = channel
+                .qos
+                .parse()
+                .inspect_err(|error| tracing::error!(%error, channel = channel.path, "declared"))
+                .ok()?;
+            Some((pattern, qos))
+        });
+        channels.declare(DeclaredChannels::new(declared));
     }
 }
