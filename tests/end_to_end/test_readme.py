@@ -10,7 +10,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_the_agent_in_the_readme_runs_by_itself(tmp_path):
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    program, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(program.strip().splitlines()) <= 25
     file = tmp_path / "agents.py"
     file.write_text(program)
@@ -27,7 +27,7 @@ def test_the_agent_in_the_readme_runs_by_itself(tmp_path):
 
 
 def test_the_same_file_runs_on_the_platform_of_the_readme(platform):
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    program, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (manifest,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     shops = platform(manifest.replace('"python"', '"PYTHON"'))
     (shops.directory / "books.py").write_text(program)
