@@ -306,11 +306,34 @@ def kafka(server: Server, values: Values) -> Values:
     return known
 
 
+PYTHON = PEERS / "python" / "bin" / "python"
+HERE = Path(__file__).parent / "python"
+
+
+def slim(server: Server, values: Values) -> Values:
+    """A node inside a Python process: the wheel brings it."""
+    port = free_port()
+    pki = [values["pki"]] if "pki" in values else []
+    server.start([PYTHON, HERE / "slim_node.py", str(port), *pki])
+    server.wait(port)
+    return {"port": port}
+
+
+def spade(server: Server, values: Values) -> Values:
+    """The XMPP server that SPADE brings."""
+    port = free_port()
+    server.start([PYTHON, HERE / "pyjabber_server.py", str(port), str(free_port())])
+    server.wait(port)
+    return {"port": port}
+
+
 SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "nats": nats,
     "rabbitmq": rabbitmq,
     "artemis": artemis,
     "kafka": kafka,
+    "slim": slim,
+    "spade": spade,
 }
 
 
