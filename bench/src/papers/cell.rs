@@ -24,6 +24,9 @@ const SEARCH_STEPS: u32 = 6;
 /// Messages of all senders in the first round of a search, which says how many fill a round.
 const PILOT: u32 = 2_000;
 
+/// Round trips that say how many there is time for.
+const CUT_SAMPLE: u32 = 20;
+
 /// What is measured, and with what.
 pub(crate) struct Cell<'a> {
     pub(crate) table: &'a Table,
@@ -290,27 +293,43 @@ impl Cell<'_> {
         })
     }
 
-    async fn warm_up(&self, drivers: &mut Drivers) -> Result<(), PapersError> {
-        if self.table.warm_up > 0 {
-            let interval_ns = self.table.interval_us * 1000;
-            let stamp = self.table.stamp;
-            for round in 0..self.system.warm_ups {
-                self.round(drivers, round, self.table.warm_up, interval_ns, stamp)
+    /// Plays what does not count, and says how many messages of each sender fit into the time there is.
+    async fn warm_up(&self, drivers: &mut Drivers, messages: u32) -> Result<u32, PapersError> {
+        let interval_ns = self.table.interval_us * 1000;
+        let stamp = self.table.stamp;
+        let mut most = u32::MAX;
+        if let Some(cut_s) = self.table.cut_s {
+            // The first ones take longest, and some systems take a tenth of a second for each.
+            let few = self.table.warm_up.min(CUT_SAMPLE);
+            let round = self.round(drivers, 0, few, interval_ns, stamp).await?;
+            let each_s = round.mean_ns.max(1.0) / 1e9;
+            most = (cut_s / each_s).clamp(f64::from(CUT_SAMPLE), f64::from(u32::MAX)) as u32;
+        }
+        let warm_up = self.table.warm_up.min(most / 2);
+        for round in 0..self.system.warm_ups {
+            if warm_up > 0 {
+                self.round(drivers, round + 1, warm_up, interval_ns, stamp)
                     .await?;
             }
         }
-        Ok(())
+        Ok(messages.min(most))
     }
 
     async fn paced(&self, drivers: &mut Drivers) -> Result<Outcome, PapersError> {
-        self.warm_up(drivers).await?;
         let messages = self.column.messages.unwrap_or(self.table.messages);
+        let messages = self.warm_up(drivers, messages).await?;
         let ids = drivers.ids(self.service);
         let before = cost(&ids);
         let interval_ns = self.table.interval_us * 1000;
         let stamp = self.table.stamp;
         let round = self
-            .round(drivers, self.system.warm_ups, messages, interval_ns, stamp)
+            .round(
+                drivers,
+                self.system.warm_ups + 1,
+                messages,
+                interval_ns,
+                stamp,
+            )
             .await?;
         Ok(self.outcome(drivers, &round, before, cost(&ids), None))
     }

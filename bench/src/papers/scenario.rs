@@ -98,6 +98,10 @@ pub(crate) struct Table {
     /// Messages of each sender before those that count.
     #[serde(default)]
     pub(crate) warm_up: u32,
+    /// Round trips are cut to as many as take about so long; all are done when it is missing.
+    pub(crate) cut_s: Option<f64>,
+    /// The table this one is put in proportion to, row by row: its figures over those here.
+    pub(crate) beside: Option<String>,
     /// Seconds a cell may take.
     pub(crate) patience_s: u64,
     /// How long nothing must have come before what is missing counts as lost.

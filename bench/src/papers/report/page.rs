@@ -45,6 +45,7 @@ pub(crate) fn write(tables: &[Table], systems: &[System], results: &Results) -> 
     );
     for table in tables {
         draw_table(&mut page, table, systems, results);
+        proportions(&mut page, table, tables, systems, results);
     }
     conditions(&mut page, systems, results);
     page.push_str("</html>\n");
@@ -203,6 +204,47 @@ fn draw_table(page: &mut String, table: &Table, systems: &[System], results: &Re
     }
     page.push_str("</table>\n");
     let _ = writeln!(page, "<p><img src=\"{}.svg\" alt=\"\"></p>", table.id);
+}
+
+/// For each row, the mean over all columns of another table's figure over this one's.
+fn proportions(
+    page: &mut String,
+    table: &Table,
+    tables: &[Table],
+    systems: &[System],
+    results: &Results,
+) {
+    let beside = table.beside.as_deref();
+    let Some(other) = tables.iter().find(|it| Some(it.id.as_str()) == beside) else {
+        return;
+    };
+    let _ = writeln!(
+        page,
+        "<p>δ, the mean over all columns of “{}” over “{}”:</p>\n<table>",
+        escape(&other.title),
+        escape(&table.title)
+    );
+    for system in systems {
+        for setting in &system.ways {
+            let figure = |table: &Table, column: &str| {
+                let middle = middle(results, table, system, setting, column)?.ok()?;
+                Some(middle.spread.median)
+            };
+            let ratios: Vec<f64> = (table.columns.iter())
+                .filter_map(|it| Some(figure(other, &it.title)? / figure(table, &it.title)?))
+                .collect();
+            if !ratios.is_empty() {
+                let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+                let name = format!("{}, {}", system.title, setting.name);
+                let _ = writeln!(
+                    page,
+                    "<tr><td>{}</td><td>{mean:.2}</td></tr>",
+                    escape(&name)
+                );
+            }
+        }
+    }
+    page.push_str("</table>\n");
 }
 
 /// Writes a row, unless nothing is known of it.
