@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-rust test-python test-end-to-end fuzz-corpus demo bench bench-papers peers fuzz soak build clean
+.PHONY: help check format test test-rust test-python test-end-to-end test-jade fuzz-corpus demo bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -59,7 +59,7 @@ check: $(STAMPS)/tools ## Format, clippy, unit tests, types: what a change must 
 format: ## Format the Rust sources
 	$(CARGO) fmt --all
 
-test: test-rust test-python test-end-to-end ## Every test: fast ones first, then real binaries and processes
+test: test-rust test-python test-end-to-end test-jade ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
 test-rust:
@@ -73,6 +73,17 @@ test-python: package
 test-end-to-end: binary package
 	$(call say,End-to-end tests: real binaries$(comma) real processes)
 	$(BIN)/pytest tests/end_to_end
+
+JADE := $(or $(SEALBUS_PEERS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/peers)/java/jade
+
+$(JADE)/jade-4.3.jar:
+	$(call say,JADE from Maven Central into $(JADE))
+	bench/peers/install jade
+	@test -e $@ || { echo "JADE could not be installed: see $(dir $(JADE))../log/jade"; exit 1; }
+
+test-jade: package $(JADE)/jade-4.3.jar ## Agents of a real JADE and of Sealbus find each other and talk
+	$(call say,JADE tests: a real JADE platform)
+	$(BIN)/pytest tests/jade
 
 # ---- seeing ----------------------------------------------------------------------------------
 

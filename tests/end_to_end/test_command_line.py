@@ -8,11 +8,13 @@ import pytest
 from harness import DEADLINE, PROGRAMS, SEALBUS, alive, clean_environment, sealbus, wait_for
 
 COMMANDS = """
-    up node token ticket ps nodes send df channel kill move logs ca demo acl completion version
+    up node token ticket ps nodes send df channel gateway kill move logs ca demo acl completion version
 """.split()
-NESTED = ["df search", "df register", "ca log", "ca list", "ca revoke"] + [
+NESTED = ["df search", "df register", "df federate", "ca log", "ca list", "ca revoke"] + [
     f"acl {each}" for each in ("convert", "explain", "validate")
-] + [f"channel {each}" for each in ("list", "publish", "tail", "request")]
+] + [f"channel {each}" for each in ("list", "publish", "tail", "request")] + [
+    f"gateway {each}" for each in ("list", "allow", "deny", "counters")
+]
 PLAIN = f"""
     [platform]
     name = "factory"
@@ -27,7 +29,7 @@ PLAIN = f"""
 def test_help_of_each_command_has_an_example(command):
     text = sealbus(*command.split(), "--help").stdout.decode()
     assert "Usage: sealbus" in text
-    if command not in ("df", "channel", "ca", "acl"):
+    if command not in ("df", "channel", "gateway", "ca", "acl"):
         assert f"Example: sealbus {command}" in text or f"$(sealbus {command}" in text
     assert "\x1b[" not in text, "no colours off a terminal"
 

@@ -302,3 +302,39 @@ async fn without_a_gateway_other_platforms_are_out_of_reach() {
     let failure = receive(&mut alices).await.into_message().unwrap();
     assert!(failure.content_text().unwrap().contains("no gateway"));
 }
+
+#[tokio::test]
+async fn bytes_arrive_as_they_were_in_every_encoding() {
+    for encoding in ["string", "xml", "bitefficient"] {
+        let known = KnownPlatform {
+            encoding: Some(encoding.to_owned()),
+            ..KnownPlatform::default()
+        };
+        let config = HttpGatewayConfig {
+            platforms: BTreeMap::from([("two".to_owned(), known)]),
+            ..open_to_all()
+        };
+        let one = Platform::new("one", config).await;
+        let two = Platform::new("two", open_to_all()).await;
+        let (alice, _alices) = one.agent("alice");
+        let (_bob, mut bobs) = two.agent("bob");
+        let bytes: Vec<u8> = (0..=255).collect();
+        let message = inform(two.aid("bob"), "").with_content(bytes.as_slice());
+        alice.send(message).await.unwrap();
+        let message = receive(&mut bobs).await.into_message().unwrap();
+        assert_eq!(message.content_bytes(), Some(&bytes[..]), "{encoding}");
+    }
+}
+
+#[tokio::test]
+async fn agents_on_other_threads_send_outside_too() {
+    let one = Platform::new("one", open_to_all()).await;
+    let two = Platform::new("two", open_to_all()).await;
+    let (alice, _alices) = one.agent("alice");
+    let (_bob, mut bobs) = two.agent("bob");
+    let message = inform(two.aid("bob"), "hello");
+    std::thread::spawn(move || alice.try_send(message).unwrap())
+        .join()
+        .unwrap();
+    assert_eq!(content(&mut bobs).await, "hello");
+}

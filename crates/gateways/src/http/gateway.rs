@@ -19,6 +19,7 @@ use sealbus_bus::{
 use sealbus_seal::PlatformName;
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -97,6 +98,7 @@ struct Inner {
     tls: Option<Arc<rustls::ClientConfig>>,
     counts: Counts,
     tasks: std::sync::Weak<Mutex<JoinSet<()>>>,
+    runtime: Handle,
     boundary: String,
     next: AtomicU64,
 }
@@ -162,6 +164,7 @@ impl HttpGateway {
             tls: tls.client.clone(),
             counts: Counts::default(),
             tasks: Arc::downgrade(&tasks),
+            runtime: Handle::current(),
             boundary: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             next: AtomicU64::new(0),
             config,
@@ -254,7 +257,8 @@ impl Inner {
         if let Some(tasks) = self.tasks.upgrade() {
             let mut tasks = tasks.lock();
             while tasks.try_join_next().is_some() {}
-            tasks.spawn(task);
+            // Agents send from any thread.
+            tasks.spawn_on(task, &self.runtime);
         }
     }
 

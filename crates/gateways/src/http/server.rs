@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -188,7 +189,9 @@ impl<S: Service> Server<S> {
         let mut io = TokioIo::new(stream);
         let address = origin.address;
         let origin = &origin;
+        let has_asked = &AtomicBool::new(false);
         let answer = |request: Request<Incoming>| async move {
+            has_asked.store(true, Ordering::Relaxed);
             Ok::<_, Infallible>(self.answer(request, origin).await)
         };
         let served = http1::Builder::new()
@@ -210,7 +213,8 @@ impl<S: Service> Server<S> {
             ))
         } else if error.is_parse() {
             Some((Turned::Malformed, "it sent what is no HTTP request"))
-        } else if error.is_timeout() {
+        } else if error.is_timeout() && !has_asked.load(Ordering::Relaxed) {
+            // A connection that was of use may be idle until its time is over.
             Some((
                 Turned::TooSlow,
                 "the head of a request took longer than the limit head-time",

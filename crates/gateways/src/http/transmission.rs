@@ -1,8 +1,12 @@
 //! One message on its way between two platforms: envelope and ACL message, as the body of a request and back.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use sealbus_acl::envelope::{self, Envelope, EnvelopeRepresentation};
-use sealbus_acl::{AclMessage, DecodeError, EncodeError, Limits, Representation, representation};
+use sealbus_acl::{
+    AclMessage, Content, DecodeError, EncodeError, Limits, Representation, representation,
+};
 use thiserror::Error;
 
 use super::multipart::{self, MultipartError};
@@ -188,7 +192,18 @@ impl std::fmt::Debug for Encoding {
 /// If the representation cannot carry it.
 pub fn encode_message(message: &AclMessage, encoding: Encoding) -> Result<Bytes, EncodeError> {
     let mut payload = Vec::new();
-    encoding.message.encode(message, &mut payload)?;
+    match &message.content {
+        // JADE reads bytes within text in this form only.
+        Some(Content::Bytes(bytes)) if encoding.message.name() == sealbus_acl::string::NAME => {
+            let mut text = message.clone();
+            text.content = Some(BASE64.encode(bytes).into());
+            encoding.message.encode(&text, &mut payload)?;
+            let after_performative = 1 + message.performative.as_str().len();
+            let mark = b"\n :X-JADE-Encoding Base64".iter().copied();
+            payload.splice(after_performative..after_performative, mark);
+        }
+        _ => encoding.message.encode(message, &mut payload)?,
+    }
     Ok(payload.into())
 }
 

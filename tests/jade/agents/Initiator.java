@@ -1,0 +1,121 @@
+import java.util.Date;
+import java.util.Enumeration;
+import java.util.Iterator;
+import java.util.Vector;
+
+import jade.core.AID;
+import jade.core.Agent;
+import jade.core.behaviours.CyclicBehaviour;
+import jade.domain.FIPANames.InteractionProtocol;
+import jade.lang.acl.ACLMessage;
+import jade.lang.acl.MessageTemplate;
+import jade.proto.AchieveREInitiator;
+import jade.proto.ContractNetInitiator;
+
+/**
+ * Begins protocols when it is told to, by JADE's own classes, and tells who told it how they ended.
+ *
+ * The order is a message without protocol: "request" or "contract-net", its reply-to the agents to speak with.
+ */
+public class Initiator extends Agent {
+    @Override
+    protected void setup() {
+        final MessageTemplate orders = MessageTemplate.MatchOntology("order");
+        addBehaviour(new CyclicBehaviour(this) {
+            @Override
+            public void action() {
+                ACLMessage order = receive(orders);
+                if (order == null) {
+                    block();
+                } else if (order.getContent().startsWith("request ")) {
+                    request(order);
+                } else {
+                    call(order);
+                }
+            }
+        });
+    }
+
+    private void report(ACLMessage order, String what) {
+        ACLMessage report = new ACLMessage(ACLMessage.INFORM);
+        report.addReceiver(order.getSender());
+        report.setConversationId(order.getConversationId());
+        report.setContent(what);
+        send(report);
+    }
+
+    private ACLMessage first(ACLMessage order, int performative, String protocol) {
+        ACLMessage first = new ACLMessage(performative);
+        first.setProtocol(protocol);
+        for (Iterator<?> all = order.getAllReplyTo(); all.hasNext();) {
+            first.addReceiver((AID) all.next());
+        }
+        first.setReplyByDate(new Date(System.currentTimeMillis() + 60000));
+        return first;
+    }
+
+    private void request(final ACLMessage order) {
+        ACLMessage request = first(order, ACLMessage.REQUEST, InteractionProtocol.FIPA_REQUEST);
+        request.setContent(order.getContent().substring("request ".length()));
+        addBehaviour(new AchieveREInitiator(this, request) {
+            private String heard = "";
+
+            @Override
+            protected void handleAgree(ACLMessage agree) {
+                heard += "agree ";
+            }
+
+            @Override
+            protected void handleRefuse(ACLMessage refuse) {
+                report(order, heard + "refuse");
+            }
+
+            @Override
+            protected void handleInform(ACLMessage inform) {
+                report(order, heard + "inform " + inform.getContent());
+            }
+
+            @Override
+            protected void handleFailure(ACLMessage failure) {
+                report(order, heard + "failure " + failure.getContent());
+            }
+        });
+    }
+
+    private void call(final ACLMessage order) {
+        ACLMessage call = first(order, ACLMessage.CFP, InteractionProtocol.FIPA_CONTRACT_NET);
+        call.setContent("box");
+        addBehaviour(new ContractNetInitiator(this, call) {
+            @Override
+            protected void handleAllResponses(Vector responses, Vector acceptances) {
+                ACLMessage best = null;
+                for (Enumeration<?> all = responses.elements(); all.hasMoreElements();) {
+                    ACLMessage response = (ACLMessage) all.nextElement();
+                    if (response.getPerformative() != ACLMessage.PROPOSE) {
+                        continue;
+                    }
+                    if (best == null || price(response) < price(best)) {
+                        best = response;
+                    }
+                }
+                for (Enumeration<?> all = responses.elements(); all.hasMoreElements();) {
+                    ACLMessage response = (ACLMessage) all.nextElement();
+                    if (response.getPerformative() == ACLMessage.PROPOSE) {
+                        ACLMessage answer = response.createReply();
+                        answer.setPerformative(response == best ? ACLMessage.ACCEPT_PROPOSAL : ACLMessage.REJECT_PROPOSAL);
+                        acceptances.addElement(answer);
+                    }
+                }
+            }
+
+            @Override
+            protected void handleInform(ACLMessage inform) {
+                report(order, inform.getSender().getLocalName() + " " + inform.getContent());
+            }
+        });
+    }
+
+    private static int price(ACLMessage proposal) {
+        return Integer.parseInt(proposal.getContent());
+    }
+}
