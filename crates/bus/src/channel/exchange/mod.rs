@@ -24,6 +24,8 @@
 mod arrival;
 mod collector;
 mod consumer;
+#[cfg(test)]
+mod hostile;
 mod peer;
 mod publish;
 mod receipt;
