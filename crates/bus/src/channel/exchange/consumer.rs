@@ -15,6 +15,7 @@ use crate::channel::flow::{FlowPolicy, QueueLimits};
 use crate::channel::frame::Replay;
 use crate::channel::moment::Moment;
 use crate::channel::pattern::ChannelPattern;
+use crate::channel::qos::Reliability;
 use crate::channel::queue::{
     FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue,
 };
@@ -22,8 +23,9 @@ use crate::gate::Gate;
 
 /// Requests that an agent has taken and not answered, before the oldest counts as not to be answered.
 const OPEN_REQUESTS: usize = 4096;
-/// The least that a subscription lets another process send at a time, and the most, in bytes.
-const SMALLEST_WINDOW: usize = 64 << 10;
+/// The least that a subscription lets another process send at a time, and the most, in bytes. Small in tests, so that
+/// credit runs out.
+const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 64 << 10 };
 const LARGEST_WINDOW: usize = 4 << 20;
 /// Between two lines in the log that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -132,6 +134,14 @@ struct Entry {
     event: ReceivedEvent,
     source: Source,
     cost: usize,
+}
+
+impl Entry {
+    /// The process whose credit it took. Best-effort events take none, for they may be lost on the way.
+    fn payer(&self) -> Option<PeerKey> {
+        let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
+        self.source.peer().filter(|_| is_kept)
+    }
 }
 
 /// What the exchange has to do after events have left a queue.
@@ -296,7 +306,7 @@ impl Consumer {
             state.give_up(&entry, self, aftermath);
             return Put::Lost;
         }
-        let put = if let Some(peer) = entry.source.peer()
+        let put = if let Some(peer) = entry.payer()
             && self.pushes_back()
         {
             let window = self.window();
@@ -317,6 +327,11 @@ impl Consumer {
             match state.queue.push(entry, terms, now, &mut state.lost) {
                 Pushed::Taken => Put::Taken,
                 Pushed::Lost => Put::Lost,
+                // What came without asking for room is lost.
+                Pushed::Full(entry) if entry.source.peer().is_some() => {
+                    state.give_up(&entry, self, aftermath);
+                    Put::Lost
+                }
                 // Room was asked for before; what found none is kept rather than lost.
                 Pushed::Full(entry) => {
                     state
@@ -369,7 +384,7 @@ impl Consumer {
             }
             return None;
         };
-        if let Some(peer) = entry.source.peer() {
+        if let Some(peer) = entry.payer() {
             state.pay(peer, entry.cost, self, aftermath);
         }
         aftermath.has_room |= self.pushes_back();
@@ -544,7 +559,7 @@ impl State {
 
     /// An event that no agent gets.
     fn give_up(&mut self, entry: &Entry, consumer: &Consumer, aftermath: &mut Aftermath) {
-        if let Some(peer) = entry.source.peer() {
+        if let Some(peer) = entry.payer() {
             self.pay(peer, entry.cost, consumer, aftermath);
         }
         if let Mechanism::Request { id } = entry.event.header.mechanism {

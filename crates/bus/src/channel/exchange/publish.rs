@@ -355,7 +355,10 @@ impl Exchange {
             let (frames, bytes) = peer.outgoing.size();
             let is_full = frames >= self.config.kept_frames || bytes >= self.config.kept_bytes;
             let is_crowded = peer.gate.is_crowded() && !is_turn(&peer.gate);
-            if !is_best_effort && (is_full || is_crowded) {
+            if is_best_effort {
+                continue;
+            }
+            if is_full || is_crowded {
                 return Some(peer.gate.clone());
             }
             // What is charged is sorted as the subscriptions are.
@@ -442,7 +445,8 @@ impl Exchange {
             };
             let cost = (body.len() + MESSAGE_OVERHEAD) as u64;
             let mut subscriptions = of_peer.subscriptions.iter();
-            for id in there.charged.iter().flat_map(|ids| ids.iter()) {
+            let charged = there.charged.iter().filter(|_| !is_best_effort);
+            for id in charged.flat_map(|ids| ids.iter()) {
                 if let Some(it) = subscriptions.find(|it| it.id == *id) {
                     it.subscription.charge(cost);
                 }
