@@ -9,7 +9,7 @@ use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
 use sealbus_seal::permission::ChannelRight;
 
-use super::consumer::{Aftermath, Consumer, Source, TakenNote, not_taken};
+use super::consumer::{Aftermath, Consumer, Put, Source, TakenNote, not_taken};
 use super::peer::RemoteSubscription;
 use super::stream::Arrival;
 use super::targets::{Here, Targets as WhomFor, passes};
@@ -673,11 +673,20 @@ impl Exchange {
             header: Arc::new(header),
             message,
         };
+        let mut beyond = None;
         for consumer in chosen {
             let source = Source::There(key, note.clone());
-            self.enqueue(&consumer, event.clone(), source, now);
+            if let Put::Beyond = self.enqueue(&consumer, event.clone(), source, now) {
+                beyond = Some(consumer.agent.clone());
+            }
         }
-        Ok(())
+        match beyond {
+            None => Ok(()),
+            Some(agent) => Err(refuse(
+                RefusalReason::OverLimit,
+                format!("more was sent to {agent} than its subscription has given credit for"),
+            )),
+        }
     }
 
     /// The subscriptions that get an event; the credit of those that do not is given back.

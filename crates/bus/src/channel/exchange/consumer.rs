@@ -236,6 +236,8 @@ pub(super) enum Put {
     Lost,
     /// It is lost, and the subscription has ended by it.
     Disconnected,
+    /// Its process has sent far more than it had credit for: it is not taken.
+    Beyond,
 }
 
 impl Consumer {
@@ -311,13 +313,13 @@ impl Consumer {
         {
             let window = self.window();
             let ledger = state.ledger(peer, window);
-            let is_beyond = ledger.received.saturating_sub(ledger.taken) > 2 * window;
+            let is_beyond = ledger.received.saturating_sub(ledger.taken) > 4 * window;
             ledger.received += entry.cost as u64;
-            // Its publisher had credit for it. A process that does not keep to that, or has sent this before it knew of
-            // the subscription, does not fill the memory.
+            // Its publisher had credit for it, but for a little that was sent before it knew of the subscription. A
+            // process that does not keep to that does not fill the memory.
             if is_beyond {
                 state.give_up(&entry, self, aftermath);
-                return Put::Lost;
+                return Put::Beyond;
             }
             state
                 .queue
@@ -348,7 +350,7 @@ impl Consumer {
         };
         state.settle_lost(self, aftermath);
         let waker = match put {
-            Put::Lost => None,
+            Put::Lost | Put::Beyond => None,
             Put::Taken | Put::Disconnected => state.waker.take(),
         };
         drop(guard);
@@ -546,7 +548,10 @@ impl State {
             return;
         }
         let window = consumer.window();
-        let ledger = self.ledger(peer, window);
+        // What is left of a former session is nobody's.
+        let Some(ledger) = self.ledgers.get_mut(&peer) else {
+            return;
+        };
         ledger.taken += cost as u64;
         let limit = ledger.taken + window;
         // Half a window at a time: often enough never to stall, seldom enough to cost nothing.

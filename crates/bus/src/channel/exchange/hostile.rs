@@ -82,15 +82,17 @@ fn head(mechanism: u8, id: u64, channel: &str, reliability: u8) -> Head<'_> {
             _ => HeadMechanism::Reply { id },
         },
         reliability: Reliability::from_code(reliability).unwrap(),
-        ordered: id % 2 == 0,
+        ordered: id.is_multiple_of(2),
         persistence: Persistence::Transient,
         priority: Priority::default(),
         level: None,
-        acknowledgement: (id % 3 == 0).then_some(crate::Acknowledgement::ReceiverAgent),
+        acknowledgement: id
+            .is_multiple_of(3)
+            .then_some(crate::Acknowledgement::ReceiverAgent),
         channel,
         number: id,
         published: Moment::from_unix_ms(5),
-        valid_from: (id % 5 == 0).then(|| Moment::from_unix_ms(id)),
+        valid_from: id.is_multiple_of(5).then(|| Moment::from_unix_ms(id)),
         expiry: None,
     }
 }
@@ -269,7 +271,7 @@ proptest! {
         prop_assert!(exchange.there.len() <= 4);
         for consumer in &consumers {
             let (_, bytes, _) = consumer.counts();
-            prop_assert!(bytes <= 10_000 + 3 * (64 << 10), "{bytes} bytes wait");
+            prop_assert!(bytes <= 10_000 + 6 * (4 << 10), "{bytes} bytes wait");
         }
         exchange.process_left(&other, at(1000));
         exchange.tick(at(2000));

@@ -400,7 +400,7 @@ impl Exchange {
         event: ReceivedEvent,
         source: Source,
         now: Now,
-    ) {
+    ) -> Put {
         if event.header.expiry.is_some() || event.header.valid_from.is_some() {
             let moments = [event.header.valid_from, event.header.expiry];
             self.sweep_by(moments.into_iter().flatten().min(), now);
@@ -410,8 +410,8 @@ impl Exchange {
         if !aftermath.is_empty() {
             self.settle(consumer.id, aftermath, now);
         }
-        if matches!(put, Put::Taken) {
-            return;
+        if matches!(put, Put::Taken | Put::Beyond) {
+            return put;
         }
         if let Some(report) = consumer.report(now.moment) {
             self.outcomes.push(Outcome::Flow {
@@ -423,6 +423,7 @@ impl Exchange {
         if matches!(put, Put::Disconnected) {
             self.unsubscribe(consumer.id, Ended::Disconnected, now);
         }
+        put
     }
 
     fn send_to_processes(
