@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-rust test-python test-end-to-end test-jade fuzz-corpus demo bench bench-papers peers fuzz soak build clean
+.PHONY: help check format test test-rust test-python test-end-to-end test-jade test-rabbitmq rabbitmq-server fuzz-corpus demo bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -59,7 +59,7 @@ check: $(STAMPS)/tools ## Format, clippy, unit tests, types: what a change must 
 format: ## Format the Rust sources
 	$(CARGO) fmt --all
 
-test: test-rust test-python test-end-to-end test-jade ## Every test: fast ones first, then real binaries and processes
+test: test-rust test-python test-end-to-end test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
 test-rust:
@@ -84,6 +84,16 @@ $(JADE)/jade-4.3.jar:
 test-jade: package $(JADE)/jade-4.3.jar ## Agents of a real JADE and of Sealbus find each other and talk
 	$(call say,JADE tests: a real JADE platform)
 	$(BIN)/pytest tests/jade
+
+rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not started
+	tests/rabbitmq/install
+
+# The Rust tests start a broker each; one after the other they need less memory.
+test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
+	$(call say,RabbitMQ: the transport)
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq -- --ignored --test-threads=1
+	$(call say,RabbitMQ: platforms and attacks)
+	$(BIN)/pytest tests/rabbitmq
 
 # ---- seeing ----------------------------------------------------------------------------------
 

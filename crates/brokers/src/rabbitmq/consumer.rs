@@ -29,10 +29,13 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
 type Key = (Arc<str>, u64, u64);
 
+/// A delivery, by the number of its connection and its own on it: numbers begin anew on each.
+type Tag = (u64, u64);
+
 /// A message that was checked.
 struct Checked {
     key: Key,
-    tag: u64,
+    tag: Tag,
     message: ReceivedMessage,
 }
 
@@ -57,7 +60,9 @@ struct Inbox {
     incoming: Incoming<Checked>,
     next_receipt: u64,
     /// What lies in the mailbox: its delivery on the present connection, if it was delivered on it.
-    untaken: HashMap<u64, (Key, Option<u64>)>,
+    untaken: HashMap<u64, (Key, Tag)>,
+    /// The number of the present connection.
+    connection: u64,
     receipts: HashMap<Key, u64>,
     acks: Acks,
 }
@@ -107,6 +112,7 @@ pub(crate) async fn run(link: Arc<Link>) {
         incoming: Incoming::new(link.config().reorder_time),
         next_receipt: 0,
         untaken: HashMap::new(),
+        connection: 0,
         receipts: HashMap::new(),
         acks: Acks::default(),
         link: link.clone(),
@@ -202,9 +208,7 @@ impl Inbox {
 
     fn disconnected(&mut self) {
         self.acks = Acks::default();
-        for (_, tag) in self.untaken.values_mut() {
-            *tag = None;
-        }
+        self.connection += 1;
         // What the agent has taken meanwhile is acknowledged when it is delivered again.
         self.note_taken();
     }
@@ -214,10 +218,15 @@ impl Inbox {
         for receipt in taken {
             if let Some((key, tag)) = self.untaken.remove(&receipt) {
                 self.receipts.remove(&key);
-                if let Some(tag) = tag {
-                    self.acks.may(tag);
-                }
+                self.may_acknowledge(tag);
             }
+        }
+    }
+
+    /// What came on a former connection comes again, and is acknowledged then.
+    fn may_acknowledge(&mut self, (connection, tag): Tag) {
+        if connection == self.connection {
+            self.acks.may(tag);
         }
     }
 
@@ -258,7 +267,7 @@ impl Inbox {
         self.acks.delivered(tag);
         let checked = Checked {
             key: (sender.clone(), stamp.epoch, stamp.number),
-            tag,
+            tag: (self.connection, tag),
             message,
         };
         match self
@@ -275,10 +284,10 @@ impl Inbox {
                 // It lies in the mailbox since a former connection.
                 Some(receipt) => {
                     if let Some((_, tag)) = self.untaken.get_mut(receipt) {
-                        *tag = Some(checked.tag);
+                        *tag = checked.tag;
                     }
                 }
-                None => self.acks.may(checked.tag),
+                None => self.may_acknowledge(checked.tag),
             },
         }
         Ok(())
@@ -288,7 +297,7 @@ impl Inbox {
         let receipt = self.next_receipt;
         self.next_receipt += 1;
         let Checked { key, tag, message } = checked;
-        self.untaken.insert(receipt, (key.clone(), Some(tag)));
+        self.untaken.insert(receipt, (key.clone(), tag));
         self.receipts.insert(key.clone(), receipt);
         self.link.received.fetch_add(1, Ordering::Relaxed);
         // A closed mailbox: the agent is leaving, and the broker keeps the message.

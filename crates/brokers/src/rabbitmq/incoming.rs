@@ -71,7 +71,7 @@ impl<T> Incoming<T> {
         let entry = self.senders.entry(key).or_insert_with(|| {
             // Which of the numbers before it an earlier life of this agent had taken is not known; they do not
             // come, or come late.
-            let earliest = stamp.base.max(stamp.number.saturating_sub(LATE));
+            let earliest = stamp.number.saturating_sub(LATE).max(1);
             Sender {
                 next: stamp.number,
                 missing: (earliest..stamp.number).collect(),
@@ -118,7 +118,8 @@ impl<T> Incoming<T> {
                 .is_some_and(|since| now.duration_since(since) >= self.patience)
             {
                 if let Some(first) = sender.kept.keys().next().copied() {
-                    sender.missing.extend(sender.next..first);
+                    let from = sender.next.max(first.saturating_sub(LATE));
+                    sender.missing.extend(from..first);
                     sender.next = first;
                 }
                 sender.follow(&mut out);
@@ -146,12 +147,18 @@ impl<T> Incoming<T> {
 }
 
 impl<T> Sender<T> {
-    /// Nothing below `base` comes any more.
+    /// Nothing below `base` is waited for. What the broker has confirmed may still come, after what was sent later.
     fn skip_to(&mut self, base: u64, out: &mut Vec<T>) {
-        self.missing = self.missing.split_off(&base);
         if base > self.next {
             let rest = self.kept.split_off(&base);
-            out.extend(mem::replace(&mut self.kept, rest).into_values());
+            let early = mem::replace(&mut self.kept, rest);
+            let from = self.next.max(base.saturating_sub(LATE));
+            let absent = (from..base).filter(|number| !early.contains_key(number));
+            self.missing.extend(absent);
+            while self.missing.len() as u64 > LATE {
+                self.missing.pop_first();
+            }
+            out.extend(early.into_values());
             self.next = base;
             self.follow(out);
         }
@@ -209,6 +216,33 @@ mod tests {
         assert_eq!(
             incoming.arrived(&sender, stamp(2, 1), 2, now),
             Arrival::Duplicate(2)
+        );
+    }
+
+    #[test]
+    fn what_a_dead_connection_held_comes_late_and_is_not_lost() {
+        let now = Instant::now();
+        let mut incoming = Incoming::new(PATIENCE);
+        let sender = "a@f".into();
+        for (number, arrival) in [
+            (1, Arrival::Deliver(vec![1])),
+            (4, Arrival::Kept),
+            (3, Arrival::Kept),
+            (2, Arrival::Deliver(vec![2, 3, 4])),
+        ] {
+            assert_eq!(
+                incoming.arrived(&sender, stamp(number, 1), number, now),
+                arrival
+            );
+        }
+        // One was given up, and another had been confirmed before.
+        assert_eq!(
+            incoming.arrived(&sender, stamp(8, 7), 8, now),
+            Arrival::Kept
+        );
+        assert_eq!(
+            incoming.arrived(&sender, stamp(5, 1), 5, now),
+            Arrival::Deliver(vec![5])
         );
     }
 

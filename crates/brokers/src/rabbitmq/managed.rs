@@ -98,6 +98,7 @@ impl BrokerPorts {
 #[derive(Debug)]
 pub struct ManagedBroker {
     directory: PathBuf,
+    address: IpAddr,
     ports: BrokerPorts,
     child: Option<Child>,
 }
@@ -114,10 +115,28 @@ impl ManagedBroker {
     ) -> Result<Self, BrokerError> {
         let mut broker = Self {
             directory: directory.to_owned(),
+            address,
             ports,
             child: None,
         };
-        if broker.pid().is_none() {
+        broker.keep_running().await?;
+        Ok(broker)
+    }
+
+    /// Starts it again if it has died, and waits until it listens. Says whether it had.
+    ///
+    /// # Errors
+    /// [`BrokerError`].
+    pub async fn keep_running(&mut self) -> Result<bool, BrokerError> {
+        let ports = self.ports;
+        let address = self.address;
+        let broker = self;
+        let is_ending = match &mut broker.child {
+            Some(child) => child.try_wait().ok().flatten().is_none(),
+            None => false,
+        };
+        let had_died = broker.pid().is_none() && !is_ending;
+        if had_died {
             broker.child = Some(broker.spawn()?);
         }
         let listening = [ports.amqp, ports.management].map(|port| SocketAddr::new(address, port));
@@ -132,14 +151,14 @@ impl ManagedBroker {
                     let why = broker.last_words();
                     broker.stop().await;
                     return Err(BrokerError::NotStarted {
-                        directory: broker.directory,
+                        directory: broker.directory.clone(),
                         why,
                     });
                 }
                 sleep(Duration::from_millis(100)).await;
             }
         }
-        Ok(broker)
+        Ok(had_died)
     }
 
     /// Its process, if it runs.

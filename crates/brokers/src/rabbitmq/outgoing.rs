@@ -40,6 +40,8 @@ pub(crate) struct Publication {
 struct Line {
     /// The last number given.
     last: u64,
+    /// The highest number that was given up.
+    given_up: u64,
     /// Numbers accepted and not settled.
     open: BTreeSet<u64>,
     /// Some came back: the others are awaited, then all go back to the bus.
@@ -145,8 +147,7 @@ impl Outgoing {
         let base = self
             .lines
             .get(&accepted.receiver)
-            .and_then(|line| line.open.first().copied())
-            .unwrap_or(accepted.number);
+            .map_or(1, |line| accepted.number.min(line.given_up + 1));
         let publication = Publication {
             order,
             receiver: accepted.receiver.clone(),
@@ -180,6 +181,7 @@ impl Outgoing {
         let accepted = self.published.remove(&order)?;
         self.bytes -= accepted.payload.len();
         let line = self.lines.get_mut(&accepted.receiver)?;
+        line.given_up = line.given_up.max(accepted.number);
         let returned = line.returned.get_or_insert_default();
         returned.insert(accepted.number, accepted.payload);
         // What waits would go the same way.
@@ -193,6 +195,7 @@ impl Outgoing {
             if let Some(waiting) = self.waiting.remove(&order) {
                 self.bytes -= waiting.payload.len();
                 line.open.remove(&waiting.number);
+                line.given_up = line.given_up.max(waiting.number);
                 returned.insert(waiting.number, waiting.payload);
             }
         }
@@ -249,6 +252,9 @@ impl Outgoing {
                 continue;
             };
             self.bytes -= accepted.payload.len();
+            if let Some(line) = self.lines.get_mut(&accepted.receiver) {
+                line.given_up = line.given_up.max(accepted.number);
+            }
             outcomes.extend(self.settle(&accepted.receiver, accepted.number));
             outcomes.push(Outcome::Undeliverable {
                 receiver: accepted.receiver,
@@ -292,7 +298,7 @@ mod tests {
         assert!(outgoing.confirmed(first.order).is_none());
         outgoing.disconnected();
         let again = outgoing.publish().unwrap();
-        assert_eq!((again.stamp.number, again.stamp.base), (2, 2));
+        assert_eq!((again.stamp.number, again.stamp.base), (2, 1));
         assert_eq!(again.payload, second.payload);
         assert_eq!(outgoing.publish().unwrap().stamp.number, 3);
     }

@@ -13,7 +13,7 @@ pub struct Stamp {
     pub epoch: u64,
     /// Counts the messages to this receiver, from 1.
     pub number: u64,
-    /// No number below this one is on its way any more: it has arrived, or was given up. At most `number`.
+    /// Numbers below this one are not waited for: one of them was given up. At most `number`.
     pub base: u64,
 }
 

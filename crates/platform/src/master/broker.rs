@@ -265,6 +265,7 @@ impl Broker {
     ) {
         let mut was_away = false;
         loop {
+            self.keep_running().await;
             match self.look(&desk, &ams).await {
                 Ok(()) if was_away => {
                     tracing::info!("the broker's management interface is there again");
@@ -284,6 +285,19 @@ impl Broker {
             }
             tokio::time::sleep(TOGETHER).await;
             news.borrow_and_update();
+        }
+    }
+
+    /// Starts a managed broker again that has died. What it had confirmed is on its disk.
+    async fn keep_running(&self) {
+        let mut managed = self.managed.lock().await;
+        let Some(managed) = managed.as_mut() else {
+            return;
+        };
+        match managed.keep_running().await {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!("the broker had died and was started again"),
+            Err(error) => tracing::error!(%error, "the broker has died"),
         }
     }
 

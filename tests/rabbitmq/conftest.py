@@ -1,0 +1,82 @@
+"""A platform on a RabbitMQ of its own, shared by the tests: an Erlang node takes seconds of processor time to start."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import Broker
+from harness import PROGRAMS, SEALBUS, Platform
+
+MANIFEST = f"""
+    [platform]
+    name = "factory"
+    level = "LEVEL"
+    transport = "rabbitmq"
+    nodes = 2
+
+    [rabbitmq]
+    managed = true
+
+    [[agent]]
+    name = "alice"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+    node = "node-1"
+
+    [[agent]]
+    name = "bob"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+    node = "node-2"
+
+    [[agent]]
+    name = "carol"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+    node = "node-1"
+
+    [[agent]]
+    name = "mallory"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+    node = "node-2"
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs() -> None:
+    """What the tests cannot do without."""
+    if not SEALBUS.exists():
+        pytest.exit(f"{SEALBUS} is missing: run `make build`, or set SEALBUS_BINARY", returncode=1)
+    if not Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists() and not shutil.which("rabbitmq-server"):
+        pytest.exit("rabbitmq-server is missing: run `make rabbitmq-server`", returncode=1)
+
+
+def started(directory: Path, level: str) -> Iterator[Platform]:
+    directory.mkdir(parents=True, exist_ok=True)
+    platform = Platform(directory, textwrap.dedent(MANIFEST).replace("LEVEL", level))
+    try:
+        platform.up()
+        platform.active("alice", "bob", "carol", "mallory")
+        yield platform
+    finally:
+        platform.down()
+
+
+@pytest.fixture(scope="session")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """One at level auth."""
+    yield from started(tmp_path_factory.mktemp("auth"), "auth")
+
+
+@pytest.fixture(params=["none", "tls"])
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
+    """One at each lower level."""
+    yield from started(tmp_path, request.param)
+
+
+@pytest.fixture
+def broker(platform: Platform) -> Broker:
+    """The broker of the platform, as an attacker and as its operator reach it."""
+    return Broker(platform.state)

@@ -1,0 +1,83 @@
+"""Agents talk over RabbitMQ as they do over the mesh."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from broker import Broker, queue_of, user_of
+from harness import Platform, wait_for
+
+MANY = 300
+
+
+def order(platform: Platform, agent: str, *words: Any) -> Any:
+    return json.loads(platform.send(agent, json.dumps(words)))
+
+
+def heard(platform: Platform, agent: str, sender: str, count: int) -> None:
+    def look() -> list[int] | None:
+        numbers: list[int] = order(platform, agent, "heard").get(sender, [])
+        return numbers if len(numbers) >= count else None
+
+    numbers = wait_for(look, f"{agent} to hear {count} numbers from {sender}", also=platform.logs)
+    assert numbers == list(range(count))
+
+
+def talk(platform: Platform) -> None:
+    # The operator's agent is written in Rust, the others in Python.
+    assert order(platform, "alice", "echo", "hello") == "hello"
+    order(platform, "alice", "send", "bob", MANY, 0)
+    order(platform, "bob", "send", "alice", MANY, 0)
+    heard(platform, "bob", "alice", MANY)
+    heard(platform, "alice", "bob", MANY)
+
+
+def test_messages_both_ways_where_senders_are_proved(platform: Platform, broker: Broker) -> None:
+    talk(platform)
+    for agent in ("alice", "bob", "master", "ams", "node-1"):
+        assert user_of(agent) in broker.users()
+    assert queue_of("alice") in broker.queues()
+
+
+def test_messages_both_ways_at_the_lower_levels(lower: Platform) -> None:
+    talk(lower)
+
+
+def test_a_message_to_nobody_comes_back(platform: Platform) -> None:
+    order(platform, "alice", "send", "nobody", 1, 0)
+
+    def look() -> bool:
+        return any("nobody" in failure for failure in order(platform, "alice", "failures"))
+
+    wait_for(look, "the failure to come back", also=platform.logs)
+
+
+def test_what_an_agent_that_ended_left_unread_comes_back(platform: Platform, broker: Broker) -> None:
+    platform.tell("kill", "carol")
+    wait_for(lambda: user_of("carol") not in broker.users(), "carol's user to go", also=platform.logs)
+    wait_for(lambda: queue_of("carol") not in broker.queues(), "carol's queue to go", also=platform.logs)
+    order(platform, "alice", "send", "carol", 1, 0)
+
+    def look() -> bool:
+        return any("carol" in failure for failure in order(platform, "alice", "failures"))
+
+    wait_for(look, "the failure to come back", also=platform.logs)
+
+
+def test_the_broker_is_started_again_when_it_dies(platform: Platform, broker: Broker) -> None:
+    order(platform, "alice", "echo", "before")
+    pid = int((broker.folder / "broker.pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+
+    def look() -> bool:
+        try:
+            return int((broker.folder / "broker.pid").read_text()) != pid and bool(broker.users())
+        except (OSError, ValueError):
+            return False
+
+    wait_for(look, "the broker to be there again", also=platform.logs)
+    assert order(platform, "alice", "echo", "after") == "after"
+    assert order(platform, "bob", "echo", "after") == "after"
