@@ -63,9 +63,15 @@ impl Member {
             .map_err(|error| wrong_channel(&error))
     }
 
-    async fn leave(self) {
+    /// Does the command's work, and leaves, however that ends.
+    async fn during<T>(
+        self,
+        work: impl AsyncFnOnce(&Self) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let result = work(&self).await;
         drop(self.agent);
         self.platform.close().await;
+        result
     }
 }
 
@@ -129,12 +135,10 @@ struct Subscriber {
 /// `sealbus channel list`
 pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<(), CliError> {
     let member = Member::join(connection, "list").await?;
-    let mut subscribers: Vec<_> = member
-        .agent
-        .outbox()
-        .bus()
-        .channels()
-        .subscriptions()
+    let reports = member
+        .during(async |member| Ok(member.agent.outbox().bus().channels().subscriptions()))
+        .await?;
+    let mut subscribers: Vec<_> = reports
         .into_iter()
         .map(|report| Subscriber {
             agent: report.agent.to_string(),
@@ -159,7 +163,6 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
         }
         table.trim_fmt()
     });
-    member.leave().await;
     Ok(())
 }
 
@@ -197,12 +200,16 @@ pub(crate) async fn publish(
 ) -> Result<(), CliError> {
     let event = message(&publish.performative, &publish.text, &publish.property)?;
     let member = Member::join(connection, "publish").await?;
-    let channel = member.channel(&publish.channel, &publish.qos)?;
-    let reach = match channel.agent() {
-        Some(agent) => channel.send(agent, event).await,
-        None => channel.publish(event).await,
-    };
-    let reach = reach.map_err(not_published)?;
+    let (channel, reach) = member
+        .during(async |member| {
+            let channel = member.channel(&publish.channel, &publish.qos)?;
+            let reach = match channel.agent() {
+                Some(agent) => channel.send(agent, event).await,
+                None => channel.publish(event).await,
+            };
+            Ok((channel, reach.map_err(not_published)?))
+        })
+        .await?;
     output.show(
         &json!({ "channel": channel.path().as_str(), "processes": reach.processes }),
         || match reach.processes {
@@ -211,7 +218,6 @@ pub(crate) async fn publish(
             count => format!("published on {} to {count} processes", channel.path()),
         },
     );
-    member.leave().await;
     Ok(())
 }
 
@@ -289,6 +295,17 @@ pub(crate) async fn tail(
         help: "such as /offers/tea, /offers/* for one level or /offers/** for all below".to_owned(),
     })?;
     let member = Member::join(connection, "tail").await?;
+    member
+        .during(async |member| read(member, pattern, tail, output).await)
+        .await
+}
+
+async fn read(
+    member: &Member,
+    pattern: ChannelPattern,
+    tail: &ChannelTail,
+    output: Output,
+) -> Result<(), CliError> {
     let mut subscribing = Subscribing::new(member.agent.outbox().clone(), pattern);
     if let Some(filter) = &tail.filter {
         subscribing = subscribing.filter(filter.clone());
@@ -321,8 +338,6 @@ pub(crate) async fn tail(
         output.line(&seen, || seen.line());
         left -= 1;
     }
-    drop(subscription);
-    member.leave().await;
     Ok(())
 }
 
@@ -334,6 +349,17 @@ pub(crate) async fn request(
 ) -> Result<(), CliError> {
     let question = message(&request.performative, &request.text, &request.property)?;
     let member = Member::join(connection, "request").await?;
+    member
+        .during(async |member| ask(member, question, request, output).await)
+        .await
+}
+
+async fn ask(
+    member: &Member,
+    question: AclMessage,
+    request: &ChannelRequest,
+    output: Output,
+) -> Result<(), CliError> {
     let channel = member.channel(&request.channel, &request.qos)?;
     let options = RequestOptions {
         within: request.deadline.0,
@@ -362,7 +388,5 @@ pub(crate) async fn request(
     } else if answers.is_empty() {
         anstream::println!("nobody answers on {}", channel.path());
     }
-    drop(replies);
-    member.leave().await;
     Ok(())
 }

@@ -9,10 +9,10 @@ use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
 use sealbus_seal::permission::ChannelRight;
 
-use super::consumer::{Aftermath, Consumer, Source, TakenNote, not_taken};
+use super::consumer::{Aftermath, Consumer, Put, Source, TakenNote, not_taken};
 use super::peer::RemoteSubscription;
 use super::stream::Arrival;
-use super::targets::{Here, passes};
+use super::targets::{Here, Targets as WhomFor, passes};
 use super::{Exchange, Now, Outcome, acknowledge, compile};
 use crate::channel::event::{ChannelHeader, ReceivedEvent};
 use crate::channel::frame::{Announcement, Frame, Head, HeadMechanism, Targets};
@@ -621,14 +621,14 @@ impl Exchange {
         let message = match checked {
             Ok(message) => message,
             Err(objection) => {
-                self.refund_all(from, &targets.here, named, cost, now);
+                self.refund_all(from, &targets, named, cost, now);
                 return Err(objection);
             }
         };
         if let Some(channel) = self.channels.get_mut(&path) {
             channel.received += 1;
         }
-        let chosen = self.pick(from, &header, &message, &targets.here, named, cost, now);
+        let chosen = self.pick(from, &header, &message, &targets, named, cost, now);
         if let HeadMechanism::Request { id } = head.mechanism {
             // Those that are asked and are not here any more.
             let missing: Vec<u32> = named
@@ -673,11 +673,20 @@ impl Exchange {
             header: Arc::new(header),
             message,
         };
+        let mut beyond = None;
         for consumer in chosen {
             let source = Source::There(key, note.clone());
-            self.enqueue(&consumer, event.clone(), source, now);
+            if let Put::Beyond = self.enqueue(&consumer, event.clone(), source, now) {
+                beyond = Some(consumer.agent.clone());
+            }
         }
-        Ok(())
+        match beyond {
+            None => Ok(()),
+            Some(agent) => Err(refuse(
+                RefusalReason::OverLimit,
+                format!("more was sent to {agent} than its subscription has given credit for"),
+            )),
+        }
     }
 
     /// The subscriptions that get an event; the credit of those that do not is given back.
@@ -687,7 +696,7 @@ impl Exchange {
         from: &Origin<'_>,
         header: &ChannelHeader,
         message: &ReceivedMessage,
-        here: &[Here],
+        targets: &WhomFor,
         named: Targets<'_>,
         cost: usize,
         now: Now,
@@ -699,11 +708,13 @@ impl Exchange {
             Mechanism::Request { .. } => it.uses.answers,
             Mechanism::Reply { .. } => false,
         };
+        let here = &targets.here;
         let mut chosen = Vec::with_capacity(here.len());
         let mut unpaid = Vec::new();
         let is_over = header.is_expired(now.moment);
         if named.is_all() {
             let is_event = header.mechanism == Mechanism::Event;
+            unpaid.extend_from_slice(&targets.barred);
             for it in here.iter().filter(|_| is_event) {
                 let filter = it.consumer.filter.as_ref();
                 let passes = filter.is_none()
@@ -737,15 +748,16 @@ impl Exchange {
     fn refund_all(
         &mut self,
         from: &Origin<'_>,
-        here: &[Here],
+        targets: &WhomFor,
         named: Targets<'_>,
         cost: usize,
         now: Now,
     ) {
         let unpaid: Vec<u32> = if named.is_all() {
-            here.iter()
-                .filter(|it| it.consumer.options.takes_events)
+            let here = targets.here.iter();
+            here.filter(|it| it.consumer.options.takes_events)
                 .map(|it| it.consumer.id)
+                .chain(targets.barred.iter().copied())
                 .collect()
         } else {
             named.iter().collect()
@@ -754,6 +766,10 @@ impl Exchange {
     }
 
     fn refund(&mut self, from: &Origin<'_>, ids: &[u32], cost: usize, now: Now) {
+        // Best-effort events, which have no number here, take no credit.
+        if from.number == 0 {
+            return;
+        }
         let Some(key) = self.peers.get(&from.index).map(|peer| peer.key) else {
             return;
         };

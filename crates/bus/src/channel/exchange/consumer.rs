@@ -15,6 +15,7 @@ use crate::channel::flow::{FlowPolicy, QueueLimits};
 use crate::channel::frame::Replay;
 use crate::channel::moment::Moment;
 use crate::channel::pattern::ChannelPattern;
+use crate::channel::qos::Reliability;
 use crate::channel::queue::{
     FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue,
 };
@@ -22,8 +23,9 @@ use crate::gate::Gate;
 
 /// Requests that an agent has taken and not answered, before the oldest counts as not to be answered.
 const OPEN_REQUESTS: usize = 4096;
-/// The least that a subscription lets another process send at a time, and the most, in bytes.
-const SMALLEST_WINDOW: usize = 64 << 10;
+/// The least that a subscription lets another process send at a time, and the most, in bytes. Small in tests, so that
+/// credit runs out.
+const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 64 << 10 };
 const LARGEST_WINDOW: usize = 4 << 20;
 /// Between two lines in the log that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -134,6 +136,14 @@ struct Entry {
     cost: usize,
 }
 
+impl Entry {
+    /// The process whose credit it took. Best-effort events take none, for they may be lost on the way.
+    fn payer(&self) -> Option<PeerKey> {
+        let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
+        self.source.peer().filter(|_| is_kept)
+    }
+}
+
 /// What the exchange has to do after events have left a queue.
 #[derive(Default)]
 pub(crate) struct Aftermath {
@@ -226,6 +236,8 @@ pub(super) enum Put {
     Lost,
     /// It is lost, and the subscription has ended by it.
     Disconnected,
+    /// Its process has sent far more than it had credit for: it is not taken.
+    Beyond,
 }
 
 impl Consumer {
@@ -296,18 +308,18 @@ impl Consumer {
             state.give_up(&entry, self, aftermath);
             return Put::Lost;
         }
-        let put = if let Some(peer) = entry.source.peer()
+        let put = if let Some(peer) = entry.payer()
             && self.pushes_back()
         {
             let window = self.window();
             let ledger = state.ledger(peer, window);
-            let is_beyond = ledger.received.saturating_sub(ledger.taken) > 2 * window;
+            let is_beyond = ledger.received.saturating_sub(ledger.taken) > 4 * window;
             ledger.received += entry.cost as u64;
-            // Its publisher had credit for it. A process that does not keep to that, or has sent this before it knew of
-            // the subscription, does not fill the memory.
+            // Its publisher had credit for it, but for a little that was sent before it knew of the subscription. A
+            // process that does not keep to that does not fill the memory.
             if is_beyond {
                 state.give_up(&entry, self, aftermath);
-                return Put::Lost;
+                return Put::Beyond;
             }
             state
                 .queue
@@ -317,6 +329,11 @@ impl Consumer {
             match state.queue.push(entry, terms, now, &mut state.lost) {
                 Pushed::Taken => Put::Taken,
                 Pushed::Lost => Put::Lost,
+                // What came without asking for room is lost.
+                Pushed::Full(entry) if entry.source.peer().is_some() => {
+                    state.give_up(&entry, self, aftermath);
+                    Put::Lost
+                }
                 // Room was asked for before; what found none is kept rather than lost.
                 Pushed::Full(entry) => {
                     state
@@ -333,7 +350,7 @@ impl Consumer {
         };
         state.settle_lost(self, aftermath);
         let waker = match put {
-            Put::Lost => None,
+            Put::Lost | Put::Beyond => None,
             Put::Taken | Put::Disconnected => state.waker.take(),
         };
         drop(guard);
@@ -369,7 +386,7 @@ impl Consumer {
             }
             return None;
         };
-        if let Some(peer) = entry.source.peer() {
+        if let Some(peer) = entry.payer() {
             state.pay(peer, entry.cost, self, aftermath);
         }
         aftermath.has_room |= self.pushes_back();
@@ -531,7 +548,10 @@ impl State {
             return;
         }
         let window = consumer.window();
-        let ledger = self.ledger(peer, window);
+        // What is left of a former session is nobody's.
+        let Some(ledger) = self.ledgers.get_mut(&peer) else {
+            return;
+        };
         ledger.taken += cost as u64;
         let limit = ledger.taken + window;
         // Half a window at a time: often enough never to stall, seldom enough to cost nothing.
@@ -544,7 +564,7 @@ impl State {
 
     /// An event that no agent gets.
     fn give_up(&mut self, entry: &Entry, consumer: &Consumer, aftermath: &mut Aftermath) {
-        if let Some(peer) = entry.source.peer() {
+        if let Some(peer) = entry.payer() {
             self.pay(peer, entry.cost, consumer, aftermath);
         }
         if let Mechanism::Request { id } = entry.event.header.mechanism {

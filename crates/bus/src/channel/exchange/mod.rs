@@ -13,7 +13,7 @@
 //!
 //! **Flow.** A publisher waits while a process has more unacknowledged than [`ExchangeConfig::kept_bytes`], and while a
 //! subscription that pushes back has no room, or its process has given no credit for more. All other subscriptions take
-//! what comes and act by their policy.
+//! what comes and act by their policy. Best-effort events wait for no other process: what finds no room there is lost.
 //!
 //! **Requests** name the subscriptions that are asked. Each answers once, declines, or is gone; so the requester knows who
 //! did not answer, and need not wait for those that cannot.
@@ -24,6 +24,8 @@
 mod arrival;
 mod collector;
 mod consumer;
+#[cfg(test)]
+mod hostile;
 mod peer;
 mod publish;
 mod receipt;
@@ -955,10 +957,14 @@ impl Exchange {
                     ..
                 } = consumer.options;
                 let uses = Uses::new(&self.rights, &consumer.agent, path, takes_events, answers);
-                targets.here.extend(uses.map(|uses| Here {
-                    consumer: consumer.clone(),
-                    uses,
-                }));
+                match uses {
+                    Some(uses) => targets.here.push(Here {
+                        consumer: consumer.clone(),
+                        uses,
+                    }),
+                    None if takes_events => targets.barred.push(*id),
+                    None => {}
+                }
             }
         });
         targets.here.sort_by_key(|here| here.consumer.id);

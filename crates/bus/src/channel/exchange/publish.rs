@@ -355,7 +355,10 @@ impl Exchange {
             let (frames, bytes) = peer.outgoing.size();
             let is_full = frames >= self.config.kept_frames || bytes >= self.config.kept_bytes;
             let is_crowded = peer.gate.is_crowded() && !is_turn(&peer.gate);
-            if !is_best_effort && (is_full || is_crowded) {
+            if is_best_effort {
+                continue;
+            }
+            if is_full || is_crowded {
                 return Some(peer.gate.clone());
             }
             // What is charged is sorted as the subscriptions are.
@@ -397,7 +400,7 @@ impl Exchange {
         event: ReceivedEvent,
         source: Source,
         now: Now,
-    ) {
+    ) -> Put {
         if event.header.expiry.is_some() || event.header.valid_from.is_some() {
             let moments = [event.header.valid_from, event.header.expiry];
             self.sweep_by(moments.into_iter().flatten().min(), now);
@@ -407,8 +410,8 @@ impl Exchange {
         if !aftermath.is_empty() {
             self.settle(consumer.id, aftermath, now);
         }
-        if matches!(put, Put::Taken) {
-            return;
+        if matches!(put, Put::Taken | Put::Beyond) {
+            return put;
         }
         if let Some(report) = consumer.report(now.moment) {
             self.outcomes.push(Outcome::Flow {
@@ -420,6 +423,7 @@ impl Exchange {
         if matches!(put, Put::Disconnected) {
             self.unsubscribe(consumer.id, Ended::Disconnected, now);
         }
+        put
     }
 
     fn send_to_processes(
@@ -442,7 +446,8 @@ impl Exchange {
             };
             let cost = (body.len() + MESSAGE_OVERHEAD) as u64;
             let mut subscriptions = of_peer.subscriptions.iter();
-            for id in there.charged.iter().flat_map(|ids| ids.iter()) {
+            let charged = there.charged.iter().filter(|_| !is_best_effort);
+            for id in charged.flat_map(|ids| ids.iter()) {
                 if let Some(it) = subscriptions.find(|it| it.id == *id) {
                     it.subscription.charge(cost);
                 }

@@ -132,7 +132,7 @@ fn config(epoch: u64) -> ExchangeConfig {
         resend: Duration::from_millis(60),
         longest_resend: Duration::from_millis(500),
         greet: (Duration::from_millis(50), Duration::from_millis(500)),
-        absence: Duration::from_secs(4),
+        absence: Duration::from_millis(1500),
         acknowledge_after: Duration::from_millis(5),
         acknowledge_frames: 8,
         channels: 4,
@@ -387,7 +387,7 @@ impl World {
             }
             94 if self.random.chance(self.weather.restarts * 30) => self.restart(index),
             _ => {
-                let pause = self.random.below(300);
+                let pause = self.random.below(700);
                 self.run(self.now + Duration::from_millis(pause));
             }
         }
@@ -486,6 +486,7 @@ impl World {
         let message = AclMessage::new(Performative::Inform)
             .with_sender(crate::aid_of(publisher))
             .with_user_defined("X-n", self.next_message as i64)
+            .with_user_defined("X-padding", "x".repeat(self.random.below(400) as usize))
             .with_content(text.clone());
         (text, Arc::new(message))
     }
@@ -766,8 +767,11 @@ impl World {
                 explanation,
                 ..
             } => {
-                assert_eq!(reason, RefusalReason::NotPermitted, "{explanation}");
-                self.refused += 1;
+                // Without the policy a process counts what others do not send on credit.
+                let is_uncounted = reason == RefusalReason::OverLimit && index == 1;
+                let is_known = is_uncounted || reason == RefusalReason::NotPermitted;
+                assert!(is_known, "{reason}: {explanation}");
+                self.refused += usize::from(!is_uncounted);
             }
             Outcome::Flow { .. } => {}
         }

@@ -56,8 +56,10 @@ pub(super) struct Kept {
     pub(super) charged: Option<Arc<[u32]>>,
     /// What it took of each.
     pub(super) cost: u64,
-    /// It is acknowledged, or its author knows that it was lost.
+    /// Its author knows that it was lost.
     pub(super) is_settled: bool,
+    /// The other process holds it, until those before it have come.
+    pub(super) has_come: bool,
 }
 
 impl Kept {
@@ -68,6 +70,7 @@ impl Kept {
             charged: None,
             cost: 0,
             is_settled: false,
+            has_come: false,
         }
     }
 }
@@ -217,8 +220,8 @@ impl Outgoing {
         }
     }
 
-    /// The other process has all frames up to `upto`, and those beyond it whose bit is set. Calls `settled` for each that it had not
-    /// acknowledged before.
+    /// The other process has taken all frames up to `upto`, and holds those beyond it whose bit is set. Calls `settled` for
+    /// each that it has taken now.
     ///
     /// # Errors
     /// If it acknowledges what was never sent.
@@ -259,31 +262,15 @@ impl Outgoing {
             let soon = now + self.pause / 4;
             self.again_at = Some(self.again_at.map_or(soon, |at| at.min(soon)));
         }
+        // They have come and are held for those before them: they need not go again, but are not taken yet.
         for bit in (0..64).filter(|bit| beyond & 1 << bit != 0) {
-            let number = upto + 2 + bit;
-            if let Some(kept) = self.kept(number)
-                && !kept.is_settled
-            {
-                kept.is_settled = true;
-                let parcel = Parcel {
-                    author: kept.parcel.author.take(),
-                    head: std::mem::take(&mut kept.parcel.head),
-                    body: std::mem::take(&mut kept.parcel.body),
-                };
-                let taken = Kept {
-                    receipt: kept.receipt.take(),
-                    charged: kept.charged.take(),
-                    cost: kept.cost,
-                    is_settled: true,
-                    parcel,
-                };
-                self.bytes -= taken.parcel.len();
-                settled(number, taken);
+            if let Some(kept) = self.kept(upto + 2 + bit) {
+                kept.has_come = true;
             }
         }
         if beyond != 0 {
             let mut again = std::mem::take(&mut self.again);
-            again.retain(|number| self.kept(*number).is_some_and(|kept| !kept.is_settled));
+            again.retain(|number| self.kept(*number).is_some_and(|kept| !kept.has_come));
             self.again = again;
         }
         Ok(())
@@ -305,7 +292,7 @@ impl Outgoing {
         let frames = self.kept.iter().zip(self.first..).take(sent as usize);
         self.again.extend(
             frames
-                .filter(|(kept, _)| !kept.parcel.head.is_empty())
+                .filter(|(kept, _)| !kept.has_come)
                 .map(|(_, number)| number)
                 .take(AGAIN),
         );
@@ -323,6 +310,7 @@ impl Outgoing {
             charged: kept.charged.take(),
             cost: kept.cost,
             is_settled: was_settled,
+            has_come: false,
             parcel: former,
         };
         self.bytes = self.bytes + added - taken.parcel.len();

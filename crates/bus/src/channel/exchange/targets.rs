@@ -82,6 +82,8 @@ pub(super) struct PeerTargets {
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     pub(super) here: Vec<Here>,
+    /// Subscriptions of this process that match and may get nothing. Another process may not know that yet.
+    pub(super) barred: Vec<u32>,
     pub(super) there: Vec<PeerTargets>,
 }
 
