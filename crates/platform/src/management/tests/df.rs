@@ -671,3 +671,127 @@ fn what_could_not_be_kept_is_taken_back_and_said() {
         (Some(&short), Some(after(5)))
     );
 }
+
+/// A DF with another one, `df@far`, registered.
+fn with_df_at_far() -> Df {
+    let mut df = df();
+    let entry = "(df-agent-description :name (agent-identifier :name df@far :addresses (sequence http://far:1/acc)) \
+        :services (set (service-description :name s :type fipa-df)))";
+    ask(&mut df, "df@far", &format!("(register {entry})"));
+    df
+}
+
+fn search_of_depth(depth: u8) -> AclMessage {
+    let act = format!(
+        "(search (df-agent-description :services (set (service-description :type ping-service))) \
+         (search-constraints :max-depth {depth} :max-results -1))"
+    );
+    request("asker@factory", &format!("((action {DF} {act}))"))
+}
+
+#[test]
+fn a_search_that_may_go_deeper_goes_on_in_the_dfs_registered_here() {
+    let mut df = with_df_at_far();
+    ask(
+        &mut df,
+        "pinger@pyplat",
+        &format!("(register {})", pinger()),
+    );
+    let asker = agent("asker@factory");
+    // Not deeper: the answer comes at once.
+    let (performative, content) = one(&df.handle(&search_of_depth(0), &asker, now()).messages);
+    assert_eq!(performative, "inform");
+    assert!(content.contains("pinger@pyplat"));
+    assert_eq!(df.deadline(), None);
+
+    let questions = df.handle(&search_of_depth(2), &asker, now()).messages;
+    let [question] = questions.as_slice() else {
+        panic!("{questions:?}");
+    };
+    assert_eq!(question.receivers[0].name, "df@far");
+    assert_eq!(question.receivers[0].addresses, ["http://far:1/acc"]);
+    let text = question.content_text().unwrap();
+    assert!(
+        text.contains(":max-depth 1") && text.contains(":search-id"),
+        "{text}"
+    );
+    assert!(df.deadline().is_some());
+    // Somebody else's word does not count.
+    let answer = |content: &str| {
+        question
+            .create_reply(Performative::Inform)
+            .with_content(content)
+    };
+    let found = |names: &[&str]| {
+        let entries: Vec<String> = names
+            .iter()
+            .map(|name| format!("(df-agent-description :name (agent-identifier :name {name}))"))
+            .collect();
+        answer(&format!(
+            "((result (action df (search)) (sequence {})))",
+            entries.join(" ")
+        ))
+    };
+    let mut forged = found(&["evil@far"]);
+    forged.sender = Some(aid("evil@far"));
+    assert!(
+        df.handle(&forged, &agent("evil@far"), now())
+            .messages
+            .is_empty()
+    );
+    // The same agent found twice is told once.
+    let mut real = found(&["far-pinger@far", "pinger@pyplat"]);
+    real.sender = Some(aid("df@far"));
+    let (performative, content) = one(&df.handle(&real, &agent("df@far"), now()).messages);
+    assert_eq!(performative, "inform");
+    assert_eq!(content.matches("far-pinger@far").count(), 1);
+    assert_eq!(content.matches(":name pinger@pyplat").count(), 1);
+    assert_eq!(df.deadline(), None);
+}
+
+#[test]
+fn a_df_that_does_not_answer_keeps_no_search_waiting_for_ever() {
+    let mut df = with_df_at_far();
+    let asker = agent("asker@factory");
+    let questions = df.handle(&search_of_depth(1), &asker, now()).messages;
+    assert_eq!(questions[0].receivers[0].name, "df@far");
+    let deadline = df.deadline().unwrap();
+    assert!(df.tick(now()).messages.is_empty());
+    let (performative, content) = one(&df.tick(deadline).messages);
+    assert_eq!(performative, "inform");
+    assert!(content.ends_with("(sequence)))"), "{content}");
+    assert_eq!(df.deadline(), None);
+}
+
+#[test]
+fn a_df_that_asks_is_not_asked_back() {
+    let mut df = with_df_at_far();
+    let mut search = search_of_depth(3);
+    search.sender = Some(aid("df@far"));
+    let (performative, _) = one(&df.handle(&search, &agent("df@far"), now()).messages);
+    assert_eq!(performative, "inform");
+}
+
+#[test]
+fn an_agent_of_another_platform_registers_itself_only_if_it_may() {
+    let mut df = df();
+    let entry = |name: &str| {
+        format!(
+            "((action {DF} (register (df-agent-description :name (agent-identifier :name {name}) \
+             :services (set (service-description :name s :type t))))))"
+        )
+    };
+    let mut register = |name: &str, may_register| {
+        let requester = Requester::Foreign {
+            name: "a@far".to_owned(),
+            may_register,
+        };
+        one(&df
+            .handle(&request("a@far", &entry(name)), &requester, now())
+            .messages)
+        .0
+    };
+    assert_eq!(register("a@far", false), "refuse");
+    assert_eq!(register("b@factory", true), "refuse");
+    assert_eq!(register("a@far", true), "inform");
+}
