@@ -46,7 +46,9 @@ impl Setting for InProcess {
 
     fn lacks(&self, promise: Promise) -> Option<&'static str> {
         match promise {
-            Promise::Resume | Promise::FramesResume => Some("there are no connections to break"),
+            Promise::Resume | Promise::FramesResume | Promise::EventsResume => {
+                Some("there are no connections to break")
+            }
             Promise::Crash => Some("there is no other process"),
             Promise::Frames | Promise::FramesPushBack => Some("there is no other process"),
             Promise::ForgedSender => Some("the sender's own bus fills in its name"),

@@ -76,11 +76,11 @@ impl Channel {
             (address.channel, address.qos, address.agent)
         };
         let channel = Self {
+            qos: channels.qos_of(&path),
             outbox,
             channels,
             platform: platform.to_owned(),
             path,
-            qos: Qos::default(),
             agent,
         };
         channel.with_qos(qos)

@@ -10,6 +10,7 @@
 //!
 //! makes a test of each promise, for a value that implements [`Setting`].
 
+mod channels;
 mod direct;
 mod frames;
 mod table;
@@ -30,6 +31,8 @@ pub use table::{Column, StaleColumn, table};
 
 /// Far longer than anything takes: no case depends on how fast things go.
 const LONG: Duration = Duration::from_secs(60);
+/// Processes of a platform that cases run on.
+const PROCESSES: usize = 3;
 
 /// A way to run several processes of one platform over a transport.
 pub trait Setting: Send + Sync {
@@ -109,11 +112,33 @@ pub enum Promise {
     FramesPushBack,
     /// Frames arrive once and in order though connections break under way.
     FramesResume,
+    /// Events reach every consumer in every process, once and in order.
+    Events,
+    /// They do though connections break under way.
+    EventsResume,
+    /// A message on a channel reaches the one agent it names.
+    Directed,
+    /// A request to everyone brings all answers, and says who did not answer.
+    Request,
+    /// Nothing is handed out before it is valid.
+    ValidFrom,
+    /// Nothing is handed out from its expiry on, wherever it waited.
+    Expiry,
+    /// A subscription gets what its filter holds for, and a wrong one is refused.
+    Filter,
+    /// A slow subscription drops by its policy, is counted, and holds up no other.
+    SlowSubscription,
+    /// One that pushes back holds back the publisher.
+    EventsPushBack,
+    /// Who may not publish on a channel is refused, where it arrives too.
+    Rights,
+    /// A quality of service that cannot be given is refused by name.
+    RefusedByName,
 }
 
 impl Promise {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 25] = [
         Self::Order,
         Self::Receivers,
         Self::Resume,
@@ -128,6 +153,17 @@ impl Promise {
         Self::Frames,
         Self::FramesPushBack,
         Self::FramesResume,
+        Self::Events,
+        Self::EventsResume,
+        Self::Directed,
+        Self::Request,
+        Self::ValidFrom,
+        Self::Expiry,
+        Self::Filter,
+        Self::SlowSubscription,
+        Self::EventsPushBack,
+        Self::Rights,
+        Self::RefusedByName,
     ];
 
     /// Its name: of its test, and in the files that hold what came out.
@@ -147,6 +183,17 @@ impl Promise {
             Self::Frames => "frames",
             Self::FramesPushBack => "frames-push-back",
             Self::FramesResume => "frames-resume",
+            Self::Events => "events",
+            Self::EventsResume => "events-resume",
+            Self::Directed => "directed",
+            Self::Request => "request",
+            Self::ValidFrom => "valid-from",
+            Self::Expiry => "expiry",
+            Self::Filter => "filter",
+            Self::SlowSubscription => "slow-subscription",
+            Self::EventsPushBack => "events-push-back",
+            Self::Rights => "rights",
+            Self::RefusedByName => "refused-by-name",
         }
     }
 
@@ -164,9 +211,22 @@ impl Promise {
             Self::ForgedSender => "another's name as sender is refused",
             Self::RevokedSender => "a revoked agent is refused at once",
             Self::SizeLimit => "the largest message passes, a larger one is refused by name",
-            Self::Frames => "channels: frames between processes, in order and once",
-            Self::FramesPushBack => "channels: a busy bus holds back no mailbox",
-            Self::FramesResume => "channels: once and in order though connections break",
+            Self::Frames => "frames between the buses of two processes, in order and once",
+            Self::FramesPushBack => "frames: a busy bus holds back no mailbox",
+            Self::FramesResume => "frames: once and in order though connections break",
+            Self::Events => "channels: events reach every consumer, once and in order",
+            Self::EventsResume => "… though connections break",
+            Self::Directed => "channels: a message on a channel reaches the agent it names alone",
+            Self::Request => "channels: a request brings all answers, and who did not answer",
+            Self::ValidFrom => "channels: nothing is handed out before it is valid",
+            Self::Expiry => "channels: nor after its expiry",
+            Self::Filter => "channels: filters hold, and wrong ones are refused",
+            Self::SlowSubscription => {
+                "channels: a slow subscription drops by its policy and holds up no other"
+            }
+            Self::EventsPushBack => "… or holds back the publisher",
+            Self::Rights => "channels: who may not publish is refused",
+            Self::RefusedByName => "channels: a QoS that cannot be given is refused by name",
         }
     }
 }
@@ -216,7 +276,7 @@ type Outcome = Result<(), Failure>;
 /// [`Failure`]: the promise is broken, or the transport claims what it cannot do.
 pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Failure> {
     let case = async {
-        let world = setting.open(3).await;
+        let world = setting.open(PROCESSES).await;
         if let Some(why) = setting.lacks(promise) {
             not_claimed(&*world, promise)?;
             return Ok(Verdict::NotGiven(why.to_owned()));
@@ -236,6 +296,17 @@ pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Fai
             Promise::Frames => frames::in_order(&*world, false).await,
             Promise::FramesPushBack => frames::push_back(&*world).await,
             Promise::FramesResume => frames::in_order(&*world, true).await,
+            Promise::Events => channels::events(&*world, false).await,
+            Promise::EventsResume => channels::events(&*world, true).await,
+            Promise::Directed => channels::directed(&*world).await,
+            Promise::Request => channels::request(&*world).await,
+            Promise::ValidFrom => channels::valid_from(&*world).await,
+            Promise::Expiry => channels::expiry(&*world).await,
+            Promise::Filter => channels::filter(&*world).await,
+            Promise::SlowSubscription => channels::slow_subscription(&*world).await,
+            Promise::EventsPushBack => channels::push_back(&*world).await,
+            Promise::Rights => channels::rights(&*world).await,
+            Promise::RefusedByName => channels::refused_by_name(&*world).await,
         }?;
         Ok(Verdict::Kept)
     };
@@ -257,13 +328,24 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
     };
     let capabilities = transport.capabilities();
     let is_claimed = match promise {
-        Promise::Resume | Promise::FramesResume => capabilities.resumes,
+        Promise::Resume | Promise::FramesResume | Promise::EventsResume => capabilities.resumes,
         Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
             capabilities.pushes_back
         }
         // The level says so.
         Promise::RevokedSender | Promise::ForgedSender => false,
-        Promise::Frames => frames::are_offered(world),
+        // Channels stand on frames; a transport without them says so when one is asked for.
+        Promise::Frames
+        | Promise::Events
+        | Promise::Directed
+        | Promise::Request
+        | Promise::ValidFrom
+        | Promise::Expiry
+        | Promise::Filter
+        | Promise::SlowSubscription
+        | Promise::EventsPushBack
+        | Promise::Rights
+        | Promise::RefusedByName => frames::are_offered(world),
         Promise::Order
         | Promise::Receivers
         | Promise::Crash
@@ -382,7 +464,11 @@ macro_rules! conformance_tests {
             order Order, receivers Receivers, resume Resume, push_back PushBack,
             push_back_alone PushBackAlone, crash Crash, moving Moving, comes_back ComesBack,
             forged_sender ForgedSender, revoked_sender RevokedSender, size_limit SizeLimit,
-            frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume
+            frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
+            events Events, events_resume EventsResume, directed Directed, request Request,
+            valid_from ValidFrom, expiry Expiry, filter Filter,
+            slow_subscription SlowSubscription, events_push_back EventsPushBack,
+            rights Rights, refused_by_name RefusedByName
         }
     };
     ($setting:expr; $($name:ident $promise:ident),*) => {
