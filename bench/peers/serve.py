@@ -327,6 +327,29 @@ def spade(server: Server, values: Values) -> Values:
     return {"port": port}
 
 
+MOST_AGENTS = 2048
+
+
+def sealbus(server: Server, values: Values) -> Values:
+    """A platform with two programs in Python, on a node of its own each."""
+    folder = server.folder
+    text = f'[platform]\nname = "bench"\nlevel = "{values["level"]}"\nnodes = 2\n'
+    sockets = {}
+    for role, side in (("receive", "receiver"), ("send", "sender")):
+        sockets[role] = str(folder / side)
+        program = [values["python"], str(HERE / "sealbus_agents.py"), side, sockets[role]]
+        text += f'\n[[agent]]\nname = "{side}"\nagents = {MOST_AGENTS}\n'
+        text += f"command = {json.dumps(program)}\n"
+    (folder / "platform.toml").write_text(text)
+    platform = server.start([values["binary"], "up", "platform.toml", "--state", "state"])
+    deadline = time.monotonic() + PATIENCE
+    while not all(Path(path).exists() for path in sockets.values()):
+        if platform.poll() is not None or time.monotonic() > deadline:
+            sys.exit("the platform did not start its programs")
+        time.sleep(0.05)
+    return {"sockets": sockets}
+
+
 SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "nats": nats,
     "rabbitmq": rabbitmq,
@@ -334,6 +357,7 @@ SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "kafka": kafka,
     "slim": slim,
     "spade": spade,
+    "sealbus": sealbus,
 }
 
 

@@ -100,6 +100,9 @@ pub(crate) struct System {
     /// Rounds before the one that counts: more where code is compiled while it runs.
     #[serde(default = "one")]
     pub(crate) warm_ups: u32,
+    /// Its cells take long: it has its turn after the others.
+    #[serde(default)]
+    pub(crate) slow: bool,
     /// The most agents on one side, where it has a limit.
     pub(crate) most_agents: Option<u32>,
     /// The largest content it takes, in bytes.
@@ -179,5 +182,7 @@ pub(crate) fn load(bench: &Path) -> Result<Vec<System>, PapersError> {
         })?;
         systems.push(System { id, ..system });
     }
+    // If the time is short, what matters most is there.
+    systems.sort_by_key(|it| (it.slow, it.side == Side::Peer));
     Ok(systems)
 }

@@ -24,18 +24,30 @@ pub(crate) fn escape(text: &str) -> String {
 /// The whole page.
 pub(crate) fn write(tables: &[Table], systems: &[System], results: &Results) -> String {
     let standings = standing::all(tables, systems, results);
+    let costs = standing::cost_of_security(tables, systems, results);
+    let goals = standing::goals(&standings, &costs);
     let (behind, ahead): (Vec<_>, Vec<_>) = standings.into_iter().partition(Standing::is_behind);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Sealbus beside others</title>\n<style>{STYLE}</style>\n\
          <h1>Sealbus beside others</h1>\n<div class=\"behind\"><h2>Where Sealbus is behind</h2>\n"
     );
     list(&mut page, &behind, "In nothing that was measured.");
-    page.push_str("</div>\n<h2>Where it is ahead</h2>\n");
-    list(&mut page, &ahead, "In nothing yet.");
-    security(
-        &mut page,
-        &standing::cost_of_security(tables, systems, results),
+    page.push_str("</div>\n<h2>The goals</h2>\n<table>\n");
+    for goal in goals {
+        let measured = goal.measured.map_or("not measured".to_owned(), digits);
+        let met = if goal.is_met { "met" } else { "<b>not met</b>" };
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{measured}</td><td>{met}</td></tr>",
+            goal.text
+        );
+    }
+    page.push_str(
+        "</table>\n<p><small>Each by the worst column measured.</small></p>\n\
+         <h2>Where it is ahead</h2>\n",
     );
+    list(&mut page, &ahead, "In nothing yet.");
+    security(&mut page, &costs);
     faults(&mut page, results);
     page.push_str(
         "<h2>The tables</h2>\n<p>Each cell is the repetition in the middle; below it the least and the greatest. Beside \

@@ -14,6 +14,8 @@ pub(crate) struct Entry {
 
 /// Sealbus beside others of its kind in one column of one table.
 pub(crate) struct Standing {
+    /// The table's file name.
+    pub(crate) id: String,
     pub(crate) table: String,
     pub(crate) column: String,
     /// What is compared with what.
@@ -21,6 +23,7 @@ pub(crate) struct Standing {
     pub(crate) metric: Metric,
     pub(crate) ours: Entry,
     pub(crate) best: Option<Entry>,
+    pub(crate) peers: Vec<Entry>,
     pub(crate) limit: Option<Entry>,
 }
 
@@ -126,12 +129,14 @@ pub(crate) fn all(tables: &[Table], systems: &[System], results: &Results) -> Ve
                         entries.min_by(|a, b| better(a, b))
                     };
                     found.push(Standing {
+                        id: table.id.clone(),
                         table: table.title.clone(),
                         column: column.title.clone(),
                         group: group.0,
                         metric,
                         ours,
                         best: best(Side::Peer),
+                        peers: of_side(Side::Peer).into_iter().map(|it| it.1).collect(),
                         limit: best(Side::Limit),
                     });
                 }
@@ -182,6 +187,83 @@ pub(crate) fn cost_of_security(
     costs
 }
 
+/// What is aimed at, and how far it is reached.
+pub(crate) struct Goal {
+    pub(crate) text: &'static str,
+    /// The worst of all columns; `None` if it was not measured.
+    pub(crate) measured: Option<f64>,
+    pub(crate) is_met: bool,
+}
+
+/// The goals of the project, each judged by the worst column.
+pub(crate) fn goals(standings: &[Standing], costs: &[(String, f64)]) -> Vec<Goal> {
+    let secure = |ids: &'static [&'static str]| {
+        standings
+            .iter()
+            .filter(move |it| it.group == GROUPS[0].0 && ids.contains(&it.id.as_str()))
+    };
+    let throughput = |ids| secure(ids).filter(|it| it.metric.name == "throughput");
+    let least = |ratios: Vec<f64>| ratios.into_iter().reduce(f64::min);
+    let greatest = |ratios: Vec<f64>| ratios.into_iter().reduce(f64::max);
+    let at_least = |text, bound: f64, measured: Option<f64>| Goal {
+        text,
+        measured,
+        is_met: measured.is_some_and(|it| it >= bound),
+    };
+    let at_most = |text, bound: f64, measured: Option<f64>| Goal {
+        text,
+        measured,
+        is_met: measured.is_some_and(|it| it <= bound),
+    };
+    let rabbit = throughput(&["f1"]).filter_map(|it| {
+        let rabbit = it
+            .peers
+            .iter()
+            .find(|peer| peer.name.starts_with("RabbitMQ"))?;
+        Some(it.ratio(rabbit))
+    });
+    let costs = costs
+        .iter()
+        .filter(|(what, _)| what.starts_with("Flat out"));
+    vec![
+        at_least(
+            "one-to-one latency p50 at or under every secure peer's: the best peer's over ours is at least 1",
+            1.0,
+            least(secure(&["c1"]).filter_map(Standing::to_best).collect()),
+        ),
+        at_most(
+            "one-to-one latency p50 at most 1.5 × raw TLS",
+            1.5,
+            greatest(secure(&["c1"]).filter_map(Standing::to_limit).collect()),
+        ),
+        at_least(
+            "flat-out throughput at least 2 × the best secure peer's",
+            2.0,
+            least(throughput(&["f1"]).filter_map(Standing::to_best).collect()),
+        ),
+        at_least(
+            "flat-out throughput at least 5 × RabbitMQ's",
+            5.0,
+            least(rabbit.collect()),
+        ),
+        at_least(
+            "many-to-one at least 2 × the best secure peer's",
+            2.0,
+            least(throughput(&["f3"]).filter_map(Standing::to_best).collect()),
+        ),
+        at_least(
+            "broadcast at least 2 × the best secure peer's",
+            2.0,
+            least(throughput(&["f2"]).filter_map(Standing::to_best).collect()),
+        ),
+        at_most(
+            "security costs at most a tenth of the flat-out throughput",
+            0.1,
+            greatest(costs.map(|(_, cost)| *cost).collect()),
+        ),
+    ]
+}
+
 /// A comparison in words.
 pub(crate) fn sentence(standing: &Standing) -> String {
     let Standing {
@@ -214,16 +296,22 @@ pub(crate) fn sentence(standing: &Standing) -> String {
 
 /// The report in some lines of text: what we are behind in comes first.
 pub(crate) fn lines(tables: &[Table], systems: &[System], results: &Results) -> Vec<String> {
-    let (behind, ahead): (Vec<_>, Vec<_>) = all(tables, systems, results)
-        .into_iter()
-        .partition(Standing::is_behind);
+    let standings = all(tables, systems, results);
     let heading = |text: &str, standings: &[Standing]| {
         let lines = standings.iter().map(|it| format!("  {}", sentence(it)));
         std::iter::once(text.to_owned())
             .chain(lines)
             .collect::<Vec<_>>()
     };
-    let mut lines = heading("Sealbus is behind in:", &behind);
+    let costs = cost_of_security(tables, systems, results);
+    let mut lines = vec!["Goals, by the worst column:".to_owned()];
+    for goal in goals(&standings, &costs) {
+        let measured = goal.measured.map_or("not measured".to_owned(), digits);
+        let met = if goal.is_met { "met" } else { "not met" };
+        lines.push(format!("  {met}: {} ({measured})", goal.text));
+    }
+    let (behind, ahead): (Vec<_>, Vec<_>) = standings.into_iter().partition(Standing::is_behind);
+    lines.extend(heading("Sealbus is behind in:", &behind));
     if behind.is_empty() {
         lines.push("  nothing that was measured".to_owned());
     }

@@ -1,0 +1,160 @@
+"""One side of a run, as a program that a platform of Sealbus runs:  sealbus_agents.py SIDE SOCKET
+
+The agents of the side are opened as orders ask for them; the orders come over a unix socket (relay.py), one connection for each
+run. With ``relay`` as SIDE it passes the standard input on to the socket of the side that the first order names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from driver import Driver, Tally, Values, serve
+
+
+class Peer:
+    """Agents of Sealbus, through the Python package as its users use it."""
+
+    client = "sealbus (Python package)"
+
+    def __init__(self, platform: Any, agents: dict[str, Any]) -> None:
+        self.platform = platform
+        # Those that are open; the next run takes them again.
+        self.agents = agents
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def open(self, name: str) -> Any:
+        from sealbus import Agent
+
+        if name not in self.agents:
+            self.agents[name] = await self.platform.start(Agent(name))
+            # As start_all does: without it the others keep their messages until the platform has heard.
+            await self.platform.pump.call(self.platform._joined.announce)
+        return self.agents[name]
+
+    async def connect(self, order: Values, tally: Tally) -> list[Any]:
+        scenario = order["scenario"]
+        if order["role"] == "receive":
+            for number in range(scenario["receivers"]):
+                agent = await self.open(f"receiver-{number + 1}")
+                work = self.listen(agent, number, scenario, tally)
+                self.tasks.append(asyncio.create_task(work))
+            return []
+        speakers = []
+        for number in range(scenario["senders"]):
+            agent = await self.open(f"sender-{number + 1}")
+            target = 0 if scenario["shape"] == "many_to_one" else number
+            speakers.append(Speaker(agent, agent.peer(f"receiver-{target + 1}")))
+        return speakers
+
+    async def listen(self, agent: Any, number: int, scenario: Values, tally: Tally) -> None:
+        from sealbus import Performative
+
+        while True:
+            for message in await agent.receive_many():
+                if scenario["kind"] == "stream":
+                    tally.count(number, message.content_bytes, scenario["size"])
+                else:
+                    await agent.reply(message, Performative.INFORM, message.content)
+                    tally.answer()
+
+    def here(self) -> None:
+        return None
+
+    async def meet(self, there: Any) -> None:
+        pass
+
+    async def leave(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+
+class Speaker:
+    def __init__(self, agent: Any, receiver: Any) -> None:
+        from sealbus import AclMessage, Performative
+
+        self.agent = agent
+        self.inform = AclMessage(Performative.INFORM, receiver)
+        self.question = AclMessage(Performative.REQUEST, receiver)
+
+    async def send(self, content: bytes) -> None:
+        await self.agent.send(self.inform.with_content(content))
+
+    async def ask(self, content: bytes) -> bytes:
+        answer = await self.agent.request(self.question.with_content(content), timeout=20)
+        return bytes(answer.content_bytes)
+
+
+async def follow(
+    peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """One run."""
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+
+    async def read() -> None:
+        while line := await reader.readline():
+            lines.put_nowait(line.decode())
+        lines.put_nowait(None)
+
+    reading = asyncio.create_task(read())
+    await serve(Driver(peer), lines, lambda line: writer.write(line.encode() + b"\n"))
+    writer.close()
+    reading.cancel()
+
+
+async def live(side: str, path: Path) -> None:
+    """On the platform, until it ends."""
+    from sealbus import Platform
+
+    async with Platform() as platform:
+        agents: dict[str, Any] = {}
+        # One agent keeps the program on the platform.
+        await Peer(platform, agents).open(f"{side}-1")
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await follow(Peer(platform, agents), reader, writer)
+
+        # Orders are long lines.
+        part = path.with_suffix(".part")
+        await asyncio.start_unix_server(accept, part, limit=1 << 24)
+        part.rename(path)
+        await platform.wait()
+
+
+def relay() -> None:
+    """Between the instrument and a side's socket."""
+    import socket
+
+    line = sys.stdin.readline()
+    order = json.loads(line)
+    with socket.socket(socket.AF_UNIX) as side:
+        side.connect(order["system"]["sockets"][order["role"]])
+
+        def forward() -> None:
+            text = line
+            while text:
+                side.sendall(text.encode())
+                text = sys.stdin.readline()
+            side.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=forward, daemon=True).start()
+        for answer in side.makefile():
+            sys.stdout.write(answer)
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["relay"]:
+            relay()
+        case [side, path]:
+            from sealbus import EventLoop
+
+            with asyncio.Runner(loop_factory=EventLoop) as runner:
+                runner.run(live(side, Path(path)))
+        case _:
+            sys.exit("usage: sealbus_agents.py relay | SIDE SOCKET")
