@@ -42,8 +42,18 @@ pub(super) struct Waiting {
     deadline: SystemTime,
 }
 
+/// What a search begins with.
+pub(super) struct Here {
+    /// Found in this DF.
+    pub(super) found: Vec<DfAgentDescription>,
+    /// How many entries are wanted.
+    pub(super) most: usize,
+    /// The DFs that are registered here.
+    pub(super) others: Vec<Aid>,
+}
+
 impl Federation {
-    /// Begins a search in `others`, after `found` was found here. Gives the questions to send; none if the search is not
+    /// Begins a search in other DFs. Gives the questions to send; none if the search is not
     /// to go on.
     pub(super) fn search(
         &mut self,
@@ -51,10 +61,14 @@ impl Federation {
         request: &AclMessage,
         template: &DfAgentDescription,
         constraints: &SearchConstraints,
-        (found, most): (Vec<DfAgentDescription>, usize),
-        others: impl Iterator<Item = Aid>,
+        here: Here,
         now: SystemTime,
     ) -> Vec<AclMessage> {
+        let Here {
+            found,
+            most,
+            others,
+        } = here;
         let depth = constraints.max_depth.unwrap_or(0);
         if depth <= 0 || found.len() >= most || self.waiting.len() >= MOST_WAITING {
             return Vec::new();
@@ -84,6 +98,7 @@ impl Federation {
         let function = DfFunction::Search(template.clone(), deeper);
         let mut questions = Vec::new();
         for df in others
+            .into_iter()
             .filter(|df| df.name != own.name && df.name != asker)
             .take(MOST_ASKED)
         {

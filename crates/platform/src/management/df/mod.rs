@@ -17,7 +17,7 @@ use super::catalogue::{Catalogue, Former, Sequence};
 use super::dialogue::{action, answer, apology, asks, read, replace_act, turn_down, unreached};
 use super::{DirectoryLimits, LoadError, Requester, unix_ms};
 use crate::store::{Store, StoreError, read_all};
-use federation::{DF_SERVICE, Federation, Waiting};
+use federation::{DF_SERVICE, Federation, Here, Waiting};
 use leases::Leases;
 use subscriptions::{Subscription, Subscriptions};
 
@@ -298,8 +298,8 @@ impl Df {
                     .map_err(turned_down)?;
                 self.remember(constraints).map_err(turned_down)?;
                 let most = constraints.results(self.limits.results);
-                let here = self.find(template, constraints);
-                let here = here.into_iter().cloned().collect();
+                let found = self.find(template, constraints);
+                let found = found.into_iter().cloned().collect();
                 let others = self.entries.search(&federated(), usize::MAX, usize::MAX);
                 let others: Vec<Aid> = others
                     .into_iter()
@@ -310,8 +310,11 @@ impl Df {
                     message,
                     template,
                     constraints,
-                    (here, most),
-                    others.into_iter(),
+                    Here {
+                        found,
+                        most,
+                        others,
+                    },
                     now,
                 );
                 if !questions.is_empty() {

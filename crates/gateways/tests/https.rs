@@ -1,0 +1,107 @@
+//! Two platforms over HTTPS, with certificates of files, also mutual.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_ED25519};
+use sealbus_bus::Provenance;
+use sealbus_gateways::http::{GatewayRule, HttpGatewayConfig, TlsConfig};
+use sealbus_seal::Fingerprint;
+use support::{Platform, inform, open_to_all, receive};
+
+/// An authority, and certificates for 127.0.0.1 that it signed, as files in a folder.
+struct Files {
+    folder: tempfile::TempDir,
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Files {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(parameters, key).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+        Self { folder, authority }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The certificate's fingerprint.
+    fn certify(&self, name: &str) -> String {
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let parameters = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let certificate = parameters.signed_by(&key, &self.authority).unwrap();
+        std::fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        Fingerprint::of(certificate.der()).to_string()
+    }
+
+    fn config(&self, name: &str, trust: &Path, clients: Option<PathBuf>) -> HttpGatewayConfig {
+        HttpGatewayConfig {
+            tls: Some(TlsConfig {
+                certificate: Some(self.path(&format!("{name}.pem"))),
+                key: Some(self.path(&format!("{name}.key"))),
+                clients,
+            }),
+            trust: Some(trust.to_owned()),
+            ..open_to_all()
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rule_can_demand_a_certificate() {
+    let files = Files::new();
+    let ca = files.path("ca.pem");
+    let shown = files.certify("one");
+    files.certify("two");
+    files.certify("three");
+    let mut config = files.config("two", &ca, Some(ca.clone()));
+    config.allow = vec![GatewayRule {
+        certificate: Some(shown.clone()),
+        ..GatewayRule::new("*", ["bob"])
+    }];
+    let two = Platform::new("two", config).await;
+    assert!(two.address.starts_with("https://"));
+    let (_bob, mut bobs) = two.agent("bob");
+
+    let one = Platform::new("one", files.config("one", &ca, None)).await;
+    let (alice, _alices) = one.agent("alice");
+    alice.send(inform(two.aid("bob"), "hello")).await.unwrap();
+    let received = receive(&mut bobs).await;
+    let Provenance::Foreign(origin) = received.provenance() else {
+        panic!("{:?}", received.provenance());
+    };
+    assert_eq!(origin.certificate.as_deref(), Some(shown.as_str()));
+
+    // Another certificate of the same authority gets in, but the rule is not about it.
+    let three = Platform::new("three", files.config("three", &ca, None)).await;
+    let (carol, mut carols) = three.agent("carol");
+    carol.send(inform(two.aid("bob"), "no")).await.unwrap();
+    let failure = receive(&mut carols).await.into_message().unwrap();
+    assert!(failure.content_text().unwrap().contains("403"));
+    assert_eq!(two.gateway.counters().refused["not-permitted"], 1);
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_trusts_is_not_spoken_to() {
+    let (files, strangers) = (Files::new(), Files::new());
+    files.certify("two");
+    strangers.certify("one");
+    let two = Platform::new("two", files.config("two", &files.path("ca.pem"), None)).await;
+    let mut config = strangers.config("one", &strangers.path("ca.pem"), None);
+    config.limits.patience = 300;
+    let one = Platform::new("one", config).await;
+    let (alice, mut alices) = one.agent("alice");
+    alice.send(inform(two.aid("bob"), "hello")).await.unwrap();
+    let failure = receive(&mut alices).await.into_message().unwrap();
+    let text = failure.content_text().unwrap();
+    assert!(text.contains("certificate"), "{text}");
+}
