@@ -540,6 +540,7 @@ impl Exchange {
         peer.is_heard = false;
         peer.is_known = false;
         peer.is_blocked = false;
+        peer.probe_at = None;
         peer.early_acknowledgement = None;
         peer.last_report = 0;
         peer.incoming = stream::Incoming::default();
@@ -827,6 +828,31 @@ impl Exchange {
         self.alarm
     }
 
+    /// Publishers wait for credit from a process that may owe nothing else: it is to be seen whether it is there still.
+    fn probe_later(&mut self, index: u32, now: Now) {
+        let at = now.since_start + self.config.absence / 3;
+        if let Some(peer) = self.peers.get_mut(&index) {
+            let at = *peer.probe_at.get_or_insert(at);
+            self.set_alarm(Some(at));
+        }
+    }
+
+    /// Sends something that a process must acknowledge, while one of its subscriptions has no credit left.
+    fn probe(&mut self, index: u32, now: Now) {
+        let Some(peer) = self.peers.get_mut(&index) else {
+            return;
+        };
+        peer.probe_at = None;
+        if peer.subscriptions.values().all(|it| it.has_credit()) {
+            return;
+        }
+        if peer.outgoing.size().0 == 0 {
+            peer.tell(None, now.since_start, |stamp| Frame::Void { stamp });
+            self.mark_ready(index);
+        }
+        self.probe_later(index, now);
+    }
+
     fn tick_peer(&mut self, index: u32, now: Now) {
         let time = now.since_start;
         let (absence, longest) = (self.config.absence, self.config.longest_resend);
@@ -843,6 +869,10 @@ impl Exchange {
             peer.own_epoch = peer.own_epoch.saturating_add(1);
             self.lose(index, &reason, now);
             self.begin(index, now);
+        }
+        let probe_at = self.peers.get(&index).and_then(|peer| peer.probe_at);
+        if probe_at.is_some_and(|at| at <= time) {
+            self.probe(index, now);
         }
         let Some(peer) = self.peers.get_mut(&index) else {
             return;
@@ -865,6 +895,7 @@ impl Exchange {
         }
         let next = [
             peer.greet_at,
+            peer.probe_at,
             peer.outgoing.deadline(),
             peer.incoming.deadline(),
             peer.outgoing.waiting_since().map(|since| since + absence),

@@ -109,6 +109,8 @@ pub(super) struct Peer {
     pub(super) is_ready: bool,
     pub(super) greet_at: Option<Duration>,
     pub(super) greet_pause: Duration,
+    /// When to see whether it is there still, because publishers wait for credit from it.
+    pub(super) probe_at: Option<Duration>,
     /// When a frame of a wrong session was last answered.
     pub(super) corrected: Option<Duration>,
     /// An acknowledgement that holds once its frame `after` has come: upto, beyond, after.
@@ -144,6 +146,7 @@ impl Peer {
             is_ready: false,
             greet_at: None,
             greet_pause: greet,
+            probe_at: None,
             corrected: None,
             early_acknowledgement: None,
             last_report: 0,

@@ -369,7 +369,9 @@ impl Exchange {
                 };
                 let it = &it.subscription;
                 if !it.has_credit() || (it.gate.is_crowded() && !is_turn(&it.gate)) {
-                    return Some(it.gate.clone());
+                    let gate = it.gate.clone();
+                    self.probe_later(of_peer.peer, now);
+                    return Some(gate);
                 }
             }
         }
