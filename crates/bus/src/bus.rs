@@ -18,6 +18,7 @@ use crate::channel::Channels;
 use crate::error::UndeliverableReason;
 use crate::foreign::{self, StandInReader, StandIns};
 use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, Refused};
+use crate::letter::Post;
 use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::{Provenance, ReceivedMessage};
 use crate::outbox::Outbox;
@@ -116,6 +117,7 @@ pub(crate) struct Inner {
     resolver: OnceLock<Arc<dyn Resolver>>,
     inlet: OnceLock<Arc<dyn FrameInlet>>,
     channels: OnceLock<Channels>,
+    pub(crate) post: OnceLock<Arc<dyn Post>>,
     /// The other processes of the platform, by their identity.
     processes: Mutex<HashMap<Identity, ProcessEndpoint>>,
     stand_ins: RwLock<Option<Arc<StandIns>>>,
@@ -153,6 +155,7 @@ impl Bus {
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
                 channels: OnceLock::new(),
+                post: OnceLock::new(),
                 processes: Mutex::default(),
                 stand_ins: RwLock::default(),
                 refusals: RefusalLog::default(),
@@ -172,6 +175,11 @@ impl Bus {
     /// The configuration.
     pub fn config(&self) -> &BusConfig {
         &self.inner.config
+    }
+
+    /// Says who keeps messages for receivers that are away. Returns false if somebody else was set before.
+    pub fn set_post(&self, post: Arc<dyn Post>) -> bool {
+        self.inner.post.set(post).is_ok()
     }
 
     /// Says who knows where agents are. Returns false if somebody else was set before.
@@ -594,7 +602,9 @@ impl Bus {
         let Some(agent) = self.agent(sender) else {
             return;
         };
-        if let Some(notice) = crate::failure::notice(&self.inner.ams, lost, receiver, reason) {
+        if let Some(notice) =
+            crate::failure::failure_notice(&self.inner.ams, lost, receiver, reason)
+        {
             agent.mailbox().push_notice(ReceivedMessage::shared(
                 Arc::new(notice),
                 Provenance::Platform,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sealbus_acl::{AclMessage, EncodeError};
 use thiserror::Error;
 
+use crate::letter::NotKept;
 use crate::refusal::RefusalReason;
 
 /// Why a message that was accepted could not be delivered; its sender finds it in a `failure` message.
@@ -46,6 +47,15 @@ pub enum UndeliverableReason {
         /// The limit.
         limit: usize,
     },
+    /// It waited for its receiver until its expiry.
+    #[error("it expired before {receiver} took it")]
+    Expired {
+        /// The receiver.
+        receiver: String,
+    },
+    /// A node did not keep it for its receiver.
+    #[error("it could not be kept for its receiver: {0}")]
+    NotKept(String),
     /// It cannot be encoded.
     #[error("the message cannot be encoded: {0}")]
     Encoding(#[from] EncodeError),
@@ -90,6 +100,26 @@ pub enum SendError {
         receiver: String,
         /// Why.
         reason: UndeliverableReason,
+    },
+    /// Something that only a message that is kept can have.
+    #[error(
+        "agent {sender} sent a message with {what}: only persistent ones can have that; send it with persistence"
+    )]
+    NeedsPersistence {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// What.
+        what: &'static str,
+    },
+    /// The platform does not keep the message.
+    #[error("agent {sender} cannot have a message kept for {receiver}: {reason}")]
+    NotKept {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The receiver.
+        receiver: String,
+        /// Why, and what to do.
+        reason: NotKept,
     },
     /// The agent has ended, or is moving.
     #[error("agent {0} has left this process and cannot send")]

@@ -4,6 +4,7 @@ use sealbus_acl::sl::{ActionExpression, Content, Parameter, Term, Wff};
 use sealbus_acl::{AclMessage, AclMessageRef, Aid, Performative};
 
 use crate::error::UndeliverableReason;
+use crate::transport::Acknowledgement;
 
 /// The `failure` from the AMS for `lost`, which did not reach `receiver`; `None` if `lost` has no sender or is such
 /// a notice itself, so that notices never answer each other.
@@ -12,7 +13,7 @@ use crate::error::UndeliverableReason;
 /// `((action (agent-identifier :name SENDER) (ACLMessage)) (MTS-error (agent-identifier :name RECEIVER)
 /// (internal-error "REASON")))`. Protocol, ontology and conversation are those of the lost message, and
 /// `:in-reply-to` is its `:reply-with`.
-pub fn notice(
+pub fn failure_notice(
     ams: &Aid,
     lost: &AclMessageRef<'_>,
     receiver: &str,
@@ -28,17 +29,53 @@ pub fn notice(
     notice.receivers = vec![crate::aid_of(sender.name())];
     notice.language = Some("fipa-sl".into());
     notice.encoding = None;
-    let name = |name: &str| {
-        Term::frame(
-            "agent-identifier",
-            vec![Parameter::new("name", Term::text(name.to_owned()))],
-        )
-    };
     let action = ActionExpression::new(
-        name(sender.name()),
+        agent_identifier(sender.name()),
         Term::function("ACLMessage", Vec::new()),
     );
     let reason = Term::function("internal-error", vec![Term::text(reason.to_string())]);
-    let error = Wff::predicate("MTS-error", vec![name(receiver), reason]);
+    let error = Wff::predicate("MTS-error", vec![agent_identifier(receiver), reason]);
     Some(notice.with_content(Content::of(action).and(error)))
+}
+
+/// The `inform` from the AMS for a message that `receiver` has got, in the sense of `acknowledgement`; `None` if it has
+/// no sender.
+///
+/// The content is the SL tuple of the action and what came of it: `((action (agent-identifier :name SENDER)
+/// (ACLMessage)) (delivered (agent-identifier :name RECEIVER) agent))`, or `process` in the end.
+/// Protocol, ontology and conversation are those of the message, and `:in-reply-to` is its `:reply-with`.
+pub fn receipt_notice(
+    ams: &Aid,
+    message: &AclMessageRef<'_>,
+    receiver: &str,
+    acknowledgement: Acknowledgement,
+) -> Option<AclMessage> {
+    let sender = message.sender()?;
+    let mut notice = message
+        .create_reply(Performative::Inform)
+        .with_sender(ams.clone());
+    notice.receivers = vec![crate::aid_of(sender.name())];
+    notice.language = Some("fipa-sl".into());
+    notice.encoding = None;
+    let action = ActionExpression::new(
+        agent_identifier(sender.name()),
+        Term::function("ACLMessage", Vec::new()),
+    );
+    let by = match acknowledgement {
+        Acknowledgement::ReceiverProcess => "process",
+        Acknowledgement::ReceiverAgent => "agent",
+        Acknowledgement::OnDisk | Acknowledgement::OnMajority => "disk",
+    };
+    let delivered = Wff::predicate(
+        "delivered",
+        vec![agent_identifier(receiver), Term::text(by.to_owned())],
+    );
+    Some(notice.with_content(Content::of(action).and(delivered)))
+}
+
+fn agent_identifier(name: &str) -> Term<'static> {
+    Term::frame(
+        "agent-identifier",
+        vec![Parameter::new("name", Term::text(name.to_owned()))],
+    )
 }

@@ -16,6 +16,7 @@ mod failure;
 mod foreign;
 mod gate;
 mod inlet;
+mod letter;
 mod lifetime;
 mod mailbox;
 mod message;
@@ -29,13 +30,14 @@ mod transport;
 pub use agent::LocalAgent;
 pub use bus::{AttachError, Bus, BusConfig, Counters, Returned, WeakBus};
 pub use error::{SendError, TrySendError, UndeliverableReason, Unsent};
-pub use failure::notice as failure_notice;
+pub use failure::{failure_notice, receipt_notice};
 pub use foreign::{ForeignOrigin, GATEWAY, ORIGIN_PARAMETER, StandInReader, is_foreign};
 pub use gate::Gate;
 pub use inlet::{
     ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, LostFrame,
     OutgoingFrame, ProcessDestination, Refused, check_sender,
 };
+pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
 pub use lifetime::{Lifetime, LifetimeError};
 pub use mailbox::{
     Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, PushError, Window,

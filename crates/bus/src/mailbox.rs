@@ -7,10 +7,13 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use crate::channel::Moment;
 use crate::gate::Gate;
+use crate::letter::{Kept, KeptOutcome};
 use crate::message::ReceivedMessage;
 
 /// Bytes a message is counted as beyond its payload: what holding it costs.
@@ -155,6 +158,12 @@ struct Inner {
     hook: Option<Arc<dyn Fn() + Send + Sync>>,
     /// The reader has seen the mailbox empty and wants to be told of the next message.
     hook_armed: bool,
+    /// When the first of the messages that were kept expires; they must not be delivered then.
+    first_expiry: Option<Moment>,
+    /// How often messages were removed that nobody took.
+    sweeps: u64,
+    /// What the listeners of messages that were kept are to be told once the lock is released.
+    settled: Vec<(Kept, KeptOutcome)>,
     /// Boxed: most agents never hear from another process.
     windows: Option<Box<Windows>>,
 }
@@ -209,6 +218,9 @@ impl Inner {
     ) -> Wake {
         self.bytes += cost;
         self.notices += usize::from(message.is_notice());
+        if let Some(expiry) = message.kept().and_then(|kept| kept.expiry) {
+            self.first_expiry = Some(self.first_expiry.map_or(expiry, |first| first.min(expiry)));
+        }
         // A cost above 4 GiB cannot occur: messages are limited far below.
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         self.queue.push_back(Entry {
@@ -229,7 +241,46 @@ impl Inner {
         }
     }
 
+    /// An entry was taken out by the reader.
     fn settle(&mut self, entry: &Entry, limits: &MailboxLimits) {
+        if let Some(kept) = entry.message.kept() {
+            self.settled.push((kept.clone(), KeptOutcome::Taken));
+        }
+        self.account(entry, limits);
+    }
+
+    /// Removes what has expired.
+    fn sweep(&mut self, limits: &MailboxLimits) {
+        let Some(first) = self.first_expiry else {
+            return;
+        };
+        let now = Moment::from(SystemTime::now());
+        if now < first {
+            return;
+        }
+        self.first_expiry = None;
+        self.sweeps += 1;
+        for entry in mem::take(&mut self.queue) {
+            let kept = entry.message.kept();
+            match kept.and_then(|kept| kept.expiry) {
+                Some(expiry) if expiry <= now => {
+                    let expired = kept.map(|kept| (kept.clone(), KeptOutcome::Expired));
+                    self.settled.extend(expired);
+                    self.account(&entry, limits);
+                    continue;
+                }
+                Some(expiry) => {
+                    self.first_expiry =
+                        Some(self.first_expiry.map_or(expiry, |first| first.min(expiry)));
+                }
+                None => {}
+            }
+            self.queue.push_back(entry);
+        }
+    }
+
+    /// An entry is there no more.
+    fn account(&mut self, entry: &Entry, limits: &MailboxLimits) {
         self.bytes -= entry.cost as usize;
         self.notices -= usize::from(entry.message.is_notice());
         if entry.window != NO_WINDOW
@@ -255,9 +306,10 @@ impl Shared {
 
     /// Takes messages under the lock with `take`, then tells those who wait for room.
     fn take<T>(&self, take: impl FnOnce(&mut Inner) -> T) -> T {
-        let (taken, news, room) = {
+        let (taken, news, settled, room) = {
             let mut inner = self.inner.lock();
             let notices = inner.notices;
+            inner.sweep(&self.limits);
             let taken = take(&mut inner);
             if notices >= UNREAD_NOTICES && inner.notices < UNREAD_NOTICES && inner.closed.is_none()
             {
@@ -267,8 +319,12 @@ impl Shared {
                 .windows
                 .as_mut()
                 .map(|windows| mem::take(&mut windows.news));
-            (taken, news, self.has_room(&inner))
+            let settled = mem::take(&mut inner.settled);
+            (taken, news, settled, self.has_room(&inner))
         };
+        for (kept, outcome) in settled {
+            kept.listener.settled(kept.number, outcome);
+        }
         for news in news.into_iter().flatten() {
             news.tell();
         }
@@ -293,6 +349,9 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
             reader: None,
             hook: None,
             hook_armed: false,
+            first_expiry: None,
+            sweeps: 0,
+            settled: Vec::new(),
             windows: None,
         }),
         gate: Gate::default(),
@@ -335,11 +394,15 @@ impl Mailbox {
         &mut self,
         mut matches: impl FnMut(&ReceivedMessage) -> bool,
     ) -> Option<ReceivedMessage> {
-        // Only this reader removes, so what was looked at need not be looked at again.
+        // Only this reader removes, but for what expires, so what was looked at need not be looked at again.
         let mut seen = 0;
+        let mut sweeps = 0;
         let limits = &self.shared.limits;
         poll_fn(|context| {
             self.shared.take(|inner| {
+                if mem::replace(&mut sweeps, inner.sweeps) != inner.sweeps {
+                    seen = 0;
+                }
                 let found = inner
                     .queue
                     .iter()
@@ -431,10 +494,17 @@ impl Mailbox {
     /// another process. Messages that come later are sent after it by their senders' buses.
     pub fn drain(self) -> Vec<ReceivedMessage> {
         self.shared.close(Closed::Moving);
-        let mut out = Vec::new();
-        self.shared
-            .take(|inner| take_many(inner, &self.shared.limits, &mut out, usize::MAX));
-        out
+        self.shared.take(|inner| {
+            let mut out = Vec::with_capacity(inner.queue.len());
+            while let Some(entry) = inner.queue.pop_front() {
+                inner.account(&entry, &self.shared.limits);
+                // What was kept is on disk, and finds the agent where it goes.
+                if entry.message.kept().is_none() {
+                    out.push(entry.message);
+                }
+            }
+            out
+        })
     }
 }
 
@@ -546,6 +616,11 @@ impl MailboxSender {
         };
         wake.wake();
         Ok(())
+    }
+
+    /// Removes messages that were kept and have expired; their listeners are told.
+    pub fn sweep(&self) {
+        self.shared.take(|_| ());
     }
 
     /// Where writers wait that found the mailbox full.

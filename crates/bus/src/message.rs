@@ -8,6 +8,7 @@ use sealbus_acl::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
 use sealbus_seal::{Identity, VerifiedIdentity};
 
 use crate::foreign::ForeignOrigin;
+use crate::letter::Kept;
 
 /// What the bus knows about the sender of a received message.
 #[derive(Clone, Debug)]
@@ -63,6 +64,7 @@ enum Body {
 pub struct ReceivedMessage {
     body: Body,
     provenance: Provenance,
+    kept: Option<Box<Kept>>,
 }
 
 impl ReceivedMessage {
@@ -71,6 +73,7 @@ impl ReceivedMessage {
         Self {
             body: Body::Shared(message),
             provenance,
+            kept: None,
         }
     }
 
@@ -79,6 +82,7 @@ impl ReceivedMessage {
         Self {
             body: Body::Encoded(message),
             provenance,
+            kept: None,
         }
     }
 
@@ -91,6 +95,18 @@ impl ReceivedMessage {
             EncodedMessage::new(payload, &Limits::default())?,
             provenance,
         ))
+    }
+
+    /// The same, as one that was kept for its receiver.
+    #[must_use]
+    pub fn with_kept(mut self, kept: Kept) -> Self {
+        self.kept = Some(Box::new(kept));
+        self
+    }
+
+    /// What is to be known about it if it was kept for its receiver ([`Delivery::persistent`](crate::Delivery)).
+    pub fn kept(&self) -> Option<&Kept> {
+        self.kept.as_deref()
     }
 
     /// What is known about the sender.

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_acl::{AclMessage, Aid};
 
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::error::{SendError, TrySendError, Unsent};
+use crate::letter::{Delivery, Letter, NotKept};
 use crate::route::{Parcel, ParcelMessage, Route, Sent, Waiting};
 use crate::transport::Outgoing;
 
@@ -74,6 +76,56 @@ impl Outbox {
             Err(TrySendError::Failed(error)) => Err(error),
             Err(TrySendError::Full(unsent)) => self.finish(unsent).await,
         }
+    }
+
+    /// Sends `message` to all its receivers as `delivery` says. What is persistent is on a disk of the platform when
+    /// this returns: it reaches each receiver once, in order among what this agent sends it persistently, when that is
+    /// there; or a `failure` from the AMS comes at its expiry.
+    ///
+    /// # Errors
+    /// [`SendError`]: the message was not accepted by the receiver named, nor by those after it.
+    pub async fn send_with(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        delivery: Delivery,
+    ) -> Result<(), SendError> {
+        let sender = self.agent.name();
+        if let Some(what) = delivery.needs_persistence() {
+            let sender = sender.clone();
+            return Err(SendError::NeedsPersistence { sender, what });
+        }
+        if !delivery.persistent {
+            return self.send(message).await;
+        }
+        let message = self.signed(message.into())?;
+        let mut encoded = Vec::new();
+        if let Err(error) = sealbus_acl::bitefficient::encode(&message, &mut encoded) {
+            let receiver = &message.receivers[0].name;
+            return Err(self.impossible(receiver, error.into()));
+        }
+        let encoded = Bytes::from(encoded);
+        for receiver in &message.receivers {
+            let letter = Letter {
+                sender: sender.clone(),
+                receiver: receiver.name.clone(),
+                message: encoded.clone(),
+                delivery,
+            };
+            let kept = match self.bus.inner.post.get() {
+                Some(post) => post.keep(letter).await,
+                None => Err(NotKept(
+                    "no node of a platform stands behind this bus".to_owned(),
+                )),
+            };
+            kept.map_err(|reason| SendError::NotKept {
+                sender: sender.clone(),
+                receiver: receiver.name.clone(),
+                reason,
+            })?;
+            let _last = self.last.lock();
+            self.agent.count_sent();
+        }
+        Ok(())
     }
 
     /// Sends without waiting.

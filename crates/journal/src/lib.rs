@@ -34,6 +34,7 @@ pub use journal::{Journal, JournalConfig, OpenReport, TornTail};
 pub use reader::{ReadFrom, Reader};
 pub use record::{NewRecord, Record};
 pub use retention::Retention;
+pub use span::Spans;
 pub use stream::{Stream, StreamConfig, StreamInfo, Written};
 
 /// The reader of segment files, for the fuzz target.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 /// A set of numbers; each stretch by its first number and the one after its last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spans(BTreeMap<u64, u64>);
+pub struct Spans(BTreeMap<u64, u64>);
 
 impl Spans {
     /// Adds `first..end`.
-    pub(crate) fn add(&mut self, mut first: u64, mut end: u64) {
+    pub fn add(&mut self, mut first: u64, mut end: u64) {
         if first >= end {
             return;
         }
@@ -24,7 +24,7 @@ impl Spans {
     }
 
     /// The first number from `number` on that is not in the set.
-    pub(crate) fn next_outside(&self, number: u64) -> u64 {
+    pub fn next_outside(&self, number: u64) -> u64 {
         match self.0.range(..=number).next_back() {
             Some((_, &end)) if end > number => end,
             _ => number,
@@ -32,7 +32,7 @@ impl Spans {
     }
 
     /// Forgets what is below `first`.
-    pub(crate) fn forget_below(&mut self, first: u64) {
+    pub fn forget_below(&mut self, first: u64) {
         while let Some((&start, &end)) = self.0.first_key_value() {
             if start >= first {
                 return;
@@ -44,17 +44,29 @@ impl Spans {
         }
     }
 
+    /// Whether `number` is in the set.
+    pub fn contains(&self, number: u64) -> bool {
+        self.next_outside(number) != number
+    }
+
+    /// The stretch that `number` is in, if it is in the set: its first number and the one after its last.
+    pub fn stretch_of(&self, number: u64) -> Option<(u64, u64)> {
+        let (&first, &end) = self.0.range(..=number).next_back()?;
+        (end > number).then_some((first, end))
+    }
+
     /// How many numbers there are.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.0.iter().map(|(first, end)| end - first).sum()
     }
 
     /// How many stretches.
-    pub(crate) fn stretches(&self) -> usize {
+    pub fn stretches(&self) -> usize {
         self.0.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// The stretches, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|(first, end)| (*first, *end))
     }
 }
