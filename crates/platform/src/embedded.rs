@@ -2,6 +2,7 @@
 //! agents, on one bus. No socket, no file, and yet every agent is certified.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealbus_bus::{Bus, BusConfig};
@@ -14,6 +15,7 @@ use crate::master::{
     Authorities, AuthoritiesError, FoundationError, OwnHost, Place, PlatformSettings, SystemAgents,
     SystemError, lay, timestamp_now,
 };
+use crate::post::PostPlace;
 use crate::process::{OpenError, Process};
 use crate::store::MemoryStore;
 
@@ -48,11 +50,23 @@ pub enum EmbeddedError {
 }
 
 impl EmbeddedPlatform {
-    /// Starts a platform of this name. Its tasks run on the current tokio runtime.
+    /// Starts a platform of this name. Its tasks run on the current tokio runtime. Persistent messages are kept as long
+    /// as it is there, in a temporary folder that is made with the first of them.
     ///
     /// # Errors
     /// [`EmbeddedError`].
     pub async fn start(name: PlatformName) -> Result<Self, EmbeddedError> {
+        Self::start_in(name, None).await
+    }
+
+    /// As [`start`](Self::start); persistent messages are kept in this folder, also for later runs of the program.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn start_in(
+        name: PlatformName,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, EmbeddedError> {
         let settings = PlatformSettings::new(name.clone());
         let authorities = Authorities::fresh(&name, timestamp_now())?;
         let store = Arc::new(MemoryStore::default());
@@ -73,6 +87,7 @@ impl EmbeddedPlatform {
             agents: Vec::new(),
             open: true,
             listen: None,
+            post: Some(folder.map_or(PostPlace::Temporary, PostPlace::Folder)),
         };
         let (host, _) = OwnHost::adopt(desk, place, news).await?;
         Ok(Self {

@@ -7,9 +7,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::control::attachment::AgentReport;
+use crate::control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use crate::control::{
-    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FrozenAgent, PlatformDescription,
-    ProcessContact, RefusalRecord, Rules, Subject,
+    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, FrozenAgent,
+    PlatformDescription, ProcessContact, RefusalRecord, Rules, Subject,
 };
 
 /// What a process learned when it joined its platform.
@@ -61,6 +62,13 @@ pub enum Command {
     Thaw,
     /// A newer signed deny list, to be verified and obeyed at once.
     DenyList(Blob),
+    /// Messages that were kept for an agent of this process, in order.
+    Letters {
+        /// Its local name.
+        agent: String,
+        /// The messages.
+        letters: Vec<DeliveredLetter>,
+    },
     /// Agents this process asked for are elsewhere now.
     DirectoryChanged(Vec<DirectoryChange>),
     /// Processes that can be reached now, or at another address.
@@ -107,6 +115,18 @@ pub trait Host: Send + Sync + 'static {
     /// Says what this process refused since the last call.
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>>;
 
+    /// Has messages kept for their receivers; answers when they are on disk: for each why it is not kept, if it is not.
+    /// One that was given before, by its origin and sequence number, is kept once.
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>>;
+
+    /// Says what came of letters that came as [`Command::Letters`]; once this returns they do not come again, unless they
+    /// were [left](LetterOutcome::Left).
+    fn settle_letters<'a>(
+        &'a self,
+        agent: &'a str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>>;
+
     /// State and mailboxes of agents that moved here; empty unless [`Membership::inherits`]. To be
     /// restored before the process announces its address.
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>>;
@@ -114,4 +134,12 @@ pub trait Host: Send + Sync + 'static {
     /// The platform's commands; `None` after the first call. When the channel ends the platform is
     /// gone for good, and the process is to leave.
     fn commands(&self) -> Option<mpsc::Receiver<Command>>;
+}
+
+/// What the platform's own agents are told that want a message kept.
+pub(crate) fn no_letters() -> Fault {
+    Fault::new(
+        FaultCode::NotPermitted,
+        "the platform's own agents send no persistent messages",
+    )
 }

@@ -22,6 +22,7 @@ pub mod manifest;
 pub mod master;
 pub mod node;
 pub mod placement;
+mod post;
 pub mod process;
 pub mod registry;
 pub mod rpc;

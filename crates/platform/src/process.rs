@@ -17,8 +17,8 @@ mod carrier;
 mod certification;
 mod error;
 mod freeze;
+mod letters;
 mod neighbours;
-
 mod renewal;
 mod reports;
 mod resolver;
@@ -73,6 +73,8 @@ struct Shared {
     trust: Arc<Trust>,
     platform: PlatformName,
     level: SecurityLevel,
+    /// Letters that were handed to agents of this process.
+    inbox: Arc<letters::Inbox>,
     /// None on an embedded platform.
     carrier: Option<Carrier>,
     agents: Mutex<Agents>,
@@ -174,7 +176,9 @@ impl Process {
         if let Some((_, standing)) = &own {
             agents.renewals.insert(standing.due, THE_PROCESS);
         }
+        bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
         let shared = Arc::new(Shared {
+            inbox: letters::Inbox::start(host.clone()),
             certifier,
             bus,
             trust,
@@ -203,6 +207,7 @@ impl Process {
         shared.obey_deny_list(&deny_list.0).await;
         shared.obey_rules(&shared.host.membership().rules);
         shared.processes_are(shared.host.membership().processes.clone());
+        tokio::spawn(letters::sweep(Arc::downgrade(&shared)));
         tokio::spawn(upkeep::run(
             Arc::downgrade(&shared),
             shared.renewals_changed.clone(),
@@ -442,6 +447,7 @@ impl Shared {
                 .remove(entry.standing.lock().due, entry.number);
         }
         self.bus.detach(&entry.aid.name);
+        self.inbox.left(entry.aid.local_name());
         let report = match parting {
             Parting::Ended => AgentReport::Ended,
             Parting::Failed(error) => AgentReport::Failed {

@@ -123,6 +123,7 @@ impl Link {
             }
             AttachmentNotice::Thaw => Command::Thaw,
             AttachmentNotice::DenyList { list } => Command::DenyList(list),
+            AttachmentNotice::Letters { agent, letters } => Command::Letters { agent, letters },
             AttachmentNotice::DirectoryChanged { changes } => Command::DirectoryChanged(changes),
             AttachmentNotice::ProcessesEnded { processes } => Command::ProcessesEnded(processes),
             AttachmentNotice::ProcessesJoined { processes } => Command::ProcessesJoined(processes),

@@ -18,6 +18,7 @@ use sealbus_seal::token::{Purpose, Secret, Token, TokenError};
 use tokio::sync::{mpsc, watch};
 
 use crate::control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest, Welcome};
+use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject};
 use crate::host::{Command, Host, Membership};
 use crate::rpc::Caller;
@@ -220,6 +221,32 @@ impl Host for Attachment {
             self.ask(AttachmentRequest::Refusals { records })
                 .await
                 .map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        async move {
+            let count = letters.len();
+            match self.ask(AttachmentRequest::Post { letters }).await? {
+                AttachmentAnswer::Posted { refused } if refused.len() == count => Ok(refused),
+                _ => Err(nonsense()),
+            }
+        }
+        .boxed()
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        agent: &'a str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        async move {
+            let request = AttachmentRequest::Letters {
+                agent: agent.to_owned(),
+                outcomes,
+            };
+            self.ask(request).await.map(|_| ())
         }
         .boxed()
     }

@@ -6,6 +6,7 @@ use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
 use serde::{Deserialize, Serialize};
 
 use super::node::{GatewayStatus, LogPosition};
+use super::post::WaitingLetter;
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 
 /// What an operator asks of the Master.
@@ -63,6 +64,11 @@ pub enum AdminRequest {
         agent: String,
         /// Where to begin.
         from: LogPosition,
+    },
+    /// What waits for an agent, on all nodes.
+    Mailbox {
+        /// Local name.
+        agent: String,
     },
     /// Events of the certification log from a sequence number on.
     CertificationEvents {
@@ -166,6 +172,15 @@ pub struct SendMessage {
 pub enum AdminAnswer {
     /// To `Status`.
     Status(PlatformStatus),
+    /// To `Mailbox`.
+    Mailbox {
+        /// The messages that wait, in order on each node; the first of many.
+        letters: Vec<WaitingLetter>,
+        /// How many there are in all.
+        total: u64,
+        /// Nodes that did not answer: what they keep is not known.
+        silent: Vec<String>,
+    },
     /// To `Nodes`.
     Nodes {
         /// By name.

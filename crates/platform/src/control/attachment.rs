@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use super::{
-    AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, PlatformDescription,
+    AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, PlatformDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
 
@@ -53,6 +54,18 @@ pub enum AttachmentRequest {
     Frozen {
         /// The part.
         part: FrozenPart,
+    },
+    /// Messages of its agents that are to be kept for their receivers.
+    Post {
+        /// In the order they were sent.
+        letters: Vec<PostedLetter>,
+    },
+    /// What came of letters that were delivered to this process.
+    Letters {
+        /// Local name of the receiver.
+        agent: String,
+        /// Their numbers, and what came of each.
+        outcomes: Vec<(u64, LetterOutcome)>,
     },
     /// The agents of this process cannot be moved.
     NotFrozen {
@@ -112,6 +125,11 @@ pub enum AttachmentAnswer {
     Inherited {
         /// The part.
         part: FrozenPart,
+    },
+    /// To `Post`, once all that is kept is on disk: for each letter why it is not kept, if it is not.
+    Posted {
+        /// In the order of the letters.
+        refused: Vec<Option<Fault>>,
     },
     /// To everything else.
     Done,
@@ -178,6 +196,13 @@ pub enum AttachmentNotice {
     Rules {
         /// All of it.
         rules: Rules,
+    },
+    /// Messages that were kept for an agent of this process.
+    Letters {
+        /// Local name of the receiver.
+        agent: String,
+        /// In order.
+        letters: Vec<DeliveredLetter>,
     },
     /// Processes that are no more.
     ProcessesEnded {

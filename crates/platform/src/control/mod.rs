@@ -13,6 +13,7 @@ pub mod attachment;
 mod blob;
 pub mod enrolment;
 pub mod node;
+pub mod post;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -84,6 +85,8 @@ pub enum FaultCode {
     Unavailable,
     /// The disk is full or the state store failed.
     Storage,
+    /// There is no room for more now; asking again later may help.
+    Full,
     /// A program could not be started.
     StartFailed,
     /// Anything else that went wrong inside the platform.

@@ -10,8 +10,9 @@ use sealbus_seal::token::SecretHash;
 use serde::{Deserialize, Serialize};
 
 use super::attachment::{AgentReport, FrozenPart};
+use super::post::{PostedLetter, WaitingLetter};
 use super::{
-    AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, NodeDescription,
+    AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
 use crate::ca_service::Signed;
@@ -309,6 +310,16 @@ pub enum NodeRequest {
         /// The change.
         update: DirectoryUpdate,
     },
+    /// Messages to one agent, to be kept by this node; asked by another node.
+    Post {
+        /// In order.
+        letters: Vec<PostedLetter>,
+    },
+    /// What waits here for an agent.
+    Mailbox {
+        /// Its local name.
+        agent: String,
+    },
     /// A piece of an agent's log.
     Log {
         /// The process group whose log it is (`seller-1`): it goes on over restarts.
@@ -361,6 +372,20 @@ pub enum NodeAnswer {
         text: String,
         /// Where the next piece begins.
         next: u64,
+    },
+    /// To `Post`, once all that is kept is on disk: for each letter why it is not kept, if it is not.
+    Posted {
+        /// In the order of the letters.
+        refused: Vec<Option<Fault>>,
+    },
+    /// To `Post`: the agent is not here, nothing waits here for it, and the directory knows where it is.
+    Elsewhere,
+    /// To `Mailbox`.
+    Mailbox {
+        /// The first that wait.
+        letters: Vec<WaitingLetter>,
+        /// How many there are in all.
+        total: u64,
     },
     /// To everything else.
     Done,

@@ -124,6 +124,7 @@ impl Admin {
                 self.kill(agent, Duration::from_millis(grace)).await
             }
             AdminRequest::Move { agent, node } => self.move_agent(agent, node).await,
+            AdminRequest::Mailbox { agent } => self.mailbox(&agent).await,
             AdminRequest::Log { agent, from } => self.log(&agent, from).await,
             AdminRequest::CertificationEvents { from, limit } => {
                 self.desk
@@ -377,6 +378,41 @@ impl Admin {
                     .advise("see `sealbus ps`"),
             ),
         }
+    }
+
+    async fn mailbox(&self, agent: &str) -> Result<AdminAnswer, Fault> {
+        let agent = local(agent);
+        let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
+        let asked = nodes.into_iter().map(|node| {
+            let request = NodeRequest::Mailbox {
+                agent: agent.clone(),
+            };
+            async move {
+                let answer = match node.state {
+                    NodeState::Alive => self.system.master.ask(&node.name, &request, READING).await,
+                    _ => Err(Fault::new(FaultCode::Unavailable, "it is not alive")),
+                };
+                (node.name, answer)
+            }
+        });
+        let (mut letters, mut total, mut silent) = (Vec::new(), 0, Vec::new());
+        for (node, answer) in futures_util::future::join_all(asked).await {
+            match answer {
+                Ok(NodeAnswer::Mailbox {
+                    letters: more,
+                    total: there,
+                }) => {
+                    letters.extend(more);
+                    total += there;
+                }
+                _ => silent.push(node),
+            }
+        }
+        Ok(AdminAnswer::Mailbox {
+            letters,
+            total,
+            silent,
+        })
     }
 
     async fn log(&self, agent: &str, from: LogPosition) -> Result<AdminAnswer, Fault> {

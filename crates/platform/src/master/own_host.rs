@@ -15,11 +15,13 @@ use super::desk::{Desk, DeskHandle, News, timestamp};
 use super::state::MASTER_NODE;
 use crate::control::attachment::AgentReport;
 use crate::control::node::DirectoryStep;
+use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, FrozenAgent, ProcessContact,
     RefusalRecord, Subject,
 };
-use crate::host::{Command, Host, Membership};
+use crate::host::{Command, Host, Membership, no_letters};
+use crate::post::{OwnPost, PostPlace};
 
 /// Commands that wait for the process.
 const COMMANDS: usize = 64;
@@ -30,6 +32,8 @@ pub(crate) struct OwnHost {
     membership: Membership,
     /// Takes in agents that were not named beforehand, as on an embedded platform.
     open: bool,
+    /// Keeps messages for agents that are away; none beside a real platform's nodes.
+    post: Option<OwnPost>,
     asked: Arc<Mutex<HashSet<String>>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
 }
@@ -44,6 +48,8 @@ pub(crate) struct Place {
     pub(crate) open: bool,
     /// Where its mesh endpoint is to listen; none without one.
     pub(crate) listen: Option<SocketAddr>,
+    /// Where messages for agents that are away are kept, if they are: of an embedded platform.
+    pub(crate) post: Option<PostPlace>,
 }
 
 impl OwnHost {
@@ -61,6 +67,7 @@ impl OwnHost {
             agents,
             open,
             listen,
+            post,
         } = place;
         let names = agents.clone();
         let (process, platform, deny_list, revision, processes, rules) = desk
@@ -79,6 +86,10 @@ impl OwnHost {
         let asked = Arc::new(Mutex::new(HashSet::new()));
         let watching = watch_news(desk.clone(), news, revision, asked.clone(), sender.clone());
         tokio::spawn(watching);
+        let post = post.map(|place| {
+            let (name, longest) = (platform.name.clone(), platform.max_message);
+            OwnPost::new(place, name, longest, sender.clone())
+        });
         let host = Self {
             desk,
             membership: Membership {
@@ -95,6 +106,7 @@ impl OwnHost {
                 reachable: listen.is_some(),
             },
             open,
+            post,
             asked,
             commands: Mutex::new(Some(commands)),
         };
@@ -246,6 +258,8 @@ impl Host for OwnHost {
         report: AgentReport,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         let process = self.membership.process.clone();
+        let is_active = matches!(report, AgentReport::State { .. });
+        let name = agent;
         let agent = agent.to_owned();
         // The AMS is one of the system agents, which cannot wait for it.
         let (told, followed) = self.open.then(oneshot::channel).unzip();
@@ -260,6 +274,11 @@ impl Host for OwnHost {
                 // An error means that the Master is ending.
                 let _ = followed.await;
             }
+            if let Some(post) = &self.post
+                && let Err(fault) = post.is_active(name, is_active).await
+            {
+                tracing::error!(agent = name, %fault, "messages kept for an agent cannot be had");
+            }
             Ok(())
         }
         .boxed()
@@ -271,6 +290,24 @@ impl Host for OwnHost {
             Ok(())
         };
         self.desk.run(work).boxed()
+    }
+
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        let Some(post) = &self.post else {
+            return std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed();
+        };
+        post.post(letters).boxed()
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        agent: &'a str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        match &self.post {
+            Some(post) => post.settle(agent, outcomes).boxed(),
+            None => std::future::ready(Ok(())).boxed(),
+        }
     }
 
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {

@@ -75,6 +75,7 @@ impl Place {
             agents: SYSTEM_AGENTS.map(str::to_owned).to_vec(),
             open: false,
             listen,
+            post: None,
         }
     }
 }

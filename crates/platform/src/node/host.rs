@@ -12,9 +12,10 @@ use super::shared::Shared;
 use crate::control::attachment::AgentReport;
 use crate::control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
 use crate::control::node::MasterRequest;
+use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject};
 use crate::enrolment::{Enrolment, EnrolmentError};
-use crate::host::{Command, Host, Membership};
+use crate::host::{Command, Host, Membership, no_letters};
 
 /// [`Host`] of the node's own process.
 pub(crate) struct NodeHost {
@@ -94,6 +95,19 @@ impl Host for NodeHost {
 
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
         self.shared.report(MasterRequest::Refusals { records });
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        // The platform's own agents keep nothing for others.
+        std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed()
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        _agent: &'a str,
+        _outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
         std::future::ready(Ok(())).boxed()
     }
 

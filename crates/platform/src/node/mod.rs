@@ -6,6 +6,7 @@ mod freezing;
 mod host;
 mod log;
 mod memory;
+mod post;
 mod processes;
 mod serve;
 mod session;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
+use sealbus_journal::JournalError;
 use sealbus_seal::tls::{Acceptor, CertificateSource, TlsError};
 use sealbus_seal::token::Token;
 use sealbus_seal::{
@@ -36,6 +38,7 @@ use crate::control::{Blob, NodeDescription};
 use crate::directory::Replica;
 use crate::enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
 use crate::master::now;
+use crate::post::Post;
 
 pub(crate) use serve::listen;
 
@@ -47,6 +50,9 @@ use shared::Shared;
 
 /// File name of the socket processes attach to.
 const SOCKET: &str = "node.sock";
+
+/// Folder of the messages it keeps.
+const JOURNAL: &str = "journal";
 
 /// How a node is to run.
 #[derive(Clone, Debug)]
@@ -111,6 +117,9 @@ pub enum NodeError {
     /// Its own TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The messages it keeps.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// A socket or directory cannot be had.
     #[error("the node cannot {what}: {error}")]
     System {
@@ -193,6 +202,15 @@ impl Node {
             memory.keep_port(address.port())?;
         }
         let logs = Logs::open(memory.directory()).map_err(system("keep logs"))?;
+        let post = {
+            let folder = memory.directory().join(JOURNAL);
+            let (name, platform) = (joined.name.clone(), joined.platform.name.clone());
+            let longest = joined.platform.max_message;
+            let opening = move || Post::open(&folder, &name, &platform, longest);
+            let opened = tokio::task::spawn_blocking(opening).await;
+            let post = opened.map_err(|error| system("open its journal")(error.into()))?;
+            Arc::new(post?)
+        };
         let remembered = memory.processes()?;
         let (reports, queue) = mpsc::unbounded_channel();
         let source = CertificateSource::with_root(&credential, &root.into())?;
@@ -205,8 +223,10 @@ impl Node {
             deny_list: Mutex::new(Blob::default()),
             replica: Mutex::new(Replica::default()),
             telling: tokio::sync::Mutex::default(),
+            nodes: Mutex::default(),
             asked: Mutex::default(),
             processes: Processes::default(),
+            post,
             logs,
             memory,
             presence: watch::Sender::new(None),
@@ -224,6 +244,8 @@ impl Node {
         tasks.spawn(accept(server, acceptor, move |stream, _| {
             serve::serve(stream, None, serving.clone())
         }));
+        let ways = Arc::new(post::NodeWays(shared.clone()));
+        tasks.spawn(crate::post::run(shared.post.clone(), ways));
         tasks.spawn(session::report(shared.clone(), queue));
         let (end, ended) = watch::channel(false);
         tasks.spawn(session::run(shared.clone(), enrolment, joined, source, end));

@@ -108,6 +108,11 @@ impl Processes {
         entries.values().filter_map(changed).collect()
     }
 
+    /// The connection to a process.
+    pub(crate) fn connection(&self, process: &str) -> Option<(u64, Caller)> {
+        self.entries.lock().get(process)?.connection.clone()
+    }
+
     /// What runs, for the Master.
     pub(crate) fn running(&self) -> Vec<RunningProcess> {
         let entries = self.entries.lock();

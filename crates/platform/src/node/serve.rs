@@ -98,9 +98,13 @@ where
     };
     let process = match admitted {
         Ok((process, welcome)) => {
+            let agents = welcome.agents.clone();
             answer
                 .send(Ok(AttachmentAnswer::Welcome(Box::new(welcome))))
                 .await;
+            for agent in agents {
+                shared.post.wake(&agent);
+            }
             process
         }
         Err(fault) => {
@@ -226,6 +230,13 @@ impl Shared {
             }
             AttachmentRequest::Refusals { records } => {
                 self.report(MasterRequest::Refusals { records });
+            }
+            AttachmentRequest::Post { letters } => {
+                let refused = self.post_of(process, letters).await?;
+                return Ok(AttachmentAnswer::Posted { refused });
+            }
+            AttachmentRequest::Letters { agent, outcomes } => {
+                self.letters_settled(process, &agent, outcomes).await?;
             }
             AttachmentRequest::Frozen { part } => self.processes.frozen_part(process, &part)?,
             AttachmentRequest::NotFrozen { reason } => self.processes.not_frozen(process, &reason),

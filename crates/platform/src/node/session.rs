@@ -299,6 +299,7 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry) {
             .processes
             .fetch(&from, &process, index)
             .map(|part| NodeAnswer::Part { part }),
+        Ok(NodeRequest::Post { letters }) => shared.carried_here(&from, letters).await,
         Ok(_) if from != MASTER => {
             tracing::warn!(%from, "asks a node to do what only the Master may");
             Err(Fault::new(
@@ -338,6 +339,11 @@ async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, 
         NodeRequest::FetchFrozen { process, index } => {
             let part = shared.processes.fetch(MASTER, &process, index)?;
             return Ok(NodeAnswer::Part { part });
+        }
+        NodeRequest::Post { letters } => return shared.carried_here(MASTER, letters).await,
+        NodeRequest::Mailbox { agent } => {
+            let (letters, total) = shared.post.list(&agent);
+            return Ok(NodeAnswer::Mailbox { letters, total });
         }
         NodeRequest::Thaw { process } => shared.thaw(&process).await?,
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,

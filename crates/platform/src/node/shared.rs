@@ -1,6 +1,6 @@
 //! What the parts of a node share.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,14 @@ use crate::control::node::{
     AuthorityAnswer, AuthorityRequest, DirectoryUpdate, MasterAnswer, MasterRequest,
 };
 use crate::control::{
-    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, NodeDescription, PlatformDescription,
-    Subject,
+    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, NodeDescription,
+    PlatformDescription, ProcessContact, Subject,
 };
 use crate::correspondence::Correspondent;
 use crate::directory::{Changed, Replica};
 use crate::host::Command;
 use crate::master::{SYSTEM_AGENTS, now};
+use crate::post::Post;
 
 /// How long the CA may take to answer.
 const CERTIFYING: Duration = Duration::from_secs(10);
@@ -55,9 +56,13 @@ pub(crate) struct Shared {
     pub(crate) replica: Mutex<Replica>,
     /// Held while a change of the directory is passed on.
     pub(crate) telling: tokio::sync::Mutex<()>,
+    /// Where the nodes were last.
+    pub(crate) nodes: Mutex<HashMap<String, ProcessContact>>,
     /// Agents the node's own process asked for.
     pub(crate) asked: Mutex<HashSet<String>>,
     pub(crate) processes: Processes,
+    /// Messages kept for agents that are away.
+    pub(crate) post: Arc<Post>,
     pub(crate) logs: Logs,
     pub(crate) memory: Memory,
     pub(crate) presence: watch::Sender<Option<Presence>>,
@@ -159,6 +164,10 @@ impl Shared {
             ended,
             rules,
         } = self.replica.lock().apply(update);
+        let restarted = self.restarted_nodes(&agents);
+        for change in &agents {
+            self.post.wake(&change.agent);
+        }
         let presence = self.presence.borrow().clone();
         if let Some(presence) = &presence {
             let own = wanted(&agents, &self.asked.lock());
@@ -166,8 +175,10 @@ impl Shared {
             if !own.is_empty() {
                 news.push(Command::DirectoryChanged(own));
             }
+            let mut ended = ended.clone();
+            ended.extend(restarted);
             if !ended.is_empty() {
-                news.push(Command::ProcessesEnded(ended.clone()));
+                news.push(Command::ProcessesEnded(ended));
             }
             if !joined.is_empty() {
                 news.push(Command::ProcessesJoined(joined.clone()));
@@ -205,6 +216,29 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Nodes that listen elsewhere now: they were started again under the same name, and what was on its way to them
+    /// is to be sent again, not to wait for a connection that never comes back.
+    fn restarted_nodes(&self, changes: &[DirectoryChange]) -> Vec<EndedProcess> {
+        let mut nodes = self.nodes.lock();
+        let mut restarted = Vec::new();
+        for change in changes {
+            if let AgentLocation::Process(contact) = &change.location
+                && contact.node == change.agent
+            {
+                let before = nodes.insert(change.agent.clone(), contact.clone());
+                if before.is_some_and(|before| {
+                    before.process == contact.process && before.address != contact.address
+                }) {
+                    restarted.push(EndedProcess {
+                        node: contact.node.clone(),
+                        process: contact.process.clone(),
+                    });
+                }
+            }
+        }
+        restarted
     }
 
     /// Takes a newer deny list over, and passes it on at once.

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sealbus_acl::{AclMessage, Aid};
-use sealbus_bus::{Mailbox, Outbox, ReceivedMessage, SendError, TrySendError};
+use sealbus_bus::{Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError};
 
 use super::Process;
 use super::freeze::Rest;
@@ -260,6 +260,16 @@ impl AgentHandle {
         self.outbox.send(message).await
     }
 
+    /// Sends a message to all its receivers as `delivery` says: kept for those who are away, with an expiry, with a
+    /// receipt. What is persistent is on a disk of the platform when this returns.
+    pub async fn send_with(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        delivery: Delivery,
+    ) -> Result<(), SendError> {
+        self.outbox.send_with(message, delivery).await
+    }
+
     /// As [`send`](Self::send), without waiting.
     pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
         self.outbox.try_send(message)
@@ -381,6 +391,16 @@ impl AgentSender {
     /// Sends a message to all its receivers; waits while one of them has no room.
     pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
         self.0.outbox.load_full().send(message).await
+    }
+
+    /// Sends a message to all its receivers as `delivery` says: kept for those who are away, with an expiry, with a
+    /// receipt. What is persistent is on a disk of the platform when this returns.
+    pub async fn send_with(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        delivery: Delivery,
+    ) -> Result<(), SendError> {
+        self.0.outbox.load_full().send_with(message, delivery).await
     }
 
     /// As [`send`](Self::send), without waiting.

@@ -168,6 +168,8 @@ async fn collect(
             Ok(()) => drained.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
+        // What the platform keeps goes its own way.
+        shared.inbox.left(entry.aid.local_name());
         match messages.iter().map(pack).collect() {
             Ok(mailbox) => {
                 frozen.push(FrozenAgent {
@@ -183,6 +185,10 @@ async fn collect(
             messages,
             thaw,
         });
+    }
+    // Else the next process would get again what was taken here.
+    if failed.is_none() {
+        failed = shared.inbox.all_confirmed().await.err();
     }
     match failed {
         None => Ok((frozen, resting)),
@@ -267,7 +273,7 @@ pub(super) fn revive(mailbox: Vec<WaitingMessage>) -> Result<Vec<ReceivedMessage
     mailbox.into_iter().map(unpack).collect()
 }
 
-fn unpack(waiting: WaitingMessage) -> Result<ReceivedMessage, String> {
+pub(super) fn unpack(waiting: WaitingMessage) -> Result<ReceivedMessage, String> {
     let message = EncodedMessage::new(Bytes::from(waiting.message.0), &Limits::default())
         .map_err(|error| format!("an unread message does not decode: {error}"))?;
     let provenance = match waiting.provenance {

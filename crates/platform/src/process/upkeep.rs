@@ -129,6 +129,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
             shared.thaw();
         }
         Command::DenyList(list) => shared.obey_deny_list(&list.0).await,
+        Command::Letters { agent, letters } => shared.inbox.take_in(shared, &agent, letters),
         Command::DirectoryChanged(changes) => {
             for change in changes {
                 if change.agent == sealbus_bus::GATEWAY {

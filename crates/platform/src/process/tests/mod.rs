@@ -18,6 +18,7 @@ use sealbus_seal::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
+use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
     RefusalRecord, Rules, TransportDescription,
@@ -245,6 +246,22 @@ impl Host for TestHost {
     }
 
     fn refused(&self, _: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        let fault = Fault::new(
+            crate::control::FaultCode::NotPermitted,
+            "nothing is kept here",
+        );
+        Box::pin(async move { Ok(vec![Some(fault); letters.len()]) })
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        _agent: &'a str,
+        _outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async { Ok(()) })
     }
 

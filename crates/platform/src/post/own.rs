@@ -1,0 +1,176 @@
+//! The post of an embedded platform, whose one process is its own node.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, mpsc};
+use tokio::task::AbortHandle;
+
+use super::{Forwarded, Post, Ways, Whereabouts, run};
+use crate::control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
+use crate::control::{Fault, FaultCode};
+use crate::host::Command;
+
+/// The name it has as a node.
+const NODE: &str = "program";
+
+/// Where an embedded platform keeps messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PostPlace {
+    /// In this folder, also for later runs of the program.
+    Folder(PathBuf),
+    /// In a folder of the system's for temporary files, made when it is first needed and removed at the end.
+    Temporary,
+}
+
+/// Keeps messages for agents of this process that are away, or not there yet.
+pub(crate) struct OwnPost {
+    place: PostPlace,
+    platform: String,
+    max_message: u64,
+    ways: Arc<OwnWays>,
+    open: OnceCell<Open>,
+}
+
+struct Open {
+    post: Arc<Post>,
+    carrying: AbortHandle,
+    temporary: Option<PathBuf>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.carrying.abort();
+        if let Some(folder) = &self.temporary
+            && let Err(error) = std::fs::remove_dir_all(folder)
+        {
+            tracing::debug!(folder = %folder.display(), %error, "a temporary folder stays");
+        }
+    }
+}
+
+struct OwnWays {
+    commands: mpsc::Sender<Command>,
+    active: Mutex<HashSet<String>>,
+}
+
+impl Ways for OwnWays {
+    fn whereabouts(&self, agent: &str) -> Whereabouts {
+        if self.active.lock().contains(agent) {
+            Whereabouts::Here(NODE.to_owned(), 0)
+        } else {
+            Whereabouts::Away
+        }
+    }
+
+    fn deliver<'a>(
+        &'a self,
+        agent: &'a str,
+        letters: Vec<DeliveredLetter>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        let agent = agent.to_owned();
+        async move {
+            let command = Command::Letters { agent, letters };
+            let gone = |_| Fault::new(FaultCode::Unavailable, "the program is ending");
+            self.commands.send(command).await.map_err(gone)
+        }
+        .boxed()
+    }
+
+    fn forward<'a>(
+        &'a self,
+        node: &'a str,
+        _letters: Vec<PostedLetter>,
+    ) -> BoxFuture<'a, Result<Forwarded, Fault>> {
+        let fault = Fault::new(FaultCode::Unknown, format!("there is no node {node}"));
+        std::future::ready(Err(fault)).boxed()
+    }
+}
+
+impl OwnPost {
+    pub(crate) fn new(
+        place: PostPlace,
+        platform: String,
+        max_message: u64,
+        commands: mpsc::Sender<Command>,
+    ) -> Self {
+        Self {
+            place,
+            platform,
+            max_message,
+            ways: Arc::new(OwnWays {
+                commands,
+                active: Mutex::default(),
+            }),
+            open: OnceCell::new(),
+        }
+    }
+
+    /// The post, opened if it was not.
+    async fn opened(&self) -> Result<&Arc<Post>, Fault> {
+        let open = || async {
+            let (folder, temporary) = match &self.place {
+                PostPlace::Folder(folder) => (folder.join("journal"), None),
+                PostPlace::Temporary => {
+                    let name = format!("sealbus-{:x}", super::new_origin());
+                    let folder = std::env::temp_dir().join(name);
+                    (folder.clone(), Some(folder))
+                }
+            };
+            let (platform, max_message) = (self.platform.clone(), self.max_message);
+            let opening = move || Post::open(&folder, NODE, &platform, max_message);
+            let post = tokio::task::spawn_blocking(opening)
+                .await
+                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
+                .map_err(super::storage)?;
+            let post = Arc::new(post);
+            let carrying = tokio::spawn(run(post.clone(), self.ways.clone())).abort_handle();
+            Ok::<_, Fault>(Open {
+                post,
+                carrying,
+                temporary,
+            })
+        };
+        Ok(&self.open.get_or_try_init(open).await?.post)
+    }
+
+    /// Keeps letters of this program's agents.
+    pub(crate) async fn post(
+        &self,
+        letters: Vec<PostedLetter>,
+    ) -> Result<Vec<Option<Fault>>, Fault> {
+        Ok(self.opened().await?.keep(letters).await)
+    }
+
+    /// Takes note of what came of letters.
+    pub(crate) async fn settle(
+        &self,
+        agent: &str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> Result<(), Fault> {
+        self.opened().await?.settle(agent, outcomes).await
+    }
+
+    /// An agent of this program is there, or not any more. What a former run of the program kept for it is delivered.
+    pub(crate) async fn is_active(&self, agent: &str, is_active: bool) -> Result<(), Fault> {
+        {
+            let mut active = self.ways.active.lock();
+            if is_active {
+                active.insert(agent.to_owned());
+            } else {
+                active.remove(agent);
+            }
+        }
+        if is_active && matches!(self.place, PostPlace::Folder(_)) {
+            self.opened().await?;
+        }
+        if let Some(open) = self.open.get() {
+            open.post.wake(agent);
+        }
+        Ok(())
+    }
+}
