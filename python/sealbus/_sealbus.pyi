@@ -159,6 +159,14 @@ class Message(AclMessage):
     def is_trusted(self) -> bool:
         """Whether the sender's name is more than a claim."""
     @property
+    def kept_number(self) -> int | None:
+        """Its number among the persistent messages that were kept for this agent, if it is one: greater than that of
+        each kept before it. An agent that must do nothing twice, even if it is killed, notes the numbers it has dealt
+        with."""
+    @property
+    def may_be_again(self) -> bool:
+        """Whether this agent may have had this persistent message before: its process was killed before its node knew."""
+    @property
     def undelivered(self) -> tuple[str, str] | None:
         """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""
 
@@ -346,6 +354,15 @@ class AgentHandle:
         self, messages: list[AclMessage], first: int
     ) -> tuple[int, Unsent | None]: ...
     def finish(self, pump: Pump, call: int, unsent: Unsent) -> None: ...
+    def send_persistent(
+        self,
+        pump: Pump,
+        call: int,
+        message: AclMessage,
+        expiry: int | None,
+        valid_from: int | None,
+        receipt: str | None,
+    ) -> None: ...
     def flush(self) -> None: ...
     def prepare_request(self, request: AclMessage) -> tuple[AclMessage, Filter]: ...
     def try_receive(self, filter: Filter | None) -> Message | None: ...

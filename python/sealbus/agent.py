@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -29,6 +30,15 @@ _T = TypeVar("_T")
 _Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
 
 _HANDLES = "__sealbus_handles__"
+
+
+def _moment(when: float | datetime | None) -> int | None:
+    """Milliseconds since 1970 of a time, or of so many seconds from now."""
+    if when is None:
+        return None
+    if isinstance(when, datetime):
+        return max(0, round(when.timestamp() * 1000))
+    return max(0, round((time.time() + when) * 1000))
 
 
 def on(
@@ -195,14 +205,35 @@ class Agent:
 
     # ----- sending
 
-    async def send(self, message: AclMessage) -> None:
+    async def send(
+        self,
+        message: AclMessage,
+        *,
+        persistent: bool = False,
+        expiry: float | datetime | None = None,
+        valid_from: float | datetime | None = None,
+        receipt: Literal["disk", "process", "agent"] | None = None,
+    ) -> None:
         """Sends a message to each of its receivers, and waits while a receiver's mailbox is full.
 
         ``sender`` is filled in, and receivers without ``@`` are agents of this platform. When this returns, the
         message is accepted: it is delivered once and in order, or a ``failure`` message from the AMS says which
         receiver did not get it and why.
+
+        With ``persistent`` it is kept on a disk of the platform until the receiver has it, also when that is not there
+        now; it is on disk when this returns. At its ``expiry`` (a ``datetime``, or seconds from now; by default in seven
+        days) it comes back as a ``failure``; before ``valid_from`` it is not delivered. For the ``receipt`` ``"process"``
+        or ``"agent"`` the AMS sends an ``inform`` once the message is in the receiver's process, or once the receiver
+        has taken it; ``"disk"`` is what returning says anyway. Persistent messages of one agent to another arrive in
+        order and once; what is sent otherwise may overtake them.
         """
         life = self._living
+        if persistent:
+            await life.send_persistent(message, _moment(expiry), _moment(valid_from), receipt)
+            return
+        for name, value in (("expiry", expiry), ("valid_from", valid_from), ("receipt", receipt)):
+            if value is not None:
+                raise ValueError(f"only a persistent message can have {name}: pass persistent=True")
         if life.moving is not None:
             await life.settle()
         unsent = life.handle.try_send(message)

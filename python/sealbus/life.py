@@ -303,6 +303,17 @@ class Life:
         """Goes on with a message that found no room, waiting for it."""
         await self._pump.call(self.handle.finish, unsent)
 
+    async def send_persistent(
+        self,
+        message: AclMessage,
+        expiry: int | None,
+        valid_from: int | None,
+        receipt: str | None,
+    ) -> None:
+        """Sends a message that is kept for its receivers; times in milliseconds since 1970."""
+        await self.settle()
+        await self._pump.call(self.handle.send_persistent, message, expiry, valid_from, receipt)
+
     async def send_many(self, messages: list[AclMessage]) -> None:
         """Sends all messages in their order."""
         sent = 0

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use sealbus::{Channel, Expected, Filter};
 use sealbus_acl::{AclMessage, Aid};
-use sealbus_bus::{ReceivedMessage, TrySendError, Unsent};
+use sealbus_bus::channel::Moment;
+use sealbus_bus::{Acknowledgement, Delivery, ReceivedMessage, TrySendError, Unsent};
 use sealbus_platform::process::{AgentHandle, Parting, Thawed, Wish};
 
 use crate::acl::aid::PyAid;
@@ -191,6 +193,46 @@ impl PyAgentHandle {
         let agent = self.aid.name.clone();
         pump.call(call, async move {
             let outcome = outbox.finish(unsent).await;
+            move |py: Python<'_>| match outcome {
+                Ok(()) => Ok(py.None()),
+                Err(problem) => Err(error::send(&agent, &problem)),
+            }
+        })
+    }
+
+    /// Sends a message that is kept for its receivers. Times are in milliseconds since 1970.
+    #[pyo3(signature = (pump, call, message, expiry, valid_from, receipt))]
+    fn send_persistent(
+        &self,
+        pump: &PyPump,
+        call: u64,
+        message: &Bound<'_, PyAclMessage>,
+        expiry: Option<u64>,
+        valid_from: Option<u64>,
+        receipt: Option<&str>,
+    ) -> PyResult<()> {
+        let receipt = match receipt {
+            None => None,
+            Some("disk") => Some(Acknowledgement::OnDisk),
+            Some("process") => Some(Acknowledgement::ReceiverProcess),
+            Some("agent") => Some(Acknowledgement::ReceiverAgent),
+            Some(other) => {
+                return Err(PyValueError::new_err(format!(
+                    "there is no receipt '{other}': a receipt is 'disk', 'process' or 'agent'"
+                )));
+            }
+        };
+        let delivery = Delivery {
+            persistent: true,
+            expiry: expiry.map(Moment::from_unix_ms),
+            valid_from: valid_from.map(Moment::from_unix_ms),
+            receipt,
+        };
+        let message = self.addressed(message.get());
+        let outbox = self.with(|handle| handle.outbox().clone())?;
+        let agent = self.aid.name.clone();
+        pump.call(call, async move {
+            let outcome = outbox.send_with(message, delivery).await;
             move |py: Python<'_>| match outcome {
                 Ok(()) => Ok(py.None()),
                 Err(problem) => Err(error::send(&agent, &problem)),

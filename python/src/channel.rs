@@ -51,7 +51,10 @@ impl PyChannelEvent {
             .filter(|_| event.is_request())
             .map(|source| Owned::new(source.clone()));
         let initializer = PyClassInitializer::from(message)
-            .add_subclass(PyMessage { provenance })
+            .add_subclass(PyMessage {
+                provenance,
+                kept: None,
+            })
             .add_subclass(Self { event, source });
         Py::new(py, initializer).map(Some)
     }

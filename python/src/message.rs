@@ -11,15 +11,19 @@ use crate::error;
 #[pyclass(frozen, subclass, extends = PyAclMessage, module = "sealbus", name = "Message")]
 pub(crate) struct PyMessage {
     pub(crate) provenance: Provenance,
+    /// Its number among the messages kept for this agent, and whether it may be here again.
+    pub(crate) kept: Option<(u64, bool)>,
 }
 
 impl PyMessage {
     /// None if it cannot be read: messages are checked before they are put into a mailbox, so this is said and left out.
     pub(crate) fn make(py: Python<'_>, received: ReceivedMessage) -> PyResult<Option<Py<Self>>> {
         let provenance = received.provenance().clone();
+        let kept = received.kept().map(|kept| (kept.number, kept.again));
         match PyAclMessage::received(received) {
             Ok(message) => {
-                let message = PyClassInitializer::from(message).add_subclass(Self { provenance });
+                let message =
+                    PyClassInitializer::from(message).add_subclass(Self { provenance, kept });
                 Ok(Some(Py::new(py, message)?))
             }
             Err(error) => {
@@ -62,6 +66,16 @@ impl PyMessage {
         let message: &Bound<'_, PyAclMessage> = slf.as_super();
         let sender = message.get().view().sender();
         sender.map_or_else(|| "nobody".to_owned(), |sender| sender.name().to_owned())
+    }
+
+    #[getter]
+    fn kept_number(&self) -> Option<u64> {
+        self.kept.map(|(number, _)| number)
+    }
+
+    #[getter]
+    fn may_be_again(&self) -> bool {
+        self.kept.is_some_and(|(_, again)| again)
     }
 
     #[getter]

@@ -105,6 +105,9 @@ pub(crate) enum Command {
     /// Show what an agent printed
     #[command(after_help = "Example: sealbus logs seller-1 --follow")]
     Logs(Logs),
+    /// Show the messages that wait for an agent that is away
+    #[command(after_help = "Example: sealbus mailbox buyer-1 --json")]
+    Mailbox(Mailbox),
     /// Show and revoke the certificates of the CA service
     #[command(subcommand)]
     Ca(Ca),
@@ -451,6 +454,13 @@ pub(crate) struct Move {
     /// The node it goes to
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mailbox {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
 }
 
 #[derive(Debug, Args)]

@@ -102,6 +102,7 @@ async fn ask(general: &General, command: &Command, output: Output) -> Result<(),
         Command::Kill(kill) => commands::agents::kill(connection, kill, output).await,
         Command::Move(to) => commands::agents::relocate(connection, to, output).await,
         Command::Logs(logs) => commands::agents::logs(connection, logs, output).await,
+        Command::Mailbox(mailbox) => commands::messages::mailbox(connection, mailbox, output).await,
         Command::Ca(Ca::Log(log)) => commands::certificates::log(connection, log, output).await,
         Command::Ca(Ca::List(list)) => commands::certificates::list(connection, list, output).await,
         Command::Ca(Ca::Revoke(revoke)) => {

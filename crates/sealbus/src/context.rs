@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use sealbus_acl::{AclMessage, Aid, AidError, Content, Performative};
 use sealbus_bus::channel::{ChannelPattern, PathError, PublishError, SubscribeError};
-use sealbus_bus::{ReceivedMessage, SendError, TrySendError};
+use sealbus_bus::{Delivery, ReceivedMessage, SendError, TrySendError};
 use sealbus_platform::process::{AgentHandle, AgentSender, OpenAgentError, Wish};
 
 use crate::agent::Agent;
@@ -161,6 +161,26 @@ impl Context {
     /// once and in order, or a `failure` from `ams` says which receiver did not get it and why.
     pub async fn send(&self, message: AclMessage) -> Result<(), SendError> {
         self.handle.send(message).await
+    }
+
+    /// Sends as `delivery` says: kept on disk for receivers that are away, until an expiry, with a receipt.
+    ///
+    /// ```no_run
+    /// # use std::time::{Duration, SystemTime};
+    /// # use sealbus::{AclMessage, Acknowledgement, AgentResult, Context, Delivery};
+    /// # async fn hook(context: &mut Context, order: AclMessage) -> AgentResult {
+    /// let delivery = Delivery::persistent()
+    ///     .until(SystemTime::now() + Duration::from_secs(3600))
+    ///     .with_receipt(Acknowledgement::ReceiverAgent);
+    /// context.send_with(order, delivery).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn send_with(
+        &self,
+        message: AclMessage,
+        delivery: Delivery,
+    ) -> Result<(), SendError> {
+        self.handle.send_with(message, delivery).await
     }
 
     /// Sends without waiting: a full mailbox is an error, [`TrySendError::Full`].

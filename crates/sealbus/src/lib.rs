@@ -88,8 +88,8 @@ pub use directory::{DirectoryError, Template};
 pub use filter::Filter;
 pub use message::{ContentError, Message};
 pub use platform::{
-    ATTACH_VARIABLE, EMBEDDED_NAME, JoinError, LOG_VARIABLE, Platform, TICKET_VARIABLE,
-    log_to_stderr,
+    ATTACH_VARIABLE, EMBEDDED_NAME, JoinError, LOG_VARIABLE, Platform, STATE_VARIABLE,
+    TICKET_VARIABLE, log_to_stderr,
 };
 pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agents};
 
@@ -109,8 +109,8 @@ pub use sealbus_bus::channel::{
     Time, UnavailableQos,
 };
 pub use sealbus_bus::{
-    Lifetime, Mailbox, Outbox, Provenance, ReceivedMessage, SendError, TrySendError,
-    UndeliverableReason,
+    Acknowledgement, Delivery, Lifetime, Mailbox, Outbox, Provenance, ReceivedMessage, SendError,
+    TrySendError, UndeliverableReason,
 };
 pub use sealbus_gateways::http::{
     GatewayCounters, GatewayPolicy, GatewayRule, HttpGatewayConfig, KnownPlatform,

@@ -14,6 +14,7 @@ use sealbus_bus::{Provenance, ReceivedMessage};
 pub struct Message {
     message: Arc<AclMessage>,
     provenance: Provenance,
+    kept: Option<(u64, bool)>,
 }
 
 /// The content of a message is not what was asked for.
@@ -46,15 +47,28 @@ impl Message {
     /// As [`ReceivedMessage::message`].
     pub fn new(received: ReceivedMessage) -> Result<Message, DecodeError> {
         let provenance = received.provenance().clone();
+        let kept = received.kept().map(|kept| (kept.number, kept.again));
         Ok(Message {
             message: received.into_message()?,
             provenance,
+            kept,
         })
     }
 
     /// What the bus knows about the sender.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
+    }
+
+    /// Its number among the messages that were kept for this agent, if it was: greater than that of each kept before it.
+    /// An agent that must do nothing twice, even if it is killed, notes the numbers it has dealt with.
+    pub fn kept_number(&self) -> Option<u64> {
+        self.kept.map(|(number, _)| number)
+    }
+
+    /// Whether this agent may have had this message before: its process ended before its node knew.
+    pub fn may_be_again(&self) -> bool {
+        self.kept.is_some_and(|(_, again)| again)
     }
 
     /// The sender's name, or `nobody` for an anonymous message.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealbus_bus::Bus;
@@ -22,6 +23,10 @@ pub const ATTACH_VARIABLE: &str = "SEALBUS_ATTACH";
 pub const TICKET_VARIABLE: &str = "SEALBUS_TICKET";
 /// Variable with what is logged: a level or a filter of `tracing`, such as `sealbus=debug`.
 pub const LOG_VARIABLE: &str = "SEALBUS_LOG";
+
+/// Variable with a folder where an embedded platform keeps persistent messages for later runs of the program. Without
+/// it they are kept as long as the program runs.
+pub const STATE_VARIABLE: &str = "SEALBUS_STATE";
 
 /// Name of the embedded platform, as in `seller-1@home`.
 pub const EMBEDDED_NAME: &str = "home";
@@ -90,7 +95,7 @@ fn variable(name: &'static str) -> Result<Option<String>, JoinError> {
 
 impl Platform {
     /// Starts a platform inside this process: Master, CA, AMS and DF, with nothing to install and no socket opened.
-    /// It is named `home`.
+    /// It is named `home`. With a folder in `SEALBUS_STATE` it keeps persistent messages there.
     ///
     /// # Errors
     /// If there is no randomness for its keys.
@@ -105,7 +110,8 @@ impl Platform {
     pub async fn embedded_as(name: &str) -> Result<Platform, JoinError> {
         let name =
             PlatformName::new(name).map_err(|error| OpenError::Description(error.to_string()))?;
-        let embedded = EmbeddedPlatform::start(name).await?;
+        let folder = variable(STATE_VARIABLE)?.map(PathBuf::from);
+        let embedded = EmbeddedPlatform::start_in(name, folder).await?;
         let mut platform = Platform::open(embedded.host(), Some(embedded.bus())).await?;
         platform._embedded = Some(embedded);
         Ok(platform)

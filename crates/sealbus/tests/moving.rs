@@ -10,6 +10,7 @@ use sealbus::{
     AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, agent,
 };
 use sealbus_platform::control::attachment::AgentReport;
+use sealbus_platform::control::post::{LetterOutcome, PostedLetter};
 use sealbus_platform::control::{AgentLocation, Fault, FrozenAgent, RefusalRecord, Subject};
 use sealbus_platform::embedded::EmbeddedPlatform;
 use sealbus_platform::host::{Command, Host, Membership};
@@ -72,6 +73,18 @@ impl Host for Moving {
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
         self.host.refused(records)
     }
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        self.host.post(letters)
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        agent: &'a str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        self.host.settle_letters(agent, outcomes)
+    }
+
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
         Box::pin(async { Ok(self.inheritance.clone()) })
     }

@@ -1,15 +1,72 @@
-//! `send`, `df search`, `df register`: speaking to agents and to the directory facilitator.
+//! `mailbox`, `send`, `df search`, `df register`: speaking to agents and to the directory facilitator.
 
 use std::io::Read;
 
 use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SendMessage};
 use serde_json::json;
 
-use super::unexpected;
-use crate::arguments::{DfRegister, DfSearch, Send};
+use super::{instant, unexpected};
+use crate::arguments::{DfRegister, DfSearch, Mailbox, Send};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{Output, table};
+
+/// `sealbus mailbox AGENT`
+pub(crate) async fn mailbox(
+    connection: &mut Connection,
+    mailbox: &Mailbox,
+    output: Output,
+) -> Result<(), CliError> {
+    let request = AdminRequest::Mailbox {
+        agent: mailbox.agent.clone(),
+    };
+    let AdminAnswer::Mailbox {
+        letters,
+        total,
+        silent,
+    } = connection.ask(request).await?
+    else {
+        return Err(unexpected());
+    };
+    let all = json!({ "letters": letters, "total": total, "silent": silent });
+    output.show(&all, || {
+        let mut table = table(&[
+            "FROM",
+            "SENT",
+            "PERFORMATIVE",
+            "BYTES",
+            "VALID FROM",
+            "EXPIRES",
+            "NODE",
+            "STATE",
+        ]);
+        for letter in &letters {
+            table.add_row([
+                letter.sender.clone(),
+                instant(letter.posted),
+                letter.performative.clone(),
+                letter.size.to_string(),
+                letter.valid_from.map_or_else(|| "-".to_owned(), instant),
+                instant(letter.expiry),
+                letter.node.clone(),
+                if letter.delivered { "unread" } else { "waits" }.to_owned(),
+            ]);
+        }
+        let mut text = table.trim_fmt();
+        let more = total.saturating_sub(letters.len() as u64);
+        if more > 0 {
+            text.push_str(&format!("\nand {more} more"));
+        }
+        if !silent.is_empty() {
+            text.push_str(&format!(
+                "\nwhat waits on {} is not known: no answer",
+                silent.join(", ")
+            ));
+        }
+        text
+    });
+    Ok(())
+}
 
 /// `sealbus send RECEIVER CONTENT`
 pub(crate) async fn send(
