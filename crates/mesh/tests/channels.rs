@@ -81,7 +81,7 @@ async fn an_event_goes_once_to_each_process_and_its_sender_is_proved() {
     let mut bobs = channels.subscribe(&bob, on("/dates/*")).unwrap();
     let mut carols = channels.subscribe(&carol, on("/**")).unwrap();
     // What is wanted is decided where it is published.
-    let mut none = channels
+    let none = channels
         .subscribe(&carol, on("/dates/*").filtered("content == 'never said'"))
         .unwrap();
     until_known(&here, 3).await;
@@ -328,7 +328,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
     there.bus.channels().set_permissions(Arc::new(permissions));
     let (mallory, mut mailbox) = platform.agent(&here, "mallory@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
-    let mut subscription = there.bus.channels().subscribe(&bob, on("/secret")).unwrap();
+    let subscription = there.bus.channels().subscribe(&bob, on("/secret")).unwrap();
     until_known(&here, 1).await;
     let sent = soon(here.bus.channels().publish(
         &mallory,
@@ -346,7 +346,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
     assert_eq!(refusals[0].reason, RefusalReason::NotPermitted);
     assert!(subscription.try_recv().is_none());
     // It may announce what it likes: nothing is sent to it.
-    let mut spying = here
+    let spying = here
         .bus
         .channels()
         .subscribe(&mallory, on("/secret"))
