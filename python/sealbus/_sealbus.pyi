@@ -146,9 +146,10 @@ class Message(AclMessage):
     """A message an agent received: an :class:`AclMessage` to read, and what is known about who wrote it."""
 
     @property
-    def provenance(self) -> Literal["same-process", "proved", "vouched", "carried", "claimed", "platform"]:
+    def provenance(self) -> Literal["same-process", "proved", "vouched", "carried", "foreign", "claimed", "platform"]:
         """How the bus knows the sender: an agent of this process; proved by its certificate on the connection that
-        carried the message; merely claimed (levels `none` and `tls`); or the platform itself."""
+        carried the message; an agent of another platform, whose name is only claimed (`foreign`); merely claimed (levels
+        `none` and `tls`); or the platform itself."""
     @property
     def text(self) -> str:
         """The content, which must be text; raises :class:`~sealbus.AclError` if it is bytes or missing."""
