@@ -209,8 +209,17 @@ async fn an_agent_that_is_not_there_is_told_of_by_the_other_platform() {
 #[tokio::test]
 async fn a_platform_that_is_away_gets_its_messages_when_it_is_back() {
     let one = Platform::new("one", open_to_all()).await;
-    let two = Platform::new("two", open_to_all()).await;
-    let address: sealbus_gateways::http::HttpAddress = two.address.parse().unwrap();
+    // Below the range of outgoing connections, so that none of them takes the port meanwhile.
+    let start = 20_000 + (std::process::id() % 8_000) as u16;
+    let listen = (start..32_000)
+        .map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)))
+        .find(|address| std::net::TcpListener::bind(address).is_ok())
+        .unwrap();
+    let config = HttpGatewayConfig {
+        listen,
+        ..open_to_all()
+    };
+    let two = Platform::new("two", config.clone()).await;
     let (alice, mut alices) = one.agent("alice");
     let (bob, mut bobs) = two.agent("bob");
     alice.send(inform(two.aid("bob"), "0")).await.unwrap();
@@ -233,10 +242,6 @@ async fn a_platform_that_is_away_gets_its_messages_when_it_is_back() {
     })
     .await
     .unwrap();
-    let config = HttpGatewayConfig {
-        listen: ([127, 0, 0, 1], address.port()).into(),
-        ..open_to_all()
-    };
     let two = Platform::new("two", config).await;
     let (_bob, mut bobs) = two.agent("bob");
     for number in 1..20 {
