@@ -79,8 +79,8 @@ struct Inner {
     streams: Mutex<Streams>,
     queue: Arc<Queue>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// Held while this is there.
-    _lock: File,
+    /// Held until it is closed.
+    lock: Mutex<Option<File>>,
 }
 
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Journal {
             streams: Mutex::new(Streams { by_name, last }),
             queue,
             writer: Mutex::new(Some(thread)),
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         };
         Ok((
             Self {
@@ -138,6 +138,12 @@ impl Journal {
             },
             report,
         ))
+    }
+
+    /// Closes it, also for those who still have a handle: what was appended is written, then everything is refused as
+    /// [`JournalError::Closed`], and another process may open it. Waits for the disk.
+    pub fn close(&self) {
+        self.inner.close();
     }
 
     /// Its folder.
@@ -157,6 +163,9 @@ impl Journal {
             });
         }
         let mut streams = self.inner.streams.lock();
+        if self.inner.lock.lock().is_none() {
+            return Err(JournalError::Closed);
+        }
         if let Some(shared) = streams.by_name.get(name) {
             let mut state = shared.state.lock();
             if !state.is_removed {
@@ -213,13 +222,21 @@ impl Journal {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
+impl Inner {
+    fn close(&self) {
         self.queue.close();
         if let Some(writer) = self.writer.lock().take() {
             // It panics on nothing.
             let _ = writer.join();
         }
+        // Not before the last of it is written.
+        self.lock.lock().take();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

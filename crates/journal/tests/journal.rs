@@ -248,8 +248,17 @@ fn one_process_has_it() {
     drop(first);
     // A stream keeps it open.
     assert!(Journal::open(folder.path(), JournalConfig::default()).is_err());
-    drop(stream);
+    let closed = stream.journal().clone();
+    closed.close();
     journal(folder.path());
+    assert!(matches!(
+        stream.append(text("x")),
+        Err(JournalError::Closed)
+    ));
+    assert!(matches!(
+        closed.open_stream("t", StreamConfig::default()),
+        Err(JournalError::Closed)
+    ));
 }
 
 #[test]

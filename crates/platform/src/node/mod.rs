@@ -286,6 +286,13 @@ impl Node {
     }
 }
 
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Who starts the node again opens it, though tasks of this one may not have ended yet.
+        self.shared.post.close();
+    }
+}
+
 /// The same port as before, so that programs find their node again; another if that is taken.
 async fn listen_for_tickets(address: IpAddr, port: u16) -> io::Result<TcpListener> {
     match bind(SocketAddr::new(address, port)).await {

@@ -199,6 +199,11 @@ impl Post {
         Ok(post)
     }
 
+    /// Gives the journal up: what was begun is written, and nothing more is kept.
+    pub(crate) fn close(&self) {
+        self.journal.close();
+    }
+
     fn mailbox(&self, agent: &str) -> Result<Arc<Mailbox>, JournalError> {
         let mut mailboxes = self.mailboxes.lock();
         if let Some(mailbox) = mailboxes.get(agent) {
