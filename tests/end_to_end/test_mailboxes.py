@@ -200,7 +200,7 @@ def test_what_expires_comes_back_to_its_sender(platform, tmp_path):
     ((performative, content),) = notices
     assert performative == "failure"
     assert "sink@factory" in content and "expired" in content
-    assert scene.waiting()["total"] == 1
+    wait_for(lambda: scene.waiting()["total"] == 1, "only the other to wait", also=scene.why)
     scene.let_up()
     scene.all_arrived(["in time"])
     assert "expired already" in scene.ask("source", "post one", "sink", "x", {"expiry": -1})
