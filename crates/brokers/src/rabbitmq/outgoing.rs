@@ -9,6 +9,9 @@ use sealbus_bus::{Rejected, Returned, UndeliverableReason};
 
 use super::stamp::Stamp;
 
+/// Refusals of one message on a connection, before another connection is tried.
+const REFUSALS: u32 = 20;
+
 /// How much may be accepted and not confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
@@ -23,6 +26,8 @@ struct Accepted {
     number: u64,
     payload: Bytes,
     since: Instant,
+    /// How often the broker refused it on the present connection.
+    refusals: u32,
 }
 
 /// A message to be published now.
@@ -136,6 +141,7 @@ impl Outgoing {
             number: line.last,
             payload,
             since: now,
+            refusals: 0,
         };
         self.waiting.insert(self.next_order, accepted);
         self.next_order += 1;
@@ -169,11 +175,19 @@ impl Outgoing {
         self.settle(&accepted.receiver, accepted.number)
     }
 
-    /// The broker did not take it this time: it is published again.
-    pub(crate) fn refused(&mut self, order: u64) {
-        if let Some(accepted) = self.published.remove(&order) {
-            self.waiting.insert(order, accepted);
-        }
+    /// The broker did not take it this time: it is published again. Says whether on a connection made anew.
+    ///
+    /// A channel remembers the leader of a queue it first published to. If that broker dies before it has answered, the
+    /// channel asks it for ever and refuses everything for the queue, whoever leads it now (RabbitMQ 3.10).
+    #[must_use]
+    pub(crate) fn refused(&mut self, order: u64) -> bool {
+        let Some(mut accepted) = self.published.remove(&order) else {
+            return false;
+        };
+        accepted.refusals += 1;
+        let is_stuck = accepted.refusals >= REFUSALS;
+        self.waiting.insert(order, accepted);
+        is_stuck
     }
 
     /// There is no queue for it.
@@ -231,6 +245,9 @@ impl Outgoing {
     pub(crate) fn disconnected(&mut self) {
         let mut again = std::mem::take(&mut self.published);
         self.waiting.append(&mut again);
+        for accepted in self.waiting.values_mut() {
+            accepted.refusals = 0;
+        }
     }
 
     /// Gives up what has waited for longer than `patience` at `now`.
@@ -275,7 +292,7 @@ mod tests {
     use proptest::prelude::*;
     use sealbus_bus::{Rejected, UndeliverableReason};
 
-    use super::{Outcome, Outgoing, Room};
+    use super::{Outcome, Outgoing, REFUSALS, Room};
 
     const ROOM: Room = Room {
         messages: 16,
@@ -301,6 +318,25 @@ mod tests {
         assert_eq!((again.stamp.number, again.stamp.base), (2, 1));
         assert_eq!(again.payload, second.payload);
         assert_eq!(outgoing.publish().unwrap().stamp.number, 3);
+    }
+
+    #[test]
+    fn what_is_refused_again_and_again_needs_another_connection() {
+        let (mut outgoing, receiver) = outgoing();
+        outgoing.accept(&receiver, Bytes::from_static(b"x"), Instant::now());
+        for _ in 0..2 {
+            for _ in 1..REFUSALS {
+                let order = outgoing.publish().unwrap().order;
+                assert!(!outgoing.refused(order));
+            }
+            let order = outgoing.publish().unwrap().order;
+            assert!(outgoing.refused(order));
+            outgoing.disconnected();
+        }
+        let again = outgoing.publish().unwrap();
+        assert_eq!((again.stamp.number, again.stamp.base), (1, 1));
+        assert!(outgoing.confirmed(again.order).is_none());
+        assert!(outgoing.is_settled());
     }
 
     #[test]
@@ -353,7 +389,9 @@ mod tests {
                 };
                 match answer {
                     0 => { confirmed += 1; count(outgoing.confirmed(publication.order).into_iter().collect()) }
-                    1 => outgoing.refused(publication.order),
+                    1 => {
+                        let _ = outgoing.refused(publication.order);
+                    }
                     2 => count(outgoing.unroutable(publication.order).into_iter().collect()),
                     _ => outgoing.disconnected(),
                 }

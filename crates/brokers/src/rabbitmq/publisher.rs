@@ -87,6 +87,8 @@ struct Publisher<'a> {
     /// In the order of publication; a broker mostly confirms in it.
     confirms: VecDeque<(u64, PublisherConfirm)>,
     again_at: Option<Instant>,
+    /// The broker keeps refusing on this connection.
+    is_stuck: bool,
 }
 
 /// Sends on one connection until it breaks. `Ok`: the link has ended.
@@ -106,6 +108,7 @@ async fn serve(link: &Link, opened: Opened) -> LapinResult<()> {
         user,
         confirms: VecDeque::new(),
         again_at: None,
+        is_stuck: false,
     };
     let mut ending = link.ending.subscribe();
     let mut leaving = link.leaving.subscribe();
@@ -113,6 +116,13 @@ async fn serve(link: &Link, opened: Opened) -> LapinResult<()> {
         if *ending.borrow() || (link.has_left() && link.is_settled()) {
             let _ = connection.close(200, "the agent has left".into()).await;
             return Ok(());
+        }
+        if publisher.is_stuck {
+            tracing::info!(agent = %link.agent.name(), "the broker keeps refusing messages; trying a new connection");
+            let _ = connection.close(200, "to try another one".into()).await;
+            return Err(
+                lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into(),
+            );
         }
         let may_publish = link.blocked.lock().is_none() && publisher.again_at.is_none();
         if may_publish {
@@ -241,7 +251,7 @@ impl Publisher<'_> {
             }
             Confirmation::Ack(Some(_)) => outgoing.unroutable(order),
             Confirmation::Nack(_) => {
-                outgoing.refused(order);
+                self.is_stuck |= outgoing.refused(order);
                 self.again_at = Some(Instant::now() + AGAIN);
                 None
             }
