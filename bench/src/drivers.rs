@@ -2,6 +2,7 @@
 //! against.
 
 mod certify;
+mod http;
 mod known;
 mod raw;
 mod sealbus;
@@ -17,6 +18,8 @@ use crate::drivers::stage::DriverError;
 pub(crate) enum System {
     /// Agents of Sealbus, in one process or over the mesh
     Sealbus,
+    /// Agents of Sealbus on two platforms, each with a gateway, over FIPA's message transport for HTTP
+    Http,
     /// Bare TCP or bare mutual TLS
     Raw,
     /// A link that adds a delay, drops and repeats messages, and says how much of each
@@ -32,6 +35,7 @@ pub(crate) fn run(system: &System) -> Result<(), DriverError> {
         // A task like those of agents; what `block_on` runs itself is woken at a higher price.
         match system {
             System::Sealbus => tokio::spawn(stage::serve::<sealbus::Agents>()).await,
+            System::Http => tokio::spawn(stage::serve::<http::Agents>()).await,
             System::Raw => tokio::spawn(stage::serve::<raw::Connections>()).await,
             System::Known => tokio::spawn(stage::serve::<known::Link>()).await,
         }

@@ -196,7 +196,7 @@ impl Run<'_> {
         }
         for table in self.tables {
             if !Self::wants(&self.arguments.table, &table.id)
-                || !table.includes(&system.id)
+                || !table.includes(system)
                 || repetition >= self.repetitions(table)
             {
                 continue;

@@ -74,12 +74,12 @@ fn receiver_name(number: u32) -> String {
 
 /// An agent that sends.
 pub(crate) struct Speaker {
-    outbox: Outbox,
-    mailbox: Mailbox,
+    pub(crate) outbox: Outbox,
+    pub(crate) mailbox: Mailbox,
     /// What is the same in every message.
-    sample: AclMessage,
+    pub(crate) sample: AclMessage,
     /// Where a broadcast goes.
-    channel: Option<(Channels, ChannelPath)>,
+    pub(crate) channel: Option<(Channels, ChannelPath)>,
 }
 
 impl Speaker {
@@ -321,7 +321,7 @@ async fn hear(
 }
 
 /// Sends each message's content back.
-async fn answer(mut mailbox: Mailbox, received: Arc<Received>, outbox: Outbox) {
+pub(crate) async fn answer(mut mailbox: Mailbox, received: Arc<Received>, outbox: Outbox) {
     while let Some(message) = mailbox.recv().await {
         let Ok(message) = message.message() else {
             continue;

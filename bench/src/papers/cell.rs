@@ -165,9 +165,14 @@ impl Cell<'_> {
     }
 
     async fn prepare(&self, folder: &Path) -> Result<Drivers, PapersError> {
-        let command: Vec<String> = (self.system.driver.iter())
-            .map(|word| self.places.fill(word))
-            .collect();
+        let command = |words: &[String]| -> Vec<String> {
+            words.iter().map(|word| self.places.fill(word)).collect()
+        };
+        let senders = command(&self.system.driver);
+        let receivers = match self.system.receivers.is_empty() {
+            true => senders.clone(),
+            false => command(&self.system.receivers),
+        };
         let mut system = self.setting.to_value(self.places)?;
         if let (Value::Object(system), Value::Object(served)) = (&mut system, self.served) {
             system.extend(served.clone());
@@ -183,11 +188,11 @@ impl Cell<'_> {
             }))
         };
         let log = |role: &str| self.logs.join(format!("{}-{role}.log", self.system.id));
-        let start = |role: &str| {
+        let start = |role: &str, command: &[String]| {
             let name = format!("the driver of {} ({role})", self.system.title);
-            Process::start(&name, &command, &log(role))
+            Process::start(&name, command, &log(role))
         };
-        let mut receiver = start("receive")?;
+        let mut receiver = start("receive", &receivers)?;
         let mut clients = Vec::new();
         let patience = self.patience();
         let role = match self.setting.one_process {
@@ -200,7 +205,7 @@ impl Cell<'_> {
         )?;
         let mut sender = None;
         if !self.setting.one_process {
-            let mut process = start("send")?;
+            let mut process = start("send", &senders)?;
             let there = process.order(&order(Role::Send, here), patience).await?;
             let there = prepared(there, &mut clients)?;
             receiver.order(&Order::Meet { there }, patience).await?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use sealbus_bench_driver::{Kind, Shape, Stamp};
 use serde::Deserialize;
 
+use crate::papers::system::System;
 use crate::papers::{PapersError, read_folder};
 
 /// How a cell is measured.
@@ -111,7 +112,8 @@ pub(crate) struct Table {
     pub(crate) quick: u32,
     /// Repetitions of the full one.
     pub(crate) full: u32,
-    /// Which systems are measured, by the beginning of their file's name; all when empty.
+    /// Which systems are measured, by the beginning of their file's name; when empty, all but those that are measured only
+    /// where they are named.
     #[serde(default)]
     pub(crate) systems: Vec<String>,
     pub(crate) columns: Vec<Column>,
@@ -123,12 +125,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn includes(&self, system: &str) -> bool {
-        self.systems.is_empty()
-            || self
-                .systems
-                .iter()
-                .any(|it| system.starts_with(it.as_str()))
+    pub(crate) fn includes(&self, system: &System) -> bool {
+        if self.systems.is_empty() {
+            return !system.only_named;
+        }
+        self.systems
+            .iter()
+            .any(|it| system.id.starts_with(it.as_str()))
     }
 }
 

@@ -86,6 +86,9 @@ pub(crate) struct System {
     /// The program that plays its agents.
     #[serde(default)]
     pub(crate) driver: Vec<String>,
+    /// The program that plays its receivers, where it is another.
+    #[serde(default)]
+    pub(crate) receivers: Vec<String>,
     /// The server it needs.
     #[serde(default)]
     pub(crate) service: Vec<String>,
@@ -100,6 +103,9 @@ pub(crate) struct System {
     /// Rounds before the one that counts: more where code is compiled while it runs.
     #[serde(default = "one")]
     pub(crate) warm_ups: u32,
+    /// Measured only where a table names it.
+    #[serde(default)]
+    pub(crate) only_named: bool,
     /// Its cells take long: it has its turn after the others.
     #[serde(default)]
     pub(crate) slow: bool,

@@ -174,7 +174,7 @@ fn draw_table(page: &mut String, table: &Table, systems: &[System], results: &Re
     page.push_str("<th>µs of processor</th><th>MiB</th></tr>\n");
     let mut told = vec![false; table.printed.len()];
     for is_secure in [false, true] {
-        for system in systems.iter().filter(|it| table.includes(&it.id)) {
+        for system in systems.iter().filter(|it| table.includes(it)) {
             for setting in system
                 .ways
                 .iter()
@@ -203,7 +203,7 @@ fn draw_table(page: &mut String, table: &Table, systems: &[System], results: &Re
             printed_row(page, table, printed);
         }
     }
-    for system in systems.iter().filter(|it| table.includes(&it.id)) {
+    for system in systems.iter().filter(|it| table.includes(it)) {
         if let Some(why) = &system.cannot {
             let span = table.columns.len() * if has_paper { 2 } else { 1 } + 3;
             let _ = writeln!(

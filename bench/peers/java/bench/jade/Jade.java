@@ -19,10 +19,16 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.json.JSONObject;
 
-/** JADE agents in one container, or in two: the receivers' is the main container, the senders' joins it. */
+/**
+ * JADE agents in one container, or in two: the receivers' is the main container, the senders' joins it. Over HTTP
+ * each side is a platform of its own.
+ */
 public final class Jade implements Peer {
     private AgentContainer container;
     private int port;
+    /** Where this platform is reached over HTTP. */
+    private String address;
+    private String platform;
 
     @Override
     public String client() {
@@ -31,7 +37,7 @@ public final class Jade implements Peer {
 
     @Override
     public Object here() {
-        return new JSONObject().put("port", port);
+        return new JSONObject().put("port", port).put("address", address).put("platform", platform);
     }
 
     @Override
@@ -39,12 +45,17 @@ public final class Jade implements Peer {
         JSONObject scenario = order.getJSONObject("scenario");
         JSONObject settings = order.getJSONObject("system");
         String role = order.getString("role");
-        boolean isMain = !role.equals("send");
+        boolean isHttp = settings.optString("way").equals("http");
+        boolean isMain = isHttp || !role.equals("send");
         port = isMain ? freePort() : order.getJSONObject("there").getInt("port");
+        if (isHttp) {
+            address = "http://127.0.0.1:" + freePort() + "/acc";
+        }
+        platform = !isHttp ? "bench" : role.equals("send") ? "senders" : "receivers";
         container = open(isMain, order.getString("folder"), settings);
         List<Sender> senders = new ArrayList<>();
         boolean isStream = scenario.getString("kind").equals("stream");
-        if (isMain) {
+        if (!role.equals("send")) {
             int receivers = scenario.getInt("receivers");
             CountDownLatch ready = new CountDownLatch(receivers);
             for (int number = 0; number < receivers; number++) {
@@ -56,7 +67,7 @@ public final class Jade implements Peer {
             int number = scenario.getInt("senders");
             CountDownLatch ready = new CountDownLatch(number);
             for (int sender = 0; sender < number; sender++) {
-                Speaker speaker = new Speaker(receivers(scenario, sender), ready);
+                Speaker speaker = new Speaker(receivers(scenario, sender, isHttp ? order.getJSONObject("there") : null), ready);
                 start("sender-" + sender, speaker);
                 senders.add(speaker);
             }
@@ -71,8 +82,12 @@ public final class Jade implements Peer {
         profile.setParameter(Profile.MAIN_PORT, Integer.toString(port));
         profile.setParameter(Profile.LOCAL_HOST, "127.0.0.1");
         profile.setParameter(Profile.LOCAL_PORT, Integer.toString(isMain ? port : freePort()));
-        profile.setParameter(Profile.PLATFORM_ID, "bench");
-        profile.setParameter(Profile.NO_MTP, "true");
+        profile.setParameter(Profile.PLATFORM_ID, platform);
+        if (address == null) {
+            profile.setParameter(Profile.NO_MTP, "true");
+        } else {
+            profile.setParameter(Profile.MTPS, "jade.mtp.http.MessageTransportProtocol(" + address + ")");
+        }
         // It writes a description of itself.
         profile.setParameter(Profile.FILE_DIR, folder + "/");
         profile.setParameter("jade_imtp_leap_JICP_JICPServer_acceptlocalhostonly", "true");
@@ -113,21 +128,31 @@ public final class Jade implements Peer {
         }
     }
 
-    private static List<AID> receivers(JSONObject scenario, int sender) {
+    /** Whom a sender writes to; of the platform there if it is another. */
+    private static List<AID> receivers(JSONObject scenario, int sender, JSONObject there) {
         List<AID> receivers = new ArrayList<>();
         switch (scenario.getString("shape")) {
             case "one_to_one":
-                receivers.add(new AID("receiver-" + sender, AID.ISLOCALNAME));
+                receivers.add(receiver(sender, there));
                 break;
             case "many_to_one":
-                receivers.add(new AID("receiver-0", AID.ISLOCALNAME));
+                receivers.add(receiver(0, there));
                 break;
             default:
                 for (int number = 0; number < scenario.getInt("receivers"); number++) {
-                    receivers.add(new AID("receiver-" + number, AID.ISLOCALNAME));
+                    receivers.add(receiver(number, there));
                 }
         }
         return receivers;
+    }
+
+    private static AID receiver(int number, JSONObject there) {
+        if (there == null) {
+            return new AID("receiver-" + number, AID.ISLOCALNAME);
+        }
+        AID receiver = new AID("receiver-" + number + "@" + there.getString("platform"), AID.ISGUID);
+        receiver.addAddresses(there.getString("address"));
+        return receiver;
     }
 
     @Override
