@@ -27,7 +27,7 @@ class Mirror(Agent):
     """Answers requests, and takes streams in the way it is asked to."""
 
     @on(Performative.REQUEST)
-    async def answer(self, message: Message) -> None:
+    async def echo(self, message: Message) -> None:
         """A round trip."""
         await self.reply(message, Performative.INFORM, message.content)
 
