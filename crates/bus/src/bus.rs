@@ -534,10 +534,7 @@ impl Bus {
     pub fn take_frame(&self, frame: ArrivedFrame) -> Result<(), Refused> {
         let process = frame.process.clone();
         let origin = frame.origin.clone();
-        let proved = match &frame.provenance {
-            Provenance::Proved(verified) => Some(verified.clone()),
-            _ => None,
-        };
+        let provenance = frame.provenance.clone();
         let taken = match self.inner.inlet.get() {
             Some(inlet) => inlet.take(frame),
             None => Err(Refused {
@@ -550,7 +547,11 @@ impl Bus {
                 FrameOrigin::Agent(name) => name.to_string(),
                 FrameOrigin::Process => process.to_string(),
             };
-            let proved = proved.map_or_else(|| process.to_string(), |it| it.identity().to_string());
+            let proved = match &provenance {
+                Provenance::Proved(verified) => verified.identity().to_string(),
+                Provenance::Vouched(identity) => identity.to_string(),
+                _ => process.to_string(),
+            };
             self.refused(
                 &tried_by,
                 Some(proved),

@@ -5,6 +5,8 @@ use std::fmt;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use sealbus_seal::VerifyError;
+use sealbus_seal::binding::BindingError;
 
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +76,32 @@ impl RefusalReason {
     /// The reason a number stands for.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl From<&VerifyError> for RefusalReason {
+    fn from(error: &VerifyError) -> Self {
+        match error {
+            VerifyError::NoCertificate | VerifyError::Malformed(_) => Self::NotProved,
+            VerifyError::UnknownIssuer { .. } | VerifyError::WrongRoot { .. } => {
+                Self::UnknownIssuer
+            }
+            VerifyError::Expired { .. } | VerifyError::NotYetValid { .. } => Self::Expired,
+            VerifyError::Revoked { .. } => Self::Revoked,
+            VerifyError::WrongPlatform { .. }
+            | VerifyError::WrongKind { .. }
+            | VerifyError::WrongIdentity { .. } => Self::WrongIdentity,
+            _ => Self::NotProved,
+        }
+    }
+}
+
+impl From<&BindingError> for RefusalReason {
+    fn from(error: &BindingError) -> Self {
+        match error {
+            BindingError::NotVerified(error) => error.into(),
+            _ => Self::NotProved,
+        }
     }
 }
 

@@ -50,7 +50,7 @@ impl From<FrameError> for GreetingError {
 impl From<VerifyError> for GreetingError {
     fn from(error: VerifyError) -> Self {
         Self::Refused {
-            reason: crate::refusal_of(&error),
+            reason: RefusalReason::from(&error),
             explanation: error.to_string(),
         }
     }
@@ -294,7 +294,7 @@ fn failed_handshake(
     let explanation = tls::explain(inner, refusal);
     if let Some(reason) = refusal.get() {
         return GreetingError::Refused {
-            reason: crate::refusal_of(reason),
+            reason: RefusalReason::from(reason),
             explanation,
         };
     }

@@ -454,7 +454,7 @@ impl Inward {
                     .and_then(|binding| binding.chain().certificate().ok())
                     .and_then(|certificate| certificate.identity().agent_name())
                     .unwrap_or_else(|| format!("an agent of {}", self.peer));
-                let reason = crate::refusal_of_binding(&error);
+                let reason = RefusalReason::from(&error);
                 let explanation = error.to_string();
                 let name = slot
                     .as_ref()
@@ -505,7 +505,7 @@ impl Inward {
                         Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));
                 }
                 Err(error) => {
-                    let reason = crate::refusal_of(&error);
+                    let reason = RefusalReason::from(&error);
                     let explanation = error.to_string();
                     sender.refused = Some(reason);
                     link.outward.lock().session.append(&Frame::Refused {

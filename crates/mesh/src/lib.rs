@@ -22,34 +22,6 @@ pub use config::{MeshConfig, MeshSecurity, ProcessSecurity};
 pub use endpoint::{BindError, LinkReport, MeshEndpoint};
 pub use greeting::protocol_name;
 
-use sealbus_bus::RefusalReason;
-use sealbus_seal::VerifyError;
-use sealbus_seal::binding::BindingError;
-
-/// The kind of refusal that an error of verification is.
-fn refusal_of(error: &VerifyError) -> RefusalReason {
-    match error {
-        VerifyError::NoCertificate | VerifyError::Malformed(_) => RefusalReason::NotProved,
-        VerifyError::UnknownIssuer { .. } | VerifyError::WrongRoot { .. } => {
-            RefusalReason::UnknownIssuer
-        }
-        VerifyError::Expired { .. } | VerifyError::NotYetValid { .. } => RefusalReason::Expired,
-        VerifyError::Revoked { .. } => RefusalReason::Revoked,
-        VerifyError::WrongPlatform { .. }
-        | VerifyError::WrongKind { .. }
-        | VerifyError::WrongIdentity { .. } => RefusalReason::WrongIdentity,
-        _ => RefusalReason::NotProved,
-    }
-}
-
-/// The kind of refusal that an unproved binding is.
-fn refusal_of_binding(error: &BindingError) -> RefusalReason {
-    match error {
-        BindingError::NotVerified(error) => refusal_of(error),
-        _ => RefusalReason::NotProved,
-    }
-}
-
 /// 128 random bits; `None` if the system gives none.
 fn token() -> Option<frame::Token> {
     sealbus_seal::ProcessId::random()

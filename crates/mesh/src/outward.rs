@@ -732,7 +732,7 @@ impl Outward {
                     target.name
                 ),
             ),
-            Err(error) => (crate::refusal_of_binding(&error), error.to_string()),
+            Err(error) => (RefusalReason::from(&error), error.to_string()),
         };
         Some(Action::ReceiverNotProved {
             receiver: target.name.clone(),

@@ -386,7 +386,7 @@ impl Task {
             (Some(peer), Some(trust)) => matches!(
                 trust
                     .check(peer, now())
-                    .map_err(|error| crate::refusal_of(&error)),
+                    .map_err(|error| RefusalReason::from(&error)),
                 Err(RefusalReason::Revoked)
             ),
             _ => false,

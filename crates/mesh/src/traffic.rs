@@ -339,7 +339,7 @@ impl Task {
         if let (Some(peer), Some(trust)) = (&self.proved, self.endpoint.trust())
             && let Err(error) = trust.check(peer, now)
         {
-            let reason = crate::refusal_of(&error);
+            let reason = RefusalReason::from(&error);
             self.link.refuse(reason, error.to_string());
             return Err(match reason {
                 RefusalReason::Revoked => End::PeerGone(REVOKED),

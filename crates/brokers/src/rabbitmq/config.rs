@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_seal::{PlatformName, SecurityLevel, Trust};
+use sealbus_seal::{Credential, Identity, PlatformName, SecurityLevel, Trust};
 use serde::{Deserialize, Serialize};
 
 /// A user and password, at the levels where agents do not prove who they are.
@@ -46,6 +46,15 @@ impl RabbitSecurity {
     }
 }
 
+/// Who a process is on the broker, where the buses of processes talk to each other.
+#[derive(Clone, Debug)]
+pub struct ProcessLogin {
+    /// The process.
+    pub identity: Identity,
+    /// Its certificate; needed at level `auth`.
+    pub credential: Option<Arc<Credential>>,
+}
+
 /// How a process reaches its broker. [`RabbitConfig::new`] has the usual values.
 #[derive(Clone, Debug)]
 pub struct RabbitConfig {
@@ -57,6 +66,8 @@ pub struct RabbitConfig {
     pub vhost: String,
     /// Level, and what belongs to it.
     pub security: RabbitSecurity,
+    /// The process; without it nothing is said to the buses of other processes, and channels reach no further than this one.
+    pub process: Option<ProcessLogin>,
     /// The largest message sent or received, in bytes, encoded.
     pub largest_message: usize,
     /// Messages of one agent that the broker has not confirmed, before the agent waits.
@@ -89,6 +100,7 @@ impl RabbitConfig {
             platform,
             addresses,
             security,
+            process: None,
             largest_message: 16 << 20,
             unconfirmed_messages: 1024,
             unconfirmed_bytes: 8 << 20,

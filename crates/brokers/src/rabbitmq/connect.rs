@@ -1,4 +1,4 @@
-//! Opens connections to the broker, each in the name of one agent.
+//! Opens connections to the broker, each in the name of one agent or process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use futures_util::Stream;
 use lapin::tcp::AsyncTcpStream;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Connection, ConnectionProperties, Event};
-use sealbus_bus::LocalAgent;
 use sealbus_seal::tls::{
     CertificateSource, Connector, ExpectedPeer, HandshakeRefusal, server_name,
 };
-use sealbus_seal::{SecurityLevel, Trust};
+use sealbus_seal::{Credential, SecurityLevel, Trust};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -32,17 +31,17 @@ pub(crate) enum ConnectError {
     /// The address is none.
     #[error("{0:?} is no address of a broker: write HOST:PORT")]
     Address(String),
-    /// The agent's certificate cannot be used.
-    #[error("agent {agent} cannot log in to the broker: {why}")]
-    Credential { agent: String, why: String },
+    /// The certificate cannot be used.
+    #[error("{who} cannot log in to the broker: {why}")]
+    Credential { who: String, why: String },
     /// It is not the platform's broker.
     #[error("{address} is not the broker of this platform: {why}")]
     NotOurs { address: String, why: String },
-    /// It does not let the agent in, or is not there.
-    #[error("the broker {address} does not let agent {agent} in, or is not there: {error}")]
+    /// It does not let the client in, or is not there.
+    #[error("the broker {address} does not let {who} in, or is not there: {error}")]
     Refused {
         address: String,
-        agent: String,
+        who: String,
         error: Box<lapin::Error>,
     },
 }
@@ -54,7 +53,16 @@ pub(crate) enum Purpose {
     Receiving,
 }
 
-/// A connection in the name of one agent.
+/// Who connects: an agent, or a process.
+#[derive(Clone)]
+pub(crate) struct Client {
+    /// What it is called in logs and connection names.
+    pub(crate) name: Arc<str>,
+    /// What it proves its name with.
+    pub(crate) credential: Option<Arc<Credential>>,
+}
+
+/// A connection in the name of one client.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
     pub(crate) events: std::pin::Pin<Box<dyn Stream<Item = Event> + Send>>,
@@ -67,16 +75,16 @@ struct External;
 
 impl lapin::auth::AuthProvider for External {}
 
-/// Connects `agent` to the broker at `address`.
+/// Connects `client` to the broker at `address`.
 pub(crate) async fn open(
     config: &RabbitConfig,
     address: &str,
-    agent: &LocalAgent,
+    client: &Client,
     purpose: Purpose,
 ) -> Result<Opened, ConnectError> {
     timeout(
         config.connect_time,
-        connect(config, address, agent, purpose),
+        connect(config, address, client, purpose),
     )
     .await
     .unwrap_or_else(|_| {
@@ -90,7 +98,7 @@ pub(crate) async fn open(
 async fn connect(
     config: &RabbitConfig,
     address: &str,
-    agent: &LocalAgent,
+    client: &Client,
     purpose: Purpose,
 ) -> Result<Opened, ConnectError> {
     let (host, port) = address
@@ -103,16 +111,16 @@ async fn connect(
         RabbitSecurity::Auth(trust) => (None, Some(trust)),
     };
     let secure = trust
-        .map(|trust| tls(config, trust, agent))
+        .map(|trust| tls(config, trust, client))
         .transpose()
         .map_err(|why| ConnectError::Credential {
-            agent: agent.name().to_string(),
+            who: client.name.to_string(),
             why,
         })?;
     let mut properties = ConnectionProperties::default().with_connection_name(
         match purpose {
-            Purpose::Sending => format!("{} sends", agent.name()),
-            Purpose::Receiving => format!("{} receives", agent.name()),
+            Purpose::Sending => format!("{} sends", client.name),
+            Purpose::Receiving => format!("{} receives", client.name),
         }
         .into(),
     );
@@ -120,8 +128,8 @@ async fn connect(
         Some(login) => login.user.clone(),
         None => {
             properties = properties.with_auth_provider(External);
-            own_user(agent).ok_or_else(|| ConnectError::Credential {
-                agent: agent.name().to_string(),
+            own_user(client).ok_or_else(|| ConnectError::Credential {
+                who: client.name.to_string(),
                 why: "it has no certificate with an address".to_owned(),
             })?
         }
@@ -158,7 +166,7 @@ async fn connect(
             },
             None => ConnectError::Refused {
                 address,
-                agent: agent.name().to_string(),
+                who: client.name.to_string(),
                 error: Box::new(error),
             },
         }
@@ -188,23 +196,23 @@ async fn connect(
     })
 }
 
-/// The user name in the agent's certificate.
-fn own_user(agent: &LocalAgent) -> Option<String> {
-    let certificate = agent.credential()?.certificate().ok()?;
-    let local = agent.name().rsplit_once('@')?.0.to_owned();
-    Some(names::user(&local, certificate.address()?))
+/// The user name in the client's certificate.
+fn own_user(client: &Client) -> Option<String> {
+    let certificate = client.credential.as_ref()?.certificate().ok()?;
+    names::user_of(certificate.identity(), certificate.address()?)
 }
 
 fn tls(
     config: &RabbitConfig,
     trust: &Arc<Trust>,
-    agent: &LocalAgent,
+    client: &Client,
 ) -> Result<(TlsConnector, HandshakeRefusal), String> {
-    let credential = agent
-        .credential()
+    let credential = client
+        .credential
+        .as_ref()
         .ok_or("it has no certificate; it is attached without one")?;
     let level: SecurityLevel = config.security.level();
-    let source = CertificateSource::new(&credential).map_err(|error| error.to_string())?;
+    let source = CertificateSource::new(credential).map_err(|error| error.to_string())?;
     let connector =
         Connector::new(level, source, trust.clone(), &[]).map_err(|error| error.to_string())?;
     let broker = names::broker_identity(&config.platform).ok_or("the platform has no name")?;

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::connect::{Opened, Purpose};
 use super::incoming::{Arrival, Incoming};
-use super::link::Link;
+use super::link::{Link, Sends};
 use super::names;
 use super::stamp::Stamp;
 
@@ -69,7 +69,7 @@ struct Inbox {
 
 /// Which deliveries can be acknowledged, in as few words as possible.
 #[derive(Default)]
-struct Acks {
+pub(crate) struct Acks {
     /// Deliveries not acknowledged, in order, and whether they may be.
     open: VecDeque<(u64, bool)>,
     /// Those that may be and are not the first.
@@ -77,11 +77,11 @@ struct Acks {
 }
 
 impl Acks {
-    fn delivered(&mut self, tag: u64) {
+    pub(crate) fn delivered(&mut self, tag: u64) {
         self.open.push_back((tag, false));
     }
 
-    fn may(&mut self, tag: u64) {
+    pub(crate) fn may(&mut self, tag: u64) {
         if let Ok(index) = self.open.binary_search_by_key(&tag, |(tag, _)| *tag) {
             self.open[index].1 = true;
             self.singles.insert(tag);
@@ -89,7 +89,7 @@ impl Acks {
     }
 
     /// The tag up to which all are acknowledged, and the others that are.
-    fn next(&mut self) -> (Option<u64>, BTreeSet<u64>) {
+    pub(crate) fn next(&mut self) -> (Option<u64>, BTreeSet<u64>) {
         let mut up_to = None;
         while let Some((tag, true)) = self.open.front().copied() {
             self.open.pop_front();
@@ -109,7 +109,7 @@ pub(crate) async fn run(link: Arc<Link>) {
         .open_window(Arc::new(Taken(Arc::downgrade(&link))), 0);
     let mut inbox = Inbox {
         window,
-        incoming: Incoming::new(link.config().reorder_time),
+        incoming: Incoming::new(link.wire.config().reorder_time),
         next_receipt: 0,
         untaken: HashMap::new(),
         connection: 0,
@@ -117,23 +117,23 @@ pub(crate) async fn run(link: Arc<Link>) {
         acks: Acks::default(),
         link: link.clone(),
     };
-    while !link.has_left() {
-        let mut leaving = link.leaving.subscribe();
+    while !link.wire.has_left() {
+        let mut leaving = link.wire.leaving.subscribe();
         let opened = tokio::select! {
-            opened = link.connect(Purpose::Receiving, |_| {}) => opened,
+            opened = link.wire.connect(|| link.client(), Purpose::Receiving, |_| {}) => opened,
             _ = leaving.wait_for(|leaving| *leaving) => return,
         };
         let Some(opened) = opened else {
             return;
         };
         let result = inbox.serve(opened).await;
-        link.is_receiving.send_replace(false);
+        link.wire.is_receiving.send_replace(false);
         inbox.disconnected();
         match result {
             Ok(()) => return,
             Err(error) => {
                 tracing::debug!(agent = %link.agent.name(), %error, "the connection to the broker for receiving broke");
-                sleep(link.config().redial.0).await;
+                sleep(link.wire.config().redial.0).await;
             }
         }
     }
@@ -159,7 +159,7 @@ impl Inbox {
             .queue_declare(queue.as_str().into(), passive, FieldTable::default())
             .await?;
         channel
-            .basic_qos(link.config().prefetch, BasicQosOptions::default())
+            .basic_qos(link.wire.config().prefetch, BasicQosOptions::default())
             .await?;
         let mut consumer = channel
             .basic_consume(
@@ -169,9 +169,9 @@ impl Inbox {
                 FieldTable::default(),
             )
             .await?;
-        link.is_receiving.send_replace(true);
-        let mut ending = link.ending.subscribe();
-        let mut leaving = link.leaving.subscribe();
+        link.wire.is_receiving.send_replace(true);
+        let mut ending = link.wire.ending.subscribe();
+        let mut leaving = link.wire.leaving.subscribe();
         loop {
             self.acknowledge(&channel).await?;
             // An agent that moves has closed its mailbox: what comes now is for the process it moves to.
@@ -246,7 +246,7 @@ impl Inbox {
 
     async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {
         let tag = delivery.delivery_tag;
-        let Some(bus) = self.link.bus().upgrade() else {
+        let Some(bus) = self.link.wire.bus().upgrade() else {
             return Ok(());
         };
         let (sender, stamp, message) = match self.check(delivery) {
@@ -299,7 +299,7 @@ impl Inbox {
         let Checked { key, tag, message } = checked;
         self.untaken.insert(receipt, (key.clone(), tag));
         self.receipts.insert(key.clone(), receipt);
-        self.link.received.fetch_add(1, Ordering::Relaxed);
+        self.link.wire.received.fetch_add(1, Ordering::Relaxed);
         // A closed mailbox: the agent is leaving, and the broker keeps the message.
         if self.window.push_with_receipt(message, receipt).is_err() {
             self.untaken.remove(&receipt);
@@ -309,7 +309,7 @@ impl Inbox {
 
     /// All checks, at one place.
     fn check(&self, delivery: Delivery) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refused> {
-        let config = self.link.config();
+        let config = self.link.wire.config();
         let receiver = self.link.agent.name();
         let user = delivery.properties.user_id().as_ref();
         let proved = user.map(|user| user.as_str().to_owned());
@@ -363,7 +363,7 @@ impl Inbox {
         } else {
             (Arc::from(claimed.as_str()), Provenance::Claimed)
         };
-        if let Some(permissions) = &*self.link.shared.permissions.load()
+        if let Some(permissions) = &*self.link.wire.shared.permissions.load()
             && !permissions.may_send(&sender, receiver)
         {
             let text = format!("the policy does not let {sender} write to {receiver}");
@@ -387,7 +387,7 @@ struct Refused {
     explanation: String,
 }
 
-async fn sleep_until(at: Option<Instant>) {
+pub(crate) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,

@@ -2,25 +2,27 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
-    Acknowledgement, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing, ProcessEndpoint,
-    Rejected, Transport, TransportError, UndeliverableReason, WeakBus, is_foreign,
+    Acknowledgement, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing,
+    ProcessDestination, ProcessEndpoint, Rejected, Transport, TransportError, UndeliverableReason,
+    WeakBus, is_foreign,
 };
 use sealbus_seal::permission::Permissions;
-use sealbus_seal::{ProcessId, SecurityLevel};
+use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use super::config::RabbitConfig;
+use super::config::{ProcessLogin, RabbitConfig};
 use super::link::Link;
-use super::{consumer, publisher};
+use super::process_link::ProcessLink;
+use super::{consumer, frame_inbox, publisher};
 
 /// Why there is no endpoint.
 #[derive(Debug, Error)]
@@ -56,7 +58,9 @@ pub(crate) struct Shared {
     pub(crate) next_broker: AtomicUsize,
     /// By the agents' numbers.
     links: Mutex<HashMap<u64, Arc<Link>>>,
-    runtime: Handle,
+    /// The link for the buses of processes.
+    process: OnceLock<Arc<ProcessLink>>,
+    pub(crate) runtime: Handle,
 }
 
 /// The endpoint of a process. Cloning it gives another handle to the same one.
@@ -82,8 +86,20 @@ impl RabbitEndpoint {
             permissions: ArcSwapOption::empty(),
             next_broker: AtomicUsize::new(start as usize),
             links: Mutex::default(),
+            process: OnceLock::new(),
             runtime: Handle::current(),
         });
+        let process = shared.config.process.clone().and_then(|process| {
+            let ProcessLogin {
+                identity,
+                credential,
+            } = process;
+            ProcessLink::new(identity, credential, shared.clone(), random())
+        });
+        if let Some(process) = process {
+            let _ = shared.process.set(process.clone());
+            shared.runtime.spawn(frame_inbox::run(process));
+        }
         if !bus.set_transport(Arc::new(RabbitMq(shared.clone()))) {
             return Err(OpenError::TransportTaken);
         }
@@ -101,15 +117,29 @@ impl RabbitEndpoint {
             let links = self.shared.links.lock();
             links
                 .values()
-                .find(|link| **link.agent.name() == *agent && !link.has_left())
+                .find(|link| **link.agent.name() == *agent && !link.wire.has_left())
                 .cloned()
         };
         let Some(link) = link else {
             return false;
         };
-        let mut receiving = link.is_receiving.subscribe();
+        let mut receiving = link.wire.is_receiving.subscribe();
         let waited = tokio::time::timeout(patience, receiving.wait_for(|receiving| *receiving));
         matches!(waited.await, Ok(Ok(_)))
+    }
+
+    /// The process has a new certificate: connections are made with it from now on.
+    pub fn set_process_credential(&self, credential: Arc<Credential>) {
+        if let Some(process) = self.shared.process.get() {
+            process.set_credential(credential);
+        }
+    }
+
+    /// A process is no more: nothing is to be remembered of it.
+    pub fn forget_process(&self, process: &Identity) {
+        if let Some(own) = self.shared.process.get() {
+            own.forget_process(process);
+        }
     }
 
     /// The links there are.
@@ -119,12 +149,12 @@ impl RabbitEndpoint {
             .iter()
             .map(|link| LinkReport {
                 agent: link.agent.name().clone(),
-                is_receiving: *link.is_receiving.borrow(),
-                blocked: link.blocked.lock().clone(),
-                is_settled: link.is_settled(),
+                is_receiving: *link.wire.is_receiving.borrow(),
+                blocked: link.wire.blocked.lock().clone(),
+                is_settled: link.wire.is_settled(),
                 messages: (
-                    link.sent.load(Ordering::Relaxed),
-                    link.received.load(Ordering::Relaxed),
+                    link.wire.sent.load(Ordering::Relaxed),
+                    link.wire.received.load(Ordering::Relaxed),
                 ),
             })
             .collect()
@@ -135,18 +165,26 @@ impl RabbitEndpoint {
         let deadline = Instant::now() + grace;
         let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
         for link in &links {
-            link.leaving.send_replace(true);
-            link.news.notify_one();
+            link.wire.leaving.send_replace(true);
+            link.wire.news.notify_one();
         }
         while Instant::now() < deadline
             && links
                 .iter()
-                .any(|link| !link.is_settled() || Arc::strong_count(link) > 2)
+                .any(|link| !link.wire.is_settled() || Arc::strong_count(link) > 2)
         {
             sleep(Duration::from_millis(5)).await;
         }
         for link in links {
-            link.ending.send_replace(true);
+            link.wire.ending.send_replace(true);
+        }
+        if let Some(process) = self.shared.process.get() {
+            process.wire.leaving.send_replace(true);
+            process.wire.news.notify_one();
+            while Instant::now() < deadline && !process.wire.is_settled() {
+                sleep(Duration::from_millis(5)).await;
+            }
+            process.wire.ending.send_replace(true);
         }
     }
 }
@@ -209,15 +247,21 @@ impl Transport for RabbitMq {
         let Some(link) = self.0.links.lock().get(&agent.number()).cloned() else {
             return;
         };
-        link.leaving.send_replace(true);
-        link.news.notify_one();
+        if let Some(process) = self.0.process.get() {
+            process.agent_left(agent.number());
+        }
+        link.wire.leaving.send_replace(true);
+        link.wire.news.notify_one();
         let shared = Arc::downgrade(&self.0);
         let number = agent.number();
         // Its last messages are still on their way.
         self.0.runtime.spawn(async move {
-            let patience = link.config().give_up;
+            let patience = link.wire.config().give_up;
             let deadline = Instant::now() + patience;
-            while !link.is_settled() && Instant::now() < deadline && !*link.ending.borrow() {
+            while !link.wire.is_settled()
+                && Instant::now() < deadline
+                && !*link.wire.ending.borrow()
+            {
                 sleep(Duration::from_millis(20)).await;
             }
             if let Some(shared) = Weak::upgrade(&shared) {
@@ -245,6 +289,22 @@ impl Transport for RabbitMq {
             gate: Gate::default(),
         }))
     }
+
+    fn process_destination(
+        &self,
+        process: &ProcessEndpoint,
+    ) -> Result<Arc<dyn ProcessDestination>, TransportError> {
+        let not_offered = || TransportError::NotOffered {
+            transport: self.name(),
+            what: "frames to what is no process",
+        };
+        let own = self.0.process.get().ok_or_else(not_offered)?;
+        if own.wire.has_left() {
+            return Err(TransportError::ShutDown(self.name()));
+        }
+        let way = own.way(&process.identity).ok_or_else(not_offered)?;
+        Ok(way)
+    }
 }
 
 /// The way to an agent: its queue, wherever it is.
@@ -261,7 +321,7 @@ impl Destination for Queue {
             links.get(&sender.number()).cloned()
         };
         let link = link.ok_or(Rejected::Closed)?;
-        let mut waiting = link.outgoing.lock();
+        let mut waiting = link.wire.outgoing.lock();
         waiting.check(&self.receiver)?;
         let mut payload = Vec::new();
         outgoing
@@ -275,12 +335,12 @@ impl Destination for Queue {
                 limit,
             }));
         }
-        waiting.accept(&self.receiver, Bytes::from(payload), Instant::now());
+        waiting.accept(&self.receiver, Bytes::from(payload), (), Instant::now());
         drop(waiting);
-        if !link.sends.swap(true, Ordering::AcqRel) {
+        if !link.wire.sends.swap(true, Ordering::AcqRel) {
             self.shared.runtime.spawn(publisher::run(link.clone()));
         }
-        link.news.notify_one();
+        link.wire.news.notify_one();
         Ok(())
     }
 

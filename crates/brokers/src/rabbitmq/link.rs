@@ -1,29 +1,27 @@
-//! One agent's link to the broker: what its senders touch, shared with the two tasks that send and receive.
+//! A link to the broker: what senders touch, shared with the two tasks that send and receive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use lapin::BasicProperties;
 use parking_lot::Mutex;
-use sealbus_bus::{LocalAgent, WeakBus};
+use sealbus_bus::{LocalAgent, Returned, WeakBus};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use super::config::RabbitConfig;
-use super::connect::{self, ConnectError, Opened, Purpose};
+use super::connect::{self, Client, ConnectError, Opened, Purpose};
 use super::endpoint::Shared;
-use super::outgoing::{Outcome, Outgoing, Room};
+use super::names;
+use super::outgoing::{Outcome, Outgoing, Publication, Room};
 
-/// One agent's link to the broker.
-pub(crate) struct Link {
-    pub(crate) agent: Arc<LocalAgent>,
+/// What the links of agents and of processes have in common. `T` is what is noted of each message that is sent.
+pub(crate) struct Wire<T> {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) outgoing: Mutex<Outgoing>,
+    pub(crate) outgoing: Mutex<Outgoing<T>>,
     /// Something is to be published, or the end was announced.
     pub(crate) news: Notify,
-    /// Messages were taken out of the mailbox, by receipt.
-    pub(crate) taken: Mutex<Vec<u64>>,
-    pub(crate) taken_news: Notify,
     /// Whether the task that sends was started.
     pub(crate) sends: AtomicBool,
     /// Why the broker takes no messages now.
@@ -31,25 +29,137 @@ pub(crate) struct Link {
     pub(crate) is_receiving: watch::Sender<bool>,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
-    /// The agent has left: receive no more, and end when all is confirmed.
+    /// The owner has left: receive no more, and end when all is confirmed.
     pub(crate) leaving: watch::Sender<bool>,
     /// End now.
     pub(crate) ending: watch::Sender<bool>,
 }
 
+/// What the task that sends needs of a link.
+pub(crate) trait Sends: Send + Sync + 'static {
+    /// What is noted of each message.
+    type Note: Clone + Send + 'static;
+
+    fn wire(&self) -> &Wire<Self::Note>;
+
+    /// Who connects, with its present certificate.
+    fn client(&self) -> Client;
+
+    /// The exchange and the routing key of a message, and what its properties say besides.
+    fn address(
+        &self,
+        publication: &Publication<Self::Note>,
+        properties: BasicProperties,
+    ) -> (&'static str, String, BasicProperties);
+
+    /// The broker has the message of that order.
+    fn confirmed(&self, order: u64);
+
+    /// Tells the bus what became of messages.
+    fn tell(&self, outcomes: Vec<Outcome<Self::Note>>);
+
+    /// Lets those who wait go on, if there is room.
+    fn open_gate(&self);
+}
+
+/// One agent's link to the broker.
+pub(crate) struct Link {
+    pub(crate) agent: Arc<LocalAgent>,
+    pub(crate) wire: Wire<()>,
+    /// Messages were taken out of the mailbox, by receipt.
+    pub(crate) taken: Mutex<Vec<u64>>,
+    pub(crate) taken_news: Notify,
+}
+
 impl Link {
     pub(crate) fn new(agent: Arc<LocalAgent>, shared: Arc<Shared>, epoch: u64) -> Arc<Self> {
+        Arc::new(Self {
+            agent,
+            wire: Wire::new(shared, epoch),
+            taken: Mutex::default(),
+            taken_news: Notify::new(),
+        })
+    }
+}
+
+impl Sends for Link {
+    type Note = ();
+
+    fn wire(&self) -> &Wire<()> {
+        &self.wire
+    }
+
+    fn client(&self) -> Client {
+        Client {
+            name: self.agent.name().clone(),
+            credential: self.agent.credential(),
+        }
+    }
+
+    fn address(
+        &self,
+        publication: &Publication<()>,
+        properties: BasicProperties,
+    ) -> (&'static str, String, BasicProperties) {
+        let life = self.wire.config().message_life;
+        let properties = match life {
+            Some(life) => properties.with_expiration(life.as_millis().to_string().into()),
+            None => properties,
+        };
+        (
+            names::MESSAGES,
+            publication.receiver.to_string(),
+            properties.with_content_type(names::ACL_MESSAGE.into()),
+        )
+    }
+
+    fn confirmed(&self, _: u64) {}
+
+    fn tell(&self, outcomes: Vec<Outcome<()>>) {
+        let Some(bus) = self.wire.bus().upgrade() else {
+            return;
+        };
+        let sender = self.agent.name();
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Returned { receiver, messages } => {
+                    let returned = |((), payload)| Returned {
+                        sender: sender.clone(),
+                        payload,
+                    };
+                    let messages = messages.into_iter().map(returned).collect();
+                    // The directory may know of its place while its queue is not there, or no longer.
+                    bus.returned(&receiver, messages, true, || {
+                        self.wire.outgoing.lock().settled(&receiver);
+                    });
+                }
+                Outcome::Undeliverable {
+                    receiver,
+                    payload,
+                    reason,
+                    ..
+                } => bus.undeliverable(sender, &receiver, &payload, &reason),
+            }
+        }
+    }
+
+    fn open_gate(&self) {
+        if self.wire.outgoing.lock().has_room() {
+            self.agent.gate().open();
+        }
+    }
+}
+
+impl<T: Clone> Wire<T> {
+    pub(crate) fn new(shared: Arc<Shared>, epoch: u64) -> Self {
         let room = Room {
             messages: shared.config.unconfirmed_messages,
             bytes: shared.config.unconfirmed_bytes,
         };
-        Arc::new(Self {
-            outgoing: Mutex::new(Outgoing::new(agent.name().clone(), epoch, room)),
-            agent,
+        Self {
+            outgoing: Mutex::new(Outgoing::new(epoch, room)),
             shared,
             news: Notify::new(),
-            taken: Mutex::default(),
-            taken_news: Notify::new(),
             sends: AtomicBool::new(false),
             blocked: Mutex::new(None),
             is_receiving: watch::Sender::new(false),
@@ -57,7 +167,7 @@ impl Link {
             sent: AtomicU64::new(0),
             leaving: watch::Sender::new(false),
             ending: watch::Sender::new(false),
-        })
+        }
     }
 
     pub(crate) fn config(&self) -> &RabbitConfig {
@@ -68,7 +178,7 @@ impl Link {
         &self.shared.bus
     }
 
-    /// Whether nothing more is to be done for the agent's own messages.
+    /// Whether nothing more is to be done for what the owner has sent.
     pub(crate) fn is_settled(&self) -> bool {
         self.outgoing.lock().is_settled()
     }
@@ -77,43 +187,11 @@ impl Link {
         *self.leaving.borrow()
     }
 
-    /// Tells the bus what became of messages.
-    pub(crate) fn tell(&self, outcomes: impl IntoIterator<Item = Outcome>) {
-        let mut outcomes = outcomes.into_iter().peekable();
-        if outcomes.peek().is_none() {
-            return;
-        }
-        let Some(bus) = self.bus().upgrade() else {
-            return;
-        };
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Returned { receiver, messages } => {
-                    // The directory may know of its place while its queue is not there, or no longer.
-                    bus.returned(&receiver, messages, true, || {
-                        self.outgoing.lock().settled(&receiver);
-                    });
-                }
-                Outcome::Undeliverable {
-                    receiver,
-                    payload,
-                    reason,
-                } => bus.undeliverable(self.agent.name(), &receiver, &payload, &reason),
-            }
-        }
-    }
-
-    /// Lets the agent's own sends go on, if there is room.
-    pub(crate) fn open_gate(&self) {
-        if self.outgoing.lock().has_room() {
-            self.agent.gate().open();
-        }
-    }
-
     /// Connects to any of the brokers; again and again until it succeeds or the link ends (`None`). `failed` is told of
     /// every failure.
     pub(crate) async fn connect(
         &self,
+        client: impl Fn() -> Client,
         purpose: Purpose,
         mut failed: impl FnMut(&ConnectError),
     ) -> Option<Opened> {
@@ -127,14 +205,15 @@ impl Link {
             let address = config
                 .addresses
                 .get(attempt % config.addresses.len().max(1))?;
+            let own = client();
             let opened = tokio::select! {
-                opened = connect::open(config, address, &self.agent, purpose) => opened,
+                opened = connect::open(config, address, &own, purpose) => opened,
                 _ = ending.wait_for(|ending| *ending) => return None,
             };
             let error = match opened {
                 Ok(opened) => {
                     if failures > 0 {
-                        tracing::info!(agent = %self.agent.name(), address, "the broker is there again");
+                        tracing::info!(who = %own.name, address, "the broker is there again");
                     }
                     return Some(opened);
                 }
@@ -143,7 +222,7 @@ impl Link {
             failures += 1;
             // The first, and then one a minute.
             if failures == 1 || told.elapsed() > Duration::from_secs(60) {
-                tracing::warn!(agent = %self.agent.name(), %error, "no connection to the broker; trying again");
+                tracing::warn!(who = %own.name, %error, "no connection to the broker; trying again");
                 told = Instant::now();
             }
             failed(&error);

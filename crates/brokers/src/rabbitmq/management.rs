@@ -11,8 +11,8 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use sealbus_seal::PlatformName;
 use sealbus_seal::tls::{Connector, ExpectedPeer, explain, server_name};
+use sealbus_seal::{Identity, PlatformName, ProcessId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LONGEST_ANSWER: usize = 64 << 20;
 /// The policy that sends what was not delivered to [`names::DEAD`].
 const POLICY: &str = "sealbus";
+/// The queues of agents and of processes.
+const ALL_QUEUES: &str = "^(Agent-.*-MessageQueue|Process-.*-FrameQueue)$";
 /// Dead letters kept; the oldest go first.
 const DEAD_LETTERS_KEPT: u32 = 10_000;
 /// Messages fetched at a time from the queue of an agent that has ended.
@@ -136,7 +138,11 @@ impl Management {
         let own = format!("permissions/{vhost}/{}", escape(operator));
         let everything = json!({"configure": ".*", "write": ".*", "read": ".*"});
         self.put("let the operator in", &own, everything).await?;
-        for (exchange, kind) in [(names::MESSAGES, "direct"), (names::DEAD, "fanout")] {
+        for (exchange, kind) in [
+            (names::MESSAGES, "direct"),
+            (names::CHANNELS, "topic"),
+            (names::DEAD, "fanout"),
+        ] {
             let path = format!("exchanges/{vhost}/{}", escape(exchange));
             let body = json!({"type": kind, "durable": true});
             self.put("make an exchange", &path, body).await?;
@@ -146,7 +152,7 @@ impl Management {
         self.make_queue(dead, arguments).await?;
         self.bind(names::DEAD, dead, dead).await?;
         let policy = json!({
-            "pattern": "^Agent-.*-MessageQueue$",
+            "pattern": ALL_QUEUES,
             "definition": {"dead-letter-exchange": names::DEAD},
             "apply-to": "queues",
         });
@@ -167,11 +173,10 @@ impl Management {
         let body = json!({"password": login.password, "tags": ""});
         self.put("make the shared user", &format!("users/{user}"), body)
             .await?;
-        let queues = "^Agent-.*-MessageQueue$";
         let body = json!({
-            "configure": queues,
-            "write": exactly([names::MESSAGES]),
-            "read": queues,
+            "configure": ALL_QUEUES,
+            "write": exactly([names::MESSAGES, names::CHANNELS]),
+            "read": ALL_QUEUES,
         });
         let path = format!("permissions/{}/{user}", escape(&self.vhost));
         self.put("set the shared user's permissions", &path, body)
@@ -197,19 +202,61 @@ impl Management {
     /// # Errors
     /// [`ManagementError`].
     pub async fn admit(&self, local_name: &str, address: IpAddr) -> Result<(), ManagementError> {
-        let user = escape(&names::user(local_name, address));
+        let user = names::user(local_name, address);
         let queue = names::queue(&format!("{local_name}@{}", self.platform));
+        self.make_user(&user, &queue, names::MESSAGES).await
+    }
+
+    /// Makes the queue of what other processes say to `process`.
+    ///
+    /// # Errors
+    /// [`ManagementError`].
+    pub async fn open_process_queue(&self, process: &ProcessId) -> Result<(), ManagementError> {
+        let queue = names::process_queue(process);
+        self.make_queue(&queue, json!({"x-queue-type": "quorum"}))
+            .await?;
+        let key = names::key_of_process(&process.to_string());
+        self.bind(names::CHANNELS, &queue, &key).await
+    }
+
+    /// Makes the user that the process `identity` logs in as from `address`: it may read its own queue, and write to the
+    /// exchange of the channels, from which it may not read. Who is no process is not admitted.
+    ///
+    /// # Errors
+    /// [`ManagementError`].
+    pub async fn admit_process(
+        &self,
+        identity: &Identity,
+        address: IpAddr,
+    ) -> Result<(), ManagementError> {
+        let (Identity::Process { process, .. }, Some(user)) =
+            (identity, names::user_of(identity, address))
+        else {
+            return Ok(());
+        };
+        let queue = names::process_queue(process);
+        self.make_user(&user, &queue, names::CHANNELS).await
+    }
+
+    /// Makes a user that logs in with its certificate alone, declares and reads `queue`, and writes to `exchange`.
+    async fn make_user(
+        &self,
+        user: &str,
+        queue: &str,
+        exchange: &str,
+    ) -> Result<(), ManagementError> {
+        let user = escape(user);
         // An empty hash is no password: there is no way in but the certificate.
         let body = json!({"password_hash": "", "tags": ""});
-        self.put("make an agent's user", &format!("users/{user}"), body)
+        self.put("make a user", &format!("users/{user}"), body)
             .await?;
         let body = json!({
-            "configure": exactly([queue.as_str()]),
-            "write": exactly([names::MESSAGES]),
-            "read": exactly([queue.as_str()]),
+            "configure": exactly([queue]),
+            "write": exactly([exchange]),
+            "read": exactly([queue]),
         });
         let path = format!("permissions/{}/{user}", escape(&self.vhost));
-        self.put("set an agent's permissions", &path, body).await
+        self.put("set a user's permissions", &path, body).await
     }
 
     /// Removes a user; the broker closes its connections.
@@ -229,18 +276,13 @@ impl Management {
         self.names("list the users", "users").await
     }
 
-    /// The agents (by whole name) that have a queue.
+    /// The queues there are, by name.
     ///
     /// # Errors
     /// [`ManagementError`].
-    pub async fn agents_with_queue(&self) -> Result<Vec<String>, ManagementError> {
+    pub async fn queues(&self) -> Result<Vec<String>, ManagementError> {
         let path = format!("queues/{}?columns=name", escape(&self.vhost));
-        let queues = self.names("list the queues", &path).await?;
-        Ok(queues
-            .iter()
-            .filter_map(|queue| names::agent_of_queue(queue))
-            .map(str::to_owned)
-            .collect())
+        self.names("list the queues", &path).await
     }
 
     /// How many messages wait in a queue; `None` if there is none of that name. The broker counts every few seconds.
@@ -304,13 +346,12 @@ impl Management {
         Ok(left)
     }
 
-    /// Removes the queue of an agent that has ended.
+    /// Removes a queue, with what is in it.
     ///
     /// # Errors
     /// [`ManagementError`].
-    pub async fn close_queue(&self, agent: &str) -> Result<(), ManagementError> {
-        let queue = escape(&names::queue(agent));
-        let path = format!("queues/{}/{queue}", escape(&self.vhost));
+    pub async fn remove_queue(&self, queue: &str) -> Result<(), ManagementError> {
+        let path = format!("queues/{}/{}", escape(&self.vhost), escape(queue));
         self.delete("remove a queue", &path).await
     }
 

@@ -8,23 +8,29 @@
 //! A message is accepted when it waits here; it is confirmed when a majority of the brokers has it on disk, and published
 //! again if a connection breaks before. The receiver drops what it has seen and restores the order ([`Stamp`]), and
 //! acknowledges what the agent has taken out of its mailbox.
+//!
+//! Each process has a queue and a login as well, for what the buses of processes say to each other: the frames that channels
+//! stand on. The broker proves the process, and an agent that it speaks through it, by a signature.
 
 mod config;
 mod connect;
 mod consumer;
 mod endpoint;
 mod files;
+mod frame_inbox;
 mod incoming;
 mod link;
 mod managed;
 pub mod management;
 pub mod names;
 mod outgoing;
+mod process_link;
+mod proofs;
 mod publisher;
 mod socket;
 mod stamp;
 
-pub use config::{Login, RabbitConfig, RabbitSecurity};
+pub use config::{Login, ProcessLogin, RabbitConfig, RabbitSecurity};
 pub use endpoint::{LinkReport, OpenError, RabbitEndpoint};
 pub use files::{BrokerCertificate, BrokerSetup};
 pub use managed::{BrokerError, BrokerPorts, ManagedBroker};

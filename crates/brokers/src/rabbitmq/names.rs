@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sealbus_seal::{Identity, PlatformName};
+use sealbus_seal::{Identity, PlatformName, ProcessId};
 
 /// The direct exchange that takes all messages; the routing key is the receiver's AID.
 pub const MESSAGES: &str = "sealbus.messages";
@@ -14,6 +14,13 @@ pub const DEAD: &str = "sealbus.dead";
 pub const DEAD_LETTERS: &str = "sealbus.dead-letters";
 /// Local name of the broker's own identity: no agent can have it.
 pub const BROKER: &str = "broker";
+
+/// The topic exchange that takes what the buses of processes say to each other.
+pub const CHANNELS: &str = "sealbus.channels";
+/// The content type of an ACL message, in the words of FIPA00069.
+pub(crate) const ACL_MESSAGE: &str = "fipa.acl.rep.bitefficient.std";
+/// The content type of a frame of the bus.
+pub(crate) const FRAME: &str = "application/x-sealbus-frame";
 
 /// The queue of an agent, by its whole name.
 pub fn queue(agent: &str) -> String {
@@ -28,6 +35,53 @@ pub fn agent_of_queue(queue: &str) -> Option<&str> {
 /// The user an agent is on the broker: the subject of its certificate as RFC 4514 prints it.
 pub fn user(local_name: &str, address: IpAddr) -> String {
     format!("UID={local_name},CN={address}")
+}
+
+/// The user that an agent or a process with this identity is on the broker; nobody else is one.
+pub fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
+    match identity {
+        Identity::Agent { name, .. } => Some(user(name.as_str(), address)),
+        Identity::Process { node, process, .. } => {
+            Some(format!("UID=node/{node}/process/{process},CN={address}"))
+        }
+        Identity::Node { .. } | Identity::Authority { .. } => None,
+    }
+}
+
+/// The process of `platform` a user is.
+pub fn process_of_user(user: &str, platform: &PlatformName) -> Option<Identity> {
+    let (path, address) = user.strip_prefix("UID=")?.split_once(",CN=")?;
+    let _: IpAddr = address.parse().ok()?;
+    process(path, platform)
+}
+
+/// The process of `platform` at this path, `node/…/process/…`.
+pub(crate) fn process(path: &str, platform: &PlatformName) -> Option<Identity> {
+    let identity: Identity = format!("spiffe://{platform}/{path}").parse().ok()?;
+    matches!(identity, Identity::Process { .. }).then_some(identity)
+}
+
+/// The path of a process, as [`process`] reads it.
+pub(crate) fn path_of(process: &Identity) -> Option<String> {
+    match process {
+        Identity::Process { node, process, .. } => Some(format!("node/{node}/process/{process}")),
+        _ => None,
+    }
+}
+
+/// The queue of the frames for a process.
+pub fn process_queue(process: &ProcessId) -> String {
+    format!("Process-{process}-FrameQueue")
+}
+
+/// The process whose queue this is.
+pub fn process_of_queue(queue: &str) -> Option<&str> {
+    queue.strip_prefix("Process-")?.strip_suffix("-FrameQueue")
+}
+
+/// The routing key of what is for one process.
+pub(crate) fn key_of_process(process: &str) -> String {
+    format!("to.{process}")
 }
 
 /// The agent a user is, and where it says to be: the contrary of [`user`].

@@ -1,11 +1,11 @@
-//! What one agent has sent and the broker has not confirmed yet. No I/O.
+//! What one agent, or one process, has sent and the broker has not confirmed yet. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sealbus_bus::{Rejected, Returned, UndeliverableReason};
+use sealbus_bus::{Rejected, UndeliverableReason};
 
 use super::stamp::Stamp;
 
@@ -19,12 +19,13 @@ pub(crate) struct Room {
     pub(crate) bytes: usize,
 }
 
-/// A message accepted from the agent.
+/// A message that was accepted.
 #[derive(Debug)]
-struct Accepted {
+struct Accepted<T> {
     receiver: Arc<str>,
     number: u64,
     payload: Bytes,
+    note: T,
     since: Instant,
     /// How often the broker refused it on the present connection.
     refusals: u32,
@@ -32,17 +33,18 @@ struct Accepted {
 
 /// A message to be published now.
 #[derive(Debug)]
-pub(crate) struct Publication {
+pub(crate) struct Publication<T> {
     /// What the confirmation is about.
     pub(crate) order: u64,
     pub(crate) receiver: Arc<str>,
     pub(crate) payload: Bytes,
+    pub(crate) note: T,
     pub(crate) stamp: Stamp,
 }
 
 /// The messages to one receiver.
-#[derive(Debug, Default)]
-struct Line {
+#[derive(Debug)]
+struct Line<T> {
     /// The last number given.
     last: u64,
     /// The highest number that was given up.
@@ -50,44 +52,54 @@ struct Line {
     /// Numbers accepted and not settled.
     open: BTreeSet<u64>,
     /// Some came back: the others are awaited, then all go back to the bus.
-    returned: Option<BTreeMap<u64, Bytes>>,
+    returned: Option<BTreeMap<u64, (T, Bytes)>>,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self {
+            last: 0,
+            given_up: 0,
+            open: BTreeSet::new(),
+            returned: None,
+        }
+    }
 }
 
 /// What the bus is to be told.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Outcome<T> {
     /// All messages to a receiver whose queue is not there came back.
     Returned {
         receiver: Arc<str>,
-        messages: Vec<Returned>,
+        messages: Vec<(T, Bytes)>,
     },
     /// A message is lost.
     Undeliverable {
         receiver: Arc<str>,
         payload: Bytes,
+        note: T,
         reason: UndeliverableReason,
     },
 }
 
-/// What one agent has sent and the broker has not confirmed yet.
+/// What one agent, or one process, has sent and the broker has not confirmed yet. `T` is what its owner notes of each message.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
-    sender: Arc<str>,
+pub(crate) struct Outgoing<T> {
     epoch: u64,
     room: Room,
     next_order: u64,
     /// To be published, by the order of acceptance.
-    waiting: BTreeMap<u64, Accepted>,
+    waiting: BTreeMap<u64, Accepted<T>>,
     /// Published on the present connection.
-    published: BTreeMap<u64, Accepted>,
-    lines: HashMap<Arc<str>, Line>,
+    published: BTreeMap<u64, Accepted<T>>,
+    lines: HashMap<Arc<str>, Line<T>>,
     bytes: usize,
 }
 
-impl Outgoing {
-    pub(crate) fn new(sender: Arc<str>, epoch: u64, room: Room) -> Self {
+impl<T: Clone> Outgoing<T> {
+    pub(crate) fn new(epoch: u64, room: Room) -> Self {
         Self {
-            sender,
             epoch,
             room,
             next_order: 0,
@@ -131,7 +143,7 @@ impl Outgoing {
     }
 
     /// Accepts a message that [`check`](Self::check) let pass.
-    pub(crate) fn accept(&mut self, receiver: &Arc<str>, payload: Bytes, now: Instant) {
+    pub(crate) fn accept(&mut self, receiver: &Arc<str>, payload: Bytes, note: T, now: Instant) {
         let line = self.lines.entry(receiver.clone()).or_default();
         line.last += 1;
         line.open.insert(line.last);
@@ -140,6 +152,7 @@ impl Outgoing {
             receiver: receiver.clone(),
             number: line.last,
             payload,
+            note,
             since: now,
             refusals: 0,
         };
@@ -148,7 +161,7 @@ impl Outgoing {
     }
 
     /// The next message to publish; it counts as published from now on.
-    pub(crate) fn publish(&mut self) -> Option<Publication> {
+    pub(crate) fn publish(&mut self) -> Option<Publication<T>> {
         let (order, accepted) = self.waiting.pop_first()?;
         let base = self
             .lines
@@ -158,6 +171,7 @@ impl Outgoing {
             order,
             receiver: accepted.receiver.clone(),
             payload: accepted.payload.clone(),
+            note: accepted.note.clone(),
             stamp: Stamp {
                 epoch: self.epoch,
                 number: accepted.number,
@@ -169,7 +183,7 @@ impl Outgoing {
     }
 
     /// The broker has it.
-    pub(crate) fn confirmed(&mut self, order: u64) -> Option<Outcome> {
+    pub(crate) fn confirmed(&mut self, order: u64) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;
         self.bytes -= accepted.payload.len();
         self.settle(&accepted.receiver, accepted.number)
@@ -191,13 +205,13 @@ impl Outgoing {
     }
 
     /// There is no queue for it.
-    pub(crate) fn unroutable(&mut self, order: u64) -> Option<Outcome> {
+    pub(crate) fn unroutable(&mut self, order: u64) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;
         self.bytes -= accepted.payload.len();
         let line = self.lines.get_mut(&accepted.receiver)?;
         line.given_up = line.given_up.max(accepted.number);
         let returned = line.returned.get_or_insert_default();
-        returned.insert(accepted.number, accepted.payload);
+        returned.insert(accepted.number, (accepted.note, accepted.payload));
         // What waits would go the same way.
         let ahead: Vec<_> = self
             .waiting
@@ -210,13 +224,13 @@ impl Outgoing {
                 self.bytes -= waiting.payload.len();
                 line.open.remove(&waiting.number);
                 line.given_up = line.given_up.max(waiting.number);
-                returned.insert(waiting.number, waiting.payload);
+                returned.insert(waiting.number, (waiting.note, waiting.payload));
             }
         }
         self.settle(&accepted.receiver, accepted.number)
     }
 
-    fn settle(&mut self, receiver: &Arc<str>, number: u64) -> Option<Outcome> {
+    fn settle(&mut self, receiver: &Arc<str>, number: u64) -> Option<Outcome<T>> {
         let line = self.lines.get_mut(receiver)?;
         line.open.remove(&number);
         if !line.open.is_empty() {
@@ -224,13 +238,9 @@ impl Outgoing {
         }
         // Emptied, not removed: until the bus has them nothing newer may be accepted.
         let messages = std::mem::take(line.returned.as_mut()?);
-        let returned = |payload| Returned {
-            sender: self.sender.clone(),
-            payload,
-        };
         Some(Outcome::Returned {
             receiver: receiver.clone(),
-            messages: messages.into_values().map(returned).collect(),
+            messages: messages.into_values().collect(),
         })
     }
 
@@ -256,7 +266,7 @@ impl Outgoing {
         patience: Duration,
         now: Instant,
         why: &UndeliverableReason,
-    ) -> Vec<Outcome> {
+    ) -> Vec<Outcome<T>> {
         let too_old: Vec<_> = self
             .waiting
             .iter()
@@ -276,6 +286,7 @@ impl Outgoing {
             outcomes.push(Outcome::Undeliverable {
                 receiver: accepted.receiver,
                 payload: accepted.payload,
+                note: accepted.note,
                 reason: why.clone(),
             });
         }
@@ -299,15 +310,20 @@ mod tests {
         bytes: 1 << 20,
     };
 
-    fn outgoing() -> (Outgoing, Arc<str>) {
-        (Outgoing::new("a@f".into(), 1, ROOM), "b@f".into())
+    fn outgoing() -> (Outgoing<()>, Arc<str>) {
+        (Outgoing::new(1, ROOM), "b@f".into())
     }
 
     #[test]
     fn what_was_not_confirmed_is_published_again_under_the_same_number() {
         let (mut outgoing, receiver) = outgoing();
         for byte in 0..3u8 {
-            outgoing.accept(&receiver, Bytes::copy_from_slice(&[byte]), Instant::now());
+            outgoing.accept(
+                &receiver,
+                Bytes::copy_from_slice(&[byte]),
+                (),
+                Instant::now(),
+            );
         }
         let first = outgoing.publish().unwrap();
         let second = outgoing.publish().unwrap();
@@ -323,7 +339,7 @@ mod tests {
     #[test]
     fn what_is_refused_again_and_again_needs_another_connection() {
         let (mut outgoing, receiver) = outgoing();
-        outgoing.accept(&receiver, Bytes::from_static(b"x"), Instant::now());
+        outgoing.accept(&receiver, Bytes::from_static(b"x"), (), Instant::now());
         for _ in 0..2 {
             for _ in 1..REFUSALS {
                 let order = outgoing.publish().unwrap().order;
@@ -343,7 +359,12 @@ mod tests {
     fn all_that_came_back_goes_back_in_order() {
         let (mut outgoing, receiver) = outgoing();
         for byte in 0..4u8 {
-            outgoing.accept(&receiver, Bytes::copy_from_slice(&[byte]), Instant::now());
+            outgoing.accept(
+                &receiver,
+                Bytes::copy_from_slice(&[byte]),
+                (),
+                Instant::now(),
+            );
         }
         let published: Vec<_> = (0..3).map(|_| outgoing.publish().unwrap()).collect();
         assert!(outgoing.unroutable(published[1].order).is_none());
@@ -353,7 +374,7 @@ mod tests {
         else {
             panic!("nothing came back");
         };
-        let bytes: Vec<_> = messages.iter().map(|message| message.payload[0]).collect();
+        let bytes: Vec<_> = messages.iter().map(|(_, payload)| payload[0]).collect();
         assert_eq!(bytes, [0, 1, 2, 3]);
         assert!(matches!(outgoing.check("b@f"), Err(Rejected::Moving)));
         outgoing.settled("b@f");
@@ -369,7 +390,7 @@ mod tests {
             let (mut outgoing, receiver) = outgoing();
             let now = Instant::now();
             let (mut accepted, mut ended) = (0, 0);
-            let mut count = |outcomes: Vec<Outcome>| {
+            let mut count = |outcomes: Vec<Outcome<()>>| {
                 for outcome in outcomes {
                     ended += match outcome {
                         Outcome::Returned { messages, .. } => messages.len(),
@@ -380,7 +401,7 @@ mod tests {
             let mut confirmed = 0;
             for answer in answers {
                 if outgoing.check("b@f").is_ok() {
-                    outgoing.accept(&receiver, Bytes::from_static(b"x"), now);
+                    outgoing.accept(&receiver, Bytes::from_static(b"x"), (), now);
                     accepted += 1;
                 }
                 let Some(publication) = outgoing.publish() else {

@@ -1,4 +1,4 @@
-//! The task that sends one agent's messages to the broker.
+//! The task that sends what one agent, or one process, has to send to the broker.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,8 +17,7 @@ use sealbus_bus::UndeliverableReason;
 use tokio::time::sleep;
 
 use super::connect::{Opened, Purpose};
-use super::link::Link;
-use super::names;
+use super::link::Sends;
 use super::outgoing::Publication;
 
 /// The pause before a message is published again that the broker did not take.
@@ -27,50 +26,54 @@ const AGAIN: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
 /// Messages written before confirmations are looked at.
 const AT_ONCE: usize = 64;
-/// What the content is, in the words of FIPA00069.
-const CONTENT_TYPE: &str = "fipa.acl.rep.bitefficient.std";
 /// Kept on disk by the broker.
 const PERSISTENT: u8 = 2;
 
 /// Sends until the agent has left and all is confirmed.
-pub(crate) async fn run(link: Arc<Link>) {
-    let mut ending = link.ending.subscribe();
+pub(crate) async fn run<L: Sends>(link: Arc<L>) {
+    let wire = link.wire();
+    let mut ending = link.wire().ending.subscribe();
     loop {
         // Nothing to say: no connection is needed.
         loop {
-            if *ending.borrow() || (link.has_left() && link.is_settled()) {
+            if *ending.borrow() || (link.wire().has_left() && link.wire().is_settled()) {
                 return;
             }
-            if link.outgoing.lock().is_waiting() {
+            if link.wire().outgoing.lock().is_waiting() {
                 break;
             }
             tokio::select! {
-                () = link.news.notified() => {}
+                () = link.wire().news.notified() => {}
                 _ = ending.changed() => {}
             }
         }
-        let connecting = link.connect(Purpose::Sending, |error| {
-            give_up(&link, &format!("{error}"));
-        });
+        let connecting = wire.connect(
+            || link.client(),
+            Purpose::Sending,
+            |error| {
+                give_up(&*link, &format!("{error}"));
+            },
+        );
         let Some(opened) = connecting.await else {
             return;
         };
-        let why = match serve(&link, opened).await {
+        let why = match serve(&*link, opened).await {
             Ok(()) => return,
             Err(error) => error.to_string(),
         };
-        tracing::debug!(agent = %link.agent.name(), why, "the connection to the broker for sending broke");
-        *link.blocked.lock() = None;
-        link.outgoing.lock().disconnected();
-        give_up(&link, &why);
-        sleep(link.config().redial.0).await;
+        tracing::debug!(who = %link.client().name, why, "the connection to the broker for sending broke");
+        *link.wire().blocked.lock() = None;
+        link.wire().outgoing.lock().disconnected();
+        give_up(&*link, &why);
+        sleep(link.wire().config().redial.0).await;
     }
 }
 
-fn give_up(link: &Link, why: &str) {
+fn give_up<L: Sends>(link: &L, why: &str) {
     let reason = UndeliverableReason::ProcessUnreachable(format!("by the broker: {why}"));
-    let patience = link.config().give_up;
+    let patience = link.wire().config().give_up;
     let outcomes = link
+        .wire()
         .outgoing
         .lock()
         .give_up(patience, Instant::now(), &reason);
@@ -80,8 +83,8 @@ fn give_up(link: &Link, why: &str) {
     }
 }
 
-struct Publisher<'a> {
-    link: &'a Link,
+struct Publisher<'a, L> {
+    link: &'a L,
     channel: Channel,
     user: String,
     /// In the order of publication; a broker mostly confirms in it.
@@ -92,7 +95,7 @@ struct Publisher<'a> {
 }
 
 /// Sends on one connection until it breaks. `Ok`: the link has ended.
-async fn serve(link: &Link, opened: Opened) -> LapinResult<()> {
+async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
     let Opened {
         connection,
         mut events,
@@ -110,24 +113,24 @@ async fn serve(link: &Link, opened: Opened) -> LapinResult<()> {
         again_at: None,
         is_stuck: false,
     };
-    let mut ending = link.ending.subscribe();
-    let mut leaving = link.leaving.subscribe();
+    let mut ending = link.wire().ending.subscribe();
+    let mut leaving = link.wire().leaving.subscribe();
     loop {
-        if *ending.borrow() || (link.has_left() && link.is_settled()) {
+        if *ending.borrow() || (link.wire().has_left() && link.wire().is_settled()) {
             let _ = connection.close(200, "the agent has left".into()).await;
             return Ok(());
         }
         if publisher.is_stuck {
-            tracing::info!(agent = %link.agent.name(), "the broker keeps refusing messages; trying a new connection");
+            tracing::info!(who = %link.client().name, "the broker keeps refusing messages; trying a new connection");
             let _ = connection.close(200, "to try another one".into()).await;
             return Err(
                 lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into(),
             );
         }
-        let may_publish = link.blocked.lock().is_none() && publisher.again_at.is_none();
+        let may_publish = link.wire().blocked.lock().is_none() && publisher.again_at.is_none();
         if may_publish {
             publisher.publish_some().await?;
-            if link.outgoing.lock().is_waiting() {
+            if link.wire().outgoing.lock().is_waiting() {
                 publisher.take_ready().await?;
                 tokio::task::yield_now().await;
                 continue;
@@ -136,24 +139,24 @@ async fn serve(link: &Link, opened: Opened) -> LapinResult<()> {
         let again_at = publisher.again_at;
         tokio::select! {
             confirmation = publisher.next_confirmation() => publisher.confirmed(confirmation)?,
-            () = link.news.notified() => {}
+            () = link.wire().news.notified() => {}
             event = events.next() => match event {
                 Some(Event::ConnectionBlocked(reason)) => {
-                    tracing::warn!(agent = %link.agent.name(), reason,
+                    tracing::warn!(who = %link.client().name, reason,
                         "the broker takes no messages now; senders wait. Free memory or disk on the broker");
-                    *link.blocked.lock() = Some(reason);
+                    *link.wire().blocked.lock() = Some(reason);
                 }
                 Some(Event::ConnectionUnblocked) => {
-                    tracing::info!(agent = %link.agent.name(), "the broker takes messages again");
-                    *link.blocked.lock() = None;
+                    tracing::info!(who = %link.client().name, "the broker takes messages again");
+                    *link.wire().blocked.lock() = None;
                 }
                 Some(Event::Error(error)) => return Err(error),
                 Some(_) => {}
                 None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
             },
             () = sleep_until(again_at) => publisher.again_at = None,
-            () = sleep(LOOK), if !link.is_settled() => {
-                let reason = link.blocked.lock().clone();
+            () = sleep(LOOK), if !link.wire().is_settled() => {
+                let reason = link.wire().blocked.lock().clone();
                 give_up(link, reason.as_deref().unwrap_or("it did not take the message"));
             }
             _ = ending.changed() => {}
@@ -169,10 +172,10 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-impl Publisher<'_> {
+impl<L: Sends> Publisher<'_, L> {
     async fn publish_some(&mut self) -> LapinResult<()> {
         for _ in 0..AT_ONCE {
-            let publication = self.link.outgoing.lock().publish();
+            let publication = self.link.wire().outgoing.lock().publish();
             let Some(publication) = publication else {
                 break;
             };
@@ -183,15 +186,12 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    async fn publish(&self, publication: Publication) -> LapinResult<PublisherConfirm> {
-        let mut properties = BasicProperties::default()
-            .with_content_type(CONTENT_TYPE.into())
+    async fn publish(&self, publication: Publication<L::Note>) -> LapinResult<PublisherConfirm> {
+        let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_user_id(self.user.as_str().into())
             .with_message_id(publication.stamp.to_string().into());
-        if let Some(life) = self.link.config().message_life {
-            properties = properties.with_expiration(life.as_millis().to_string().into());
-        }
+        let (exchange, key, properties) = self.link.address(&publication, properties);
         let options = BasicPublishOptions {
             // Without a queue for the receiver it comes back.
             mandatory: true,
@@ -199,8 +199,8 @@ impl Publisher<'_> {
         };
         self.channel
             .basic_publish(
-                names::MESSAGES.into(),
-                publication.receiver.as_ref().into(),
+                exchange.into(),
+                key.as_str().into(),
                 options,
                 &publication.payload,
                 properties,
@@ -243,10 +243,11 @@ impl Publisher<'_> {
         &mut self,
         (order, confirmation): (u64, LapinResult<Confirmation>),
     ) -> LapinResult<()> {
-        let mut outgoing = self.link.outgoing.lock();
+        let mut outgoing = self.link.wire().outgoing.lock();
         let outcome = match confirmation? {
             Confirmation::Ack(None) | Confirmation::NotRequested => {
-                self.link.sent.fetch_add(1, Ordering::Relaxed);
+                self.link.wire().sent.fetch_add(1, Ordering::Relaxed);
+                self.link.confirmed(order);
                 outgoing.confirmed(order)
             }
             Confirmation::Ack(Some(_)) => outgoing.unroutable(order),
@@ -257,7 +258,7 @@ impl Publisher<'_> {
             }
         };
         drop(outgoing);
-        self.link.tell(outcome);
+        self.link.tell(outcome.into_iter().collect());
         self.link.open_gate();
         Ok(())
     }

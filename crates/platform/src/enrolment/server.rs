@@ -50,18 +50,24 @@ where
     let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
 }
 
-/// On a broker, lets a node log in before it is told that it has joined.
+/// On a broker, lets a node log in before it is told that it has joined, and its process before it is certified.
 async fn admitted(
     desk: &DeskHandle,
     answer: Result<EnrolmentAnswer, Fault>,
 ) -> Result<EnrolmentAnswer, Fault> {
-    if let Ok(EnrolmentAnswer::Joined(joined)) = &answer
+    if answer.is_ok()
         && let Some(broker) = desk.run(|desk, _| Ok(desk.broker.clone())).await?
     {
-        let name = joined.name.clone();
-        broker
-            .admit_to(desk, &name, std::slice::from_ref(&name))
-            .await?;
+        match &answer {
+            Ok(EnrolmentAnswer::Joined(joined)) => {
+                let name = joined.name.clone();
+                broker
+                    .admit_to(desk, &name, std::slice::from_ref(&name))
+                    .await?;
+            }
+            Ok(EnrolmentAnswer::Certified { chain }) => broker.admit_certified(chain).await?,
+            _ => {}
+        }
     }
     answer
 }

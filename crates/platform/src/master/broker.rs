@@ -13,14 +13,17 @@ use sealbus_brokers::rabbitmq::{
 };
 use sealbus_bus::{Outbox, UndeliverableReason};
 use sealbus_seal::tls::{CertificateSource, Connector, TlsError};
-use sealbus_seal::{CertificateError, Credential, Identity, KeyError, KeyPair, SecurityLevel};
+use sealbus_seal::{
+    Certificate, CertificateError, Credential, Identity, KeyError, KeyPair, PlatformName,
+    SecurityLevel,
+};
 use tokio::sync::{Mutex, watch};
 
 use super::SYSTEM_AGENTS;
 use super::desk::{Desk, DeskHandle, News, timestamp};
 use super::state::MASTER_NODE;
 use crate::control::admin::NodeState;
-use crate::control::{BrokerDescription, Fault, FaultCode, TransportDescription};
+use crate::control::{Blob, BrokerDescription, Fault, FaultCode, TransportDescription};
 
 /// Life of the certificate of a managed broker: it is made anew at each start of the Master.
 const CERTIFICATE: Duration = Duration::from_secs(365 * 86_400);
@@ -226,6 +229,35 @@ impl Broker {
         Ok(())
     }
 
+    /// Lets a process log in that was just certified, and has frames of other processes wait for it. A certificate of
+    /// somebody else is none of its business.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`]: asking again may help.
+    pub(crate) async fn admit_certified(&self, chain: &[Blob]) -> Result<(), Fault> {
+        let certificate = chain
+            .first()
+            .and_then(|leaf| Certificate::parse(&leaf.0).ok());
+        let Some(certificate) = certificate else {
+            return Ok(());
+        };
+        let (identity, address) = (certificate.identity(), certificate.address());
+        let (Identity::Process { process, .. }, Some(address)) = (identity, address) else {
+            return Ok(());
+        };
+        let _changing = self.changing.lock().await;
+        let admitting = async {
+            self.management.open_process_queue(process).await?;
+            if self.level.authenticates() {
+                self.management.admit_process(identity, address).await?;
+            }
+            Ok(())
+        };
+        admitting
+            .await
+            .map_err(|error: ManagementError| Fault::new(FaultCode::Unavailable, error.to_string()))
+    }
+
     /// Admits agents that are about to be started on `node`.
     ///
     /// # Errors
@@ -309,19 +341,22 @@ impl Broker {
             .await
             .map_err(|_| Stopped::Desk)?;
         for user in self.management.users().await? {
-            if let Some((agent, address)) = names::agent_of_user(&user)
-                && !there.may_log_in(agent, address)
-            {
+            if there.may_log_in(&user) == Some(false) {
                 self.management.dismiss(&user).await?;
                 tracing::info!(user, "may no longer log in to the broker");
             }
         }
-        for agent in self.management.agents_with_queue().await? {
-            let local = agent
-                .rsplit_once('@')
-                .map_or(agent.as_str(), |(name, _)| name);
-            if !there.queues.contains(local) {
-                self.close_queue(&agent, ams).await?;
+        for queue in self.management.queues().await? {
+            if let Some(agent) = names::agent_of_queue(&queue) {
+                let local = agent.rsplit_once('@').map_or(agent, |(name, _)| name);
+                if !there.queues.contains(local) {
+                    self.close_queue(agent, ams).await?;
+                }
+            } else if let Some(process) = names::process_of_queue(&queue)
+                && !there.processes.contains(process)
+            {
+                // Who wrote to it learns of its end from the directory.
+                self.management.remove_queue(&queue).await?;
             }
         }
         Ok(())
@@ -346,7 +381,7 @@ impl Broker {
                 }
             }
         }
-        self.management.close_queue(agent).await?;
+        self.management.remove_queue(&names::queue(agent)).await?;
         tracing::debug!(agent, "has no queue any more");
         Ok(())
     }
@@ -372,20 +407,26 @@ impl From<ManagementError> for Stopped {
 
 /// Who is placed where.
 struct There {
+    platform: PlatformName,
     users: HashMap<String, HashSet<IpAddr>>,
     queues: HashSet<String>,
+    /// Processes, by their numbers.
+    processes: HashSet<String>,
 }
 
 impl There {
     fn of(desk: &Desk, master: IpAddr) -> Self {
         let mut there = Self {
+            platform: desk.name.clone(),
             users: HashMap::new(),
             queues: HashSet::new(),
+            processes: HashSet::new(),
         };
         let nodes = desk.state.nodes();
         for (name, node) in nodes {
             if node.state != NodeState::Dead {
                 there.admit(name, node.description.address);
+                there.processes.insert(node.process.clone());
             }
             there.queues.insert(name.clone());
         }
@@ -397,6 +438,7 @@ impl There {
                 there.queues.extend(group.agents.iter().cloned());
             }
             for process in group.processes() {
+                there.processes.insert(process.id.clone());
                 let address = match nodes.get(&process.node) {
                     Some(node) => node.description.address,
                     None if process.node == MASTER_NODE => master,
@@ -420,10 +462,16 @@ impl There {
         self.queues.insert(agent.to_owned());
     }
 
-    fn may_log_in(&self, agent: &str, address: IpAddr) -> bool {
-        self.users
-            .get(agent)
-            .is_some_and(|addresses| addresses.contains(&address))
+    /// Whether the agent or the process that a user is may log in; `None`: it is neither.
+    fn may_log_in(&self, user: &str) -> Option<bool> {
+        if let Some(Identity::Process { process, .. }) =
+            names::process_of_user(user, &self.platform)
+        {
+            return Some(self.processes.contains(&process.to_string()));
+        }
+        let (agent, address) = names::agent_of_user(user)?;
+        let addresses = self.users.get(agent);
+        Some(addresses.is_some_and(|addresses| addresses.contains(&address)))
     }
 }
 

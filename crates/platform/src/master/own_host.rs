@@ -226,13 +226,18 @@ impl Host for OwnHost {
             let chain =
                 desk.ca
                     .certify_own(identity, address, Some(&process), &request, lifetime, now)?;
-            Ok(chain
-                .to_certificates()
-                .into_iter()
-                .map(|der| der.to_vec())
-                .collect())
+            let chain = chain.to_certificates().into_iter();
+            let chain: Vec<_> = chain.map(|der| Blob(der.to_vec())).collect();
+            Ok((chain, desk.broker.clone()))
         };
-        self.desk.run(work).boxed()
+        async move {
+            let (chain, broker) = self.desk.run(work).await?;
+            if let Some(broker) = broker {
+                broker.admit_certified(&chain).await?;
+            }
+            Ok(chain.into_iter().map(|der| der.0).collect())
+        }
+        .boxed()
     }
 
     fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {

@@ -281,15 +281,26 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle) {
         tokio::spawn(async move {
             let (_, request, reply) = enquiry.open::<AuthorityRequest>();
             let result = match request {
-                Ok(request) => {
-                    desk.run(move |desk, now| certify(desk, &request, now))
-                        .await
-                }
+                Ok(request) => certified(&desk, request).await,
                 Err(fault) => Err(fault),
             };
             reply.send(result).await;
         });
     }
+}
+
+/// Certifies, and on a broker lets the process log in before it hears of it.
+async fn certified(desk: &DeskHandle, request: AuthorityRequest) -> Result<AuthorityAnswer, Fault> {
+    let certifying = move |desk: &mut Desk, now| {
+        let answer = certify(desk, &request, now)?;
+        Ok((answer, desk.broker.clone()))
+    };
+    let (answer, broker) = desk.run(certifying).await?;
+    if let Some(broker) = broker {
+        let AuthorityAnswer::Certified { chain } = &answer;
+        broker.admit_certified(chain).await?;
+    }
+    Ok(answer)
 }
 
 pub(crate) fn certify(

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::{RabbitConfig, RabbitEndpoint, RabbitSecurity};
+use sealbus_brokers::rabbitmq::{ProcessLogin, RabbitConfig, RabbitEndpoint, RabbitSecurity};
 use sealbus_bus::Bus;
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::permission::Permissions;
@@ -40,7 +40,7 @@ impl Carrier {
         match &membership.platform.transport {
             TransportDescription::Mesh => mesh(bus, membership, level, trust, certified).await,
             TransportDescription::RabbitMq(broker) => {
-                rabbitmq(bus, membership, level, trust, broker)
+                rabbitmq(bus, membership, level, trust, broker, certified)
             }
         }
     }
@@ -73,12 +73,18 @@ impl Carrier {
         }
     }
 
-    pub(super) fn set_process_credential(&self, credential: &Credential) -> Result<(), String> {
+    pub(super) fn set_process_credential(
+        &self,
+        credential: &Arc<Credential>,
+    ) -> Result<(), String> {
         match self {
             Self::Mesh(mesh) => mesh
                 .set_process_credential(credential)
                 .map_err(|error| error.to_string()),
-            Self::RabbitMq { .. } => Ok(()),
+            Self::RabbitMq { endpoint, .. } => {
+                endpoint.set_process_credential(credential.clone());
+                Ok(())
+            }
         }
     }
 
@@ -90,9 +96,10 @@ impl Carrier {
     }
 
     pub(super) fn forget_process(&self, process: &Identity) {
-        // What waits for its agents waits at the broker.
-        if let Self::Mesh(mesh) = self {
-            mesh.forget_process(process);
+        match self {
+            Self::Mesh(mesh) => mesh.forget_process(process),
+            // What waits for its agents waits at the broker.
+            Self::RabbitMq { endpoint, .. } => endpoint.forget_process(process),
         }
     }
 
@@ -144,6 +151,7 @@ fn rabbitmq(
     level: SecurityLevel,
     trust: &Arc<Trust>,
     broker: &BrokerDescription,
+    certified: Certified,
 ) -> Result<Carrier, OpenError> {
     let login = || {
         broker.login.clone().ok_or_else(|| {
@@ -160,6 +168,10 @@ fn rabbitmq(
     let mut config = RabbitConfig::new(platform, broker.addresses.clone(), security);
     config.vhost.clone_from(&broker.vhost);
     config.largest_message = largest_message(membership);
+    config.process = Some(ProcessLogin {
+        identity: certified.certificate.identity().clone(),
+        credential: Some(certified.credential),
+    });
     let endpoint = RabbitEndpoint::open(config, bus)
         .map_err(|error| OpenError::Description(error.to_string()))?;
     Ok(Carrier::RabbitMq {

@@ -1,0 +1,395 @@
+//! The link of a process to the broker: carries what the buses of processes say to each other.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
+use parking_lot::Mutex;
+use sealbus_bus::{
+    FrameSender, Gate, LocalAgent, LostFrame, OutgoingFrame, ProcessDestination, RefusalReason,
+    Rejected, UndeliverableReason,
+};
+use sealbus_seal::{Credential, Identity, ProcessId, VerifiedIdentity};
+use tokio::time::sleep;
+
+use super::connect::Client;
+use super::endpoint::Shared;
+use super::link::{Sends, Wire};
+use super::names;
+use super::outgoing::{Outcome, Publication};
+use super::proofs::Proofs;
+use super::publisher;
+
+/// Bytes that a frame may have besides its message.
+pub(crate) const FRAME_HEAD: usize = 64 << 10;
+/// How long a process is left alone whose queue is not there.
+const NO_QUEUE: Duration = Duration::from_millis(500);
+/// Other processes whose agents are remembered.
+const PROCESSES: usize = 65_536;
+/// The longest explanation of a refusal, in bytes.
+pub(crate) const LONGEST_TEXT: usize = 1000;
+
+/// The header that names the agent that wrote a frame; without it its process did.
+pub(crate) const AUTHOR: &str = "author";
+/// The header with the author's proof.
+pub(crate) const PROOF: &str = "proof";
+/// The header with the process, which counts at the levels where the broker does not prove it.
+pub(crate) const PROCESS: &str = "process";
+/// The header with the reason why a frame is sent back, and the one with the same for people.
+pub(crate) const REASON: &str = "reason";
+pub(crate) const TEXT: &str = "text";
+/// The property `type` of a frame, and of one that is sent back because it was refused.
+pub(crate) const KIND_FRAME: &str = "frame";
+pub(crate) const KIND_REFUSED: &str = "refused";
+
+/// What is noted of a frame on its way.
+#[derive(Clone)]
+pub(crate) enum Note {
+    /// A frame, and the agent that wrote it.
+    Frame(Option<Arc<LocalAgent>>),
+    /// A frame of the receiver that was not taken here.
+    Refused {
+        author: Option<Arc<str>>,
+        reason: RefusalReason,
+        text: Arc<str>,
+    },
+}
+
+/// The link of a process to the broker.
+pub(crate) struct ProcessLink {
+    pub(crate) identity: Identity,
+    /// The identity as a path, and the process' number alone.
+    path: String,
+    pub(crate) id: ProcessId,
+    name: Arc<str>,
+    pub(crate) wire: Wire<Note>,
+    credential: Mutex<Option<Arc<Credential>>>,
+    proofs: Mutex<Proofs>,
+    /// Agents that have proved to speak through another process, by that one and their names.
+    authors: Mutex<HashMap<Arc<Identity>, HashMap<Arc<str>, VerifiedIdentity>>>,
+    ways: Mutex<HashMap<Arc<str>, Weak<Way>>>,
+    /// The identities of the processes that were written to, by their numbers.
+    receivers: Mutex<HashMap<Arc<str>, Identity>>,
+    own: Weak<Self>,
+}
+
+impl ProcessLink {
+    /// The link of the process `identity`; none if that is no process.
+    pub(crate) fn new(
+        identity: Identity,
+        credential: Option<Arc<Credential>>,
+        shared: Arc<Shared>,
+        epoch: u64,
+    ) -> Option<Arc<Self>> {
+        let Identity::Process { process, .. } = &identity else {
+            return None;
+        };
+        let id = *process;
+        let level = shared.config.security.level();
+        let path = names::path_of(&identity)?;
+        Some(Arc::new_cyclic(|own| Self {
+            name: path.as_str().into(),
+            path,
+            id,
+            wire: Wire::new(shared, epoch),
+            credential: Mutex::new(credential),
+            proofs: Mutex::new(Proofs::new(&identity, level)),
+            authors: Mutex::default(),
+            ways: Mutex::default(),
+            receivers: Mutex::default(),
+            identity,
+            own: own.clone(),
+        }))
+    }
+
+    /// From now on connections are made with this certificate.
+    pub(crate) fn set_credential(&self, credential: Arc<Credential>) {
+        *self.credential.lock() = Some(credential);
+    }
+
+    /// The way to another process.
+    pub(crate) fn way(&self, process: &Identity) -> Option<Arc<Way>> {
+        let Identity::Process { process: id, .. } = process else {
+            return None;
+        };
+        let receiver: Arc<str> = id.to_string().into();
+        let mut ways = self.ways.lock();
+        if let Some(way) = ways.get(&receiver).and_then(Weak::upgrade) {
+            return Some(way);
+        }
+        let way = Arc::new(Way {
+            link: self.own.upgrade()?,
+            receiver: receiver.clone(),
+            gate: Gate::default(),
+        });
+        ways.insert(receiver.clone(), Arc::downgrade(&way));
+        self.receivers.lock().insert(receiver, process.clone());
+        Some(way)
+    }
+
+    /// A process is no more.
+    pub(crate) fn forget_process(&self, process: &Identity) {
+        let Identity::Process { process: id, .. } = process else {
+            return;
+        };
+        let receiver = id.to_string();
+        let way = self.ways.lock().remove(receiver.as_str());
+        self.receivers.lock().remove(receiver.as_str());
+        self.proofs.lock().forget_receiver(&receiver);
+        self.authors.lock().remove(process);
+        if let Some(way) = way.and_then(|way| way.upgrade()) {
+            way.gate.open_all();
+        }
+    }
+
+    /// An agent of another process has proved to speak through it.
+    pub(crate) fn proved(
+        &self,
+        process: &Arc<Identity>,
+        author: &Arc<str>,
+        verified: VerifiedIdentity,
+    ) {
+        let mut authors = self.authors.lock();
+        if authors.len() >= PROCESSES && !authors.contains_key(process) {
+            // Who is forgotten is refused, hears of it, and proves itself anew.
+            authors.clear();
+        }
+        let of_process = authors.entry(process.clone()).or_default();
+        of_process.insert(author.clone(), verified);
+    }
+
+    /// What an agent of another process has proved.
+    pub(crate) fn proof_of(&self, process: &Identity, author: &str) -> Option<VerifiedIdentity> {
+        self.authors.lock().get(process)?.get(author).cloned()
+    }
+
+    /// A process does not remember the proofs of agents of this one.
+    pub(crate) fn prove_again(&self, process: &Identity) {
+        if let Identity::Process { process, .. } = process {
+            self.proofs.lock().forget_receiver(&process.to_string());
+        }
+    }
+
+    /// An agent of this process has left.
+    pub(crate) fn agent_left(&self, number: u64) {
+        self.proofs.lock().forget_agent(number);
+    }
+
+    /// Sends back a frame of `receiver` that was not taken here, if there is room.
+    pub(crate) fn send_back(
+        &self,
+        receiver: &Identity,
+        payload: Bytes,
+        author: Option<Arc<str>>,
+        reason: RefusalReason,
+        text: &str,
+    ) {
+        let Some(way) = self.way(receiver) else {
+            return;
+        };
+        let mut cut = text.len().min(LONGEST_TEXT);
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let note = Note::Refused {
+            author,
+            reason,
+            text: text[..cut].into(),
+        };
+        // Without room it is noted here alone; the frame is not acknowledged, and its sender finds out so.
+        let _ = self.accept(&way.receiver, payload, note);
+    }
+
+    fn accept(&self, receiver: &Arc<str>, payload: Bytes, note: Note) -> Result<(), Rejected> {
+        if self.wire.has_left() {
+            return Err(Rejected::Closed);
+        }
+        let mut outgoing = self.wire.outgoing.lock();
+        match outgoing.check(receiver) {
+            // Frames wait at the gate of their way, whoever wrote them.
+            Err(Rejected::Congested) => return Err(Rejected::Full),
+            other => other?,
+        }
+        outgoing.accept(receiver, payload, note, Instant::now());
+        drop(outgoing);
+        if !self.wire.sends.swap(true, Ordering::AcqRel)
+            && let Some(own) = self.own.upgrade()
+        {
+            self.wire.shared.runtime.spawn(publisher::run(own));
+        }
+        self.wire.news.notify_one();
+        Ok(())
+    }
+
+    fn lost(&self, receiver: &Arc<str>, frames: Vec<(Note, Bytes)>, reason: &UndeliverableReason) {
+        // Among what is lost may be the frame that carried a proof.
+        self.proofs.lock().forget_receiver(receiver);
+        let identity = self.receivers.lock().get(receiver).cloned();
+        let (Some(bus), Some(identity)) = (self.wire.bus().upgrade(), identity) else {
+            return;
+        };
+        let frames = frames
+            .into_iter()
+            .filter_map(|(note, payload)| match note {
+                Note::Frame(agent) => Some(LostFrame {
+                    sender: agent.map(|agent| agent.name().clone()),
+                    payload,
+                    may_have_arrived: true,
+                }),
+                Note::Refused { .. } => None,
+            })
+            .collect();
+        bus.frames_lost(&identity, frames, reason);
+    }
+}
+
+impl Sends for ProcessLink {
+    type Note = Note;
+
+    fn wire(&self) -> &Wire<Note> {
+        &self.wire
+    }
+
+    fn client(&self) -> Client {
+        Client {
+            name: self.name.clone(),
+            credential: self.credential.lock().clone(),
+        }
+    }
+
+    fn address(
+        &self,
+        publication: &Publication<Note>,
+        properties: BasicProperties,
+    ) -> (&'static str, String, BasicProperties) {
+        let mut headers = FieldTable::default();
+        let mut put = |name: &str, value: &[u8]| {
+            headers.insert(name.into(), AMQPValue::LongString(value.into()));
+        };
+        let authenticates = self.wire.config().security.level().authenticates();
+        if !authenticates {
+            put(PROCESS, self.path.as_bytes());
+        }
+        let kind = match &publication.note {
+            Note::Frame(None) => KIND_FRAME,
+            Note::Frame(Some(agent)) => {
+                put(AUTHOR, agent.name().as_bytes());
+                if authenticates {
+                    let proof =
+                        self.proofs
+                            .lock()
+                            .with(publication.order, &publication.receiver, agent);
+                    match proof {
+                        Ok(Some(proof)) => put(PROOF, &proof),
+                        Ok(None) => {}
+                        // The other side says that it is not proved.
+                        Err(why) => {
+                            tracing::warn!(agent = %agent.name(), why, "cannot prove itself to other processes");
+                        }
+                    }
+                }
+                KIND_FRAME
+            }
+            Note::Refused {
+                author,
+                reason,
+                text,
+            } => {
+                if let Some(author) = author {
+                    put(AUTHOR, author.as_bytes());
+                }
+                put(REASON, reason.as_str().as_bytes());
+                put(TEXT, text.as_bytes());
+                KIND_REFUSED
+            }
+        };
+        let properties = properties
+            .with_content_type(names::FRAME.into())
+            .with_type(kind.into())
+            .with_headers(headers);
+        (
+            names::CHANNELS,
+            names::key_of_process(&publication.receiver),
+            properties,
+        )
+    }
+
+    fn confirmed(&self, order: u64) {
+        self.proofs.lock().confirmed(order);
+    }
+
+    fn tell(&self, outcomes: Vec<Outcome<Note>>) {
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Undeliverable {
+                    receiver,
+                    payload,
+                    note,
+                    reason,
+                } => self.lost(&receiver, vec![(note, payload)], &reason),
+                // It may only just be coming, or be gone already.
+                Outcome::Returned { receiver, messages } => {
+                    let own = self.own.clone();
+                    self.wire.shared.runtime.spawn(async move {
+                        sleep(NO_QUEUE).await;
+                        let Some(own) = own.upgrade() else { return };
+                        own.wire.outgoing.lock().settled(&receiver);
+                        let reason = UndeliverableReason::ProcessUnreachable(
+                            "it has no queue at the broker".to_owned(),
+                        );
+                        own.lost(&receiver, messages, &reason);
+                        own.open_gate();
+                    });
+                }
+            }
+        }
+    }
+
+    fn open_gate(&self) {
+        if !self.wire.outgoing.lock().has_room() {
+            return;
+        }
+        let ways: Vec<_> = self
+            .ways
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for way in ways {
+            way.gate.open();
+        }
+    }
+}
+
+/// The way to the bus of another process: its queue.
+pub(crate) struct Way {
+    link: Arc<ProcessLink>,
+    receiver: Arc<str>,
+    gate: Gate,
+}
+
+impl ProcessDestination for Way {
+    fn try_send(&self, frame: &OutgoingFrame<'_>) -> Result<(), Rejected> {
+        let limit = self.link.wire.config().largest_message + FRAME_HEAD;
+        if frame.length() > limit {
+            return Err(Rejected::Impossible(UndeliverableReason::TooLarge {
+                size: frame.length(),
+                limit,
+            }));
+        }
+        let author = match frame.sender {
+            FrameSender::Process => None,
+            FrameSender::Agent(agent) => Some(agent.clone()),
+        };
+        self.link
+            .accept(&self.receiver, frame.to_bytes(), Note::Frame(author))
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}

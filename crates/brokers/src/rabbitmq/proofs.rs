@@ -1,0 +1,115 @@
+//! That an agent speaks through its process: a signature made with the agent's certified key.
+//!
+//! Frames travel in the name of the process that the agent shares with others, which the broker proves. An agent proves
+//! itself by a [`Binding`] to that process: copied by another process it is worth nothing. It goes with the agent's frames to each process until the broker
+//! has confirmed one of them. No I/O.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sealbus_bus::LocalAgent;
+use sealbus_seal::binding::{Binding, BindingError, Channel, Role};
+use sealbus_seal::{Fingerprint, Identity, SecurityLevel, Timestamp, Trust, VerifiedIdentity};
+
+/// The version of what is signed.
+const VERSION: u16 = 1;
+/// Makes sure that the signed words stand for a process on a broker, and for nothing else.
+const CONTEXT: &[u8] = b"sealbus broker process v1\0";
+
+/// What the proofs of the agents of `process` are bound to.
+fn channel(process: &Identity, level: SecurityLevel) -> Channel {
+    let name = process.to_string();
+    let hash = Fingerprint::of(&[CONTEXT, name.as_bytes()].concat());
+    Channel::with_exporter(*hash.as_bytes(), level, VERSION)
+}
+
+/// Checks that an agent has signed to speak through `process`.
+///
+/// # Errors
+/// [`BindingError`].
+pub(crate) fn verify(
+    proof: &[u8],
+    process: &Identity,
+    level: SecurityLevel,
+    trust: &Trust,
+    now: Timestamp,
+) -> Result<VerifiedIdentity, BindingError> {
+    Binding::decode(proof)?.verify(&channel(process, level), Role::Client, trust, now)
+}
+
+/// A process that was told of an agent: the receiver, and the certificate's fingerprint.
+type Told = (Arc<str>, Fingerprint);
+
+/// The proofs of the agents of this process, and who has them.
+pub(crate) struct Proofs {
+    channel: Channel,
+    /// By the agent's number: its present certificate, and the proof made with it.
+    made: HashMap<u64, (Fingerprint, Bytes)>,
+    /// By the order of the frame that carries one.
+    under_way: HashMap<u64, Told>,
+    told: HashSet<Told>,
+}
+
+impl Proofs {
+    pub(crate) fn new(process: &Identity, level: SecurityLevel) -> Self {
+        Self {
+            channel: channel(process, level),
+            made: HashMap::new(),
+            under_way: HashMap::new(),
+            told: HashSet::new(),
+        }
+    }
+
+    /// The proof that goes with a frame of `agent` to `receiver`, published as `order`; `None`: the receiver has it.
+    ///
+    /// # Errors
+    /// If the agent has no certificate, or cannot sign.
+    pub(crate) fn with(
+        &mut self,
+        order: u64,
+        receiver: &Arc<str>,
+        agent: &LocalAgent,
+    ) -> Result<Option<Bytes>, String> {
+        let credential = agent.credential().ok_or("it has no certificate")?;
+        let leaf = Fingerprint::of(credential.chain().leaf());
+        let told = (receiver.clone(), leaf);
+        if self.told.contains(&told) {
+            return Ok(None);
+        }
+        let proof = match self.made.get(&agent.number()) {
+            Some((made_with, proof)) if *made_with == leaf => proof.clone(),
+            _ => {
+                let binding = Binding::prove(&credential, &self.channel, Role::Client)
+                    .map_err(|error| error.to_string())?;
+                let mut proof = Vec::new();
+                binding.encode(&mut proof);
+                let proof = Bytes::from(proof);
+                self.made.insert(agent.number(), (leaf, proof.clone()));
+                proof
+            }
+        };
+        self.under_way.insert(order, told);
+        Ok(Some(proof))
+    }
+
+    /// The broker has the frame of that order.
+    pub(crate) fn confirmed(&mut self, order: u64) {
+        if let Some(told) = self.under_way.remove(&order) {
+            self.told.insert(told);
+        }
+    }
+
+    /// What was sent to `receiver` did not all arrive: it is to be told again.
+    pub(crate) fn forget_receiver(&mut self, receiver: &str) {
+        self.told.retain(|(told, _)| **told != *receiver);
+        self.under_way.retain(|_, (told, _)| **told != *receiver);
+    }
+
+    /// The agent has left.
+    pub(crate) fn forget_agent(&mut self, number: u64) {
+        if let Some((leaf, _)) = self.made.remove(&number) {
+            self.told.retain(|(_, told)| *told != leaf);
+        }
+    }
+}
