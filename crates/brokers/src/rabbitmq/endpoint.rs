@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -14,12 +14,12 @@ use sealbus_bus::{
     WeakBus, is_foreign,
 };
 use sealbus_seal::permission::Permissions;
-use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel};
+use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel, Timestamp, VerifyError};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use super::config::{ProcessLogin, RabbitConfig};
+use super::config::{ProcessLogin, RabbitConfig, RabbitSecurity};
 use super::link::Link;
 use super::process_link::ProcessLink;
 use super::{consumer, frame_inbox, publisher};
@@ -132,6 +132,23 @@ impl RabbitEndpoint {
     pub fn set_process_credential(&self, credential: Arc<Credential>) {
         if let Some(process) = self.shared.process.get() {
             process.set_credential(credential);
+        }
+    }
+
+    /// The deny list has changed: agents of this process that were revoked send and receive nothing more. The broker
+    /// closes their connections as well, once the Master has removed their users.
+    pub fn trust_changed(&self) {
+        let RabbitSecurity::Auth(trust) = &self.shared.config.security else {
+            return;
+        };
+        let now = Timestamp::from(SystemTime::now());
+        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
+        for link in links {
+            let credential = link.agent.credential();
+            let verified = credential.map(|credential| trust.verify(credential.chain(), now));
+            if let Some(Err(error @ VerifyError::Revoked { .. })) = verified {
+                link.revoked(&error.to_string());
+            }
         }
     }
 
@@ -321,6 +338,9 @@ impl Destination for Queue {
             links.get(&sender.number()).cloned()
         };
         let link = link.ok_or(Rejected::Closed)?;
+        if let Some(reason) = link.revocation.get() {
+            return Err(Rejected::Impossible(reason.clone()));
+        }
         let mut waiting = link.wire.outgoing.lock();
         waiting.check(&self.receiver)?;
         let mut payload = Vec::new();

@@ -1,12 +1,12 @@
 //! A link to the broker: what senders touch, shared with the two tasks that send and receive.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lapin::BasicProperties;
 use parking_lot::Mutex;
-use sealbus_bus::{LocalAgent, Returned, WeakBus};
+use sealbus_bus::{LocalAgent, RefusalReason, Returned, UndeliverableReason, WeakBus};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
@@ -69,6 +69,8 @@ pub(crate) struct Link {
     /// Messages were taken out of the mailbox, by receipt.
     pub(crate) taken: Mutex<Vec<u64>>,
     pub(crate) taken_news: Notify,
+    /// Why it sends nothing more, if it was revoked.
+    pub(crate) revocation: OnceLock<UndeliverableReason>,
 }
 
 impl Link {
@@ -78,7 +80,32 @@ impl Link {
             wire: Wire::new(shared, epoch),
             taken: Mutex::default(),
             taken_news: Notify::new(),
+            revocation: OnceLock::new(),
         })
+    }
+
+    /// The agent was revoked: what it has sent and the broker has not comes back, and its connections end.
+    pub(crate) fn revoked(&self, explanation: &str) {
+        let reason = UndeliverableReason::Refused {
+            reason: RefusalReason::Revoked,
+            explanation: explanation.to_owned(),
+        };
+        if self.revocation.set(reason.clone()).is_err() {
+            return;
+        }
+        let name = self.agent.name();
+        if let Some(bus) = self.wire.bus().upgrade() {
+            let text = explanation.to_owned();
+            bus.refused(name, None, None, RefusalReason::Revoked, text);
+        }
+        let lost = self
+            .wire
+            .outgoing
+            .lock()
+            .give_up(Duration::ZERO, Instant::now(), &reason);
+        self.tell(lost);
+        self.wire.ending.send_replace(true);
+        self.agent.gate().open_all();
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod processes;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -37,6 +39,7 @@ pub struct Platform {
     pub broker: Option<ManagedBroker>,
     pub ports: BrokerPorts,
     pub folder: TempDir,
+    operator: Login,
     issuing: IssuingAuthority,
     root: RootAuthority,
     shared: Login,
@@ -128,6 +131,7 @@ impl Platform {
             broker: Some(broker),
             ports,
             folder,
+            operator,
             issuing,
             root,
             shared,

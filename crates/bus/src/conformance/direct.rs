@@ -229,8 +229,13 @@ fn failure(received: &ReceivedMessage) -> Result<(String, u64), Failure> {
     check(message.performative() == Performative::Failure, || {
         "a message that is no failure notice".to_owned()
     })?;
+    // What an agent that has ended left at a broker comes back by the platform's agent.
+    let is_ams = message
+        .sender()
+        .is_some_and(|sender| sender.name().starts_with("ams@"));
     check(
-        matches!(received.provenance(), Provenance::Platform),
+        matches!(received.provenance(), Provenance::Platform)
+            || is_ams && !matches!(received.provenance(), Provenance::Foreign(_)),
         || "a failure notice that is not the platform's own".to_owned(),
     )?;
     let about = message

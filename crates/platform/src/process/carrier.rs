@@ -89,9 +89,9 @@ impl Carrier {
     }
 
     pub(super) fn trust_changed(&self) {
-        // The Master removes the users of revoked agents, and the broker closes their connections.
-        if let Self::Mesh(mesh) = self {
-            mesh.trust_changed();
+        match self {
+            Self::Mesh(mesh) => mesh.trust_changed(),
+            Self::RabbitMq { endpoint, .. } => endpoint.trust_changed(),
         }
     }
 

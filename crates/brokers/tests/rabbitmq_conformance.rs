@@ -1,0 +1,107 @@
+//! The suite of all transports on a real RabbitMQ, at each of its levels. Run by `make test-rabbitmq`, which installs it.
+//!
+//! A level is one test, since an Erlang node takes seconds of processor time to start; each promise has a virtual host of
+//! its own.
+
+#![cfg(feature = "rabbitmq")]
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sealbus_bus::BoxFuture;
+use sealbus_bus::conformance::{self, Column, Promise, Setting, World};
+use sealbus_seal::SecurityLevel;
+use support::Platform;
+use support::processes::Processes;
+
+struct RabbitMq {
+    platform: Arc<Platform>,
+    opened: AtomicU32,
+}
+
+impl Setting for RabbitMq {
+    fn name(&self) -> String {
+        format!("RabbitMQ, {}", self.platform.level)
+    }
+
+    fn open(&self, processes: usize) -> BoxFuture<'_, Box<dyn World>> {
+        Box::pin(async move {
+            let number = self.opened.fetch_add(1, Ordering::Relaxed);
+            let vhost = format!("promise-{number}");
+            let platform = self.platform.clone();
+            let world: Box<dyn World> =
+                Box::new(Processes::open(platform, &vhost, processes).await);
+            world
+        })
+    }
+
+    fn lacks(&self, promise: Promise) -> Option<&'static str> {
+        match promise {
+            Promise::PushBack | Promise::PushBackAlone => {
+                Some("what an agent does not read waits at the broker, on its disk")
+            }
+            Promise::FramesPushBack => {
+                Some("what a process does not take waits at the broker, on its disk")
+            }
+            Promise::ForgedSender | Promise::RevokedSender
+                if !self.platform.level.authenticates() =>
+            {
+                Some("senders are not proved at this level")
+            }
+            _ => None,
+        }
+    }
+}
+
+async fn all_promises(level: SecurityLevel) {
+    let platform = Arc::new(Platform::start(level).await);
+    let setting = RabbitMq {
+        platform: platform.clone(),
+        opened: AtomicU32::new(0),
+    };
+    let columns = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/transports");
+    let only = std::env::var("SEALBUS_PROMISE").ok();
+    let mut broken = Vec::new();
+    for promise in Promise::ALL {
+        if only.as_ref().is_some_and(|only| only != promise.as_str()) {
+            continue;
+        }
+        let start = std::time::Instant::now();
+        match conformance::run(&setting, promise).await {
+            Ok(verdict) => {
+                if let Err(stale) = Column::of(&setting).check(&columns, promise, &verdict) {
+                    broken.push(stale.to_string());
+                }
+            }
+            Err(failure) => broken.push(failure.to_string()),
+        }
+        println!("{promise}: {:?} {:?}", start.elapsed(), broken.last());
+    }
+    drop(setting);
+    if let Ok(platform) = Arc::try_unwrap(platform) {
+        platform.stop().await;
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn auth() {
+    all_promises(SecurityLevel::Auth).await;
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn tls() {
+    all_promises(SecurityLevel::Tls).await;
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn none() {
+    all_promises(SecurityLevel::None).await;
+}
