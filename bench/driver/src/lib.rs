@@ -14,6 +14,7 @@ mod payload;
 mod played;
 mod schedule;
 mod tally;
+pub mod threads;
 
 pub use clock::monotonic_ns;
 pub use histogram::{Buckets, bucket_low, bucket_of};
