@@ -306,6 +306,30 @@ def kafka(server: Server, values: Values) -> Values:
     return known
 
 
+def corba(server: Server, values: Values) -> Values:
+    """An event channel of JacORB, or its Notification Service."""
+    folder, libraries = server.folder, PEERS / "java" / "corba" / "*"
+    port, reference = free_port(), folder / "channel"
+    java: list[str | Path] = ["java", "-Xmx2g", "-XX:+UseParallelGC"]
+    java += [f"-Djacorb.config.dir={folder}", "-Djacorb.net.tcp_nodelay=true"]
+    java += ["-Dorg.omg.CORBA.ORBClass=org.jacorb.orb.ORB"]
+    java += ["-Dorg.omg.CORBA.ORBSingletonClass=org.jacorb.orb.ORBSingleton"]
+    java += ["-DOAIAddr=127.0.0.1", "-Djacorb.log.default.verbosity=1"]
+    if values["service"] == "event":
+        java += [f"-DOAPort={port}", "-cp", f"{PEERS / 'java' / 'classes-corba'}:{libraries}"]
+        server.start([*java, "bench.corba.Channel", reference])
+    else:
+        java += ["-cp", str(libraries), "org.jacorb.notification.ConsoleMain"]
+        server.start([*java, "-port", str(port), "-writeIOR", reference])
+    server.wait(port)
+    deadline = time.monotonic() + PATIENCE
+    while not (reference.exists() and reference.read_text().startswith("IOR:")):
+        if time.monotonic() > deadline:
+            sys.exit("the service did not say where it is")
+        time.sleep(0.05)
+    return {"reference": reference.read_text().strip()}
+
+
 PYTHON = PEERS / "python" / "bin" / "python"
 HERE = Path(__file__).parent / "python"
 
@@ -355,6 +379,7 @@ SERVERS: dict[str, Callable[[Server, Values], Values]] = {
     "rabbitmq": rabbitmq,
     "artemis": artemis,
     "kafka": kafka,
+    "corba": corba,
     "slim": slim,
     "spade": spade,
     "sealbus": sealbus,

@@ -63,6 +63,9 @@ pub struct Scenario {
     pub receivers: u32,
     /// Bytes of content. Below 32 only for round trips.
     pub size: usize,
+    /// Senders connect, and prove who they are, not before they first ask: that counts.
+    #[serde(default)]
+    pub first_contact: bool,
 }
 
 /// The settings of a system, as its file under bench/systems gives them, and the place to work in.

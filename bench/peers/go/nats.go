@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -10,6 +11,7 @@ import (
 
 // natsSystem has a connection for each agent, as agents that are programs of their own would.
 type natsSystem struct {
+	lock        sync.Mutex
 	connections []*nats.Conn
 }
 
@@ -23,6 +25,8 @@ type natsSettings struct {
 type natsSender struct {
 	connection *nats.Conn
 	subject    string
+	// dial connects, where that is to be done when the first question is asked.
+	dial func() (*nats.Conn, error)
 }
 
 func (n *natsSystem) client() string { return "nats.go " + nats.Version }
@@ -39,7 +43,9 @@ func (n *natsSystem) dial(o order) (*nats.Conn, error) {
 	}
 	connection, err := nats.Connect(settings.URL, options...)
 	if err == nil {
+		n.lock.Lock()
 		n.connections = append(n.connections, connection)
+		n.lock.Unlock()
 	}
 	return connection, err
 }
@@ -60,11 +66,15 @@ func (n *natsSystem) connect(o order, got func(int, []byte), answered func()) ([
 	}
 	var senders []sender
 	for number := range o.Scenario.Senders {
-		connection, err := n.dial(o)
-		if err != nil {
-			return nil, err
+		s := &natsSender{subject: subject(number), dial: func() (*nats.Conn, error) { return n.dial(o) }}
+		if !o.Scenario.FirstContact {
+			connection, err := n.dial(o)
+			if err != nil {
+				return nil, err
+			}
+			s.connection = connection
 		}
-		senders = append(senders, &natsSender{connection, subject(number)})
+		senders = append(senders, s)
 	}
 	return senders, nil
 }
@@ -108,6 +118,13 @@ func (s *natsSender) send(content []byte) error { return s.connection.Publish(s.
 func (s *natsSender) flush() error { return nil }
 
 func (s *natsSender) ask(content []byte) ([]byte, error) {
+	if s.connection == nil {
+		connection, err := s.dial()
+		if err != nil {
+			return nil, err
+		}
+		s.connection = connection
+	}
 	answer, err := s.connection.Request(s.subject, content, 20*time.Second)
 	if err != nil {
 		return nil, err

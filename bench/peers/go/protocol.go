@@ -17,6 +17,8 @@ type scenario struct {
 	Senders   int    `json:"senders"`
 	Receivers int    `json:"receivers"`
 	Size      int    `json:"size"`
+	// Senders connect when they first ask.
+	FirstContact bool `json:"first_contact"`
 }
 
 type order struct {

@@ -26,6 +26,8 @@ class Peer:
         # Those that are open; the next run takes them again.
         self.agents = agents
         self.tasks: list[asyncio.Task[None]] = []
+        self.channel = ""
+        self.subscriptions: list[Any] = []
 
     async def open(self, name: str) -> Any:
         from sealbus import Agent
@@ -41,15 +43,34 @@ class Peer:
         if order["role"] == "receive":
             for number in range(scenario["receivers"]):
                 agent = await self.open(f"receiver-{number + 1}")
-                work = self.listen(agent, number, scenario, tally)
+                if scenario["shape"] == "broadcast":
+                    # A channel for each run: what it left behind is nobody's.
+                    self.channel = f"/bench/{order['run']}"
+                    subscription = await agent.subscribe(self.channel)
+                    self.subscriptions.append(subscription)
+                    work = self.hear(subscription, number, scenario["size"], tally)
+                else:
+                    work = self.listen(agent, number, scenario, tally)
                 self.tasks.append(asyncio.create_task(work))
+            if self.channel:
+                # Announced after all others: who reaches it reaches all.
+                self.subscriptions.append(await agent.subscribe(f"{self.channel}/all"))
             return []
-        speakers = []
+        speakers: list[Any] = []
+        if scenario["shape"] == "broadcast":
+            return await self.publishers(scenario["senders"], order["there"])
         for number in range(scenario["senders"]):
             agent = await self.open(f"sender-{number + 1}")
             target = 0 if scenario["shape"] == "many_to_one" else number
             speakers.append(Speaker(agent, agent.peer(f"receiver-{target + 1}")))
         return speakers
+
+    async def publishers(self, number: int, channel: str) -> list[Any]:
+        agents = [await self.open(f"sender-{it + 1}") for it in range(number)]
+        last = await agents[0].channel(f"{channel}/all")
+        while not (await last.publish("")).processes:
+            await asyncio.sleep(0.01)
+        return [Publisher(await agent.channel(channel)) for agent in agents]
 
     async def listen(self, agent: Any, number: int, scenario: Values, tally: Tally) -> None:
         from sealbus import Performative
@@ -62,8 +83,13 @@ class Peer:
                     await agent.reply(message, Performative.INFORM, message.content)
                     tally.answer()
 
-    def here(self) -> None:
-        return None
+    async def hear(self, subscription: Any, number: int, size: int, tally: Tally) -> None:
+        async for event in subscription:
+            tally.count(number, event.content_bytes, size)
+
+    def here(self) -> str:
+        """The channel of a broadcast."""
+        return self.channel
 
     async def meet(self, there: Any) -> None:
         pass
@@ -71,6 +97,8 @@ class Peer:
     async def leave(self) -> None:
         for task in self.tasks:
             task.cancel()
+        for subscription in self.subscriptions:
+            subscription.cancel()
 
 
 class Speaker:
@@ -87,6 +115,14 @@ class Speaker:
     async def ask(self, content: bytes) -> bytes:
         answer = await self.agent.request(self.question.with_content(content), timeout=20)
         return bytes(answer.content_bytes)
+
+
+class Publisher:
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+
+    async def send(self, content: bytes) -> None:
+        await self.channel.publish(content)
 
 
 async def follow(

@@ -1,4 +1,4 @@
-"""SLIM: sessions point to point through a node; with MLS the members of a session encrypt for each other."""
+"""SLIM: sessions point to point, or of a group, through a node; with MLS the members of a session encrypt for each other."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ def start() -> Any:
         service_config=[slim.new_service_config()],
     )
     return slim.get_global_service()
+
+
+async def drain(session: Any) -> None:
+    while True:
+        try:
+            await session.get_message_async(timeout=seconds(3600))
+        except Exception:
+            # The session has ended.
+            return
 
 
 class Speaker:
@@ -83,28 +92,58 @@ class Peer:
                 listening = self.listen(app, number, scenario, tally)
                 self.tasks.append(asyncio.create_task(listening))
             return []
+        if scenario["shape"] == "broadcast":
+            return await self.group(service, connection, scenario, settings)
         speakers = []
         for number in range(scenario["senders"]):
             app = await self.app(service, connection, f"sender-{number}")
             target = 0 if scenario["shape"] == "many_to_one" else number
             there = slim.Name.from_string(f"bench/{self.run}/receiver-{target}")
             await app.set_route_async(there, connection)
-            mls = None
-            if settings.get("mls"):
-                mls = slim.MlsSettings(
-                    header_integrity_validation_percent=100,
-                    max_seen_control_message_ids_size=None,
-                )
-            session = slim.SessionConfig(
-                session_type=slim.SessionType.POINT_TO_POINT,
-                max_retries=None,
-                interval=None,
-                metadata={},
-                mls_settings=mls,
-            )
+            session = self.session(slim.SessionType.POINT_TO_POINT, settings)
             created = await app.create_session_async(session, there)
             await created.completion.wait_async()
             speakers.append(Speaker(app, created.session))
+        return speakers
+
+    def session(self, kind: Any, settings: Values) -> Any:
+        mls = None
+        if settings.get("mls"):
+            mls = slim.MlsSettings(
+                header_integrity_validation_percent=100,
+                max_seen_control_message_ids_size=None,
+            )
+        return slim.SessionConfig(
+            session_type=kind, max_retries=None, interval=None, metadata={}, mls_settings=mls
+        )
+
+    async def group(
+        self, service: Any, connection: Any, scenario: Values, settings: Values
+    ) -> list[Speaker]:
+        """One group of all: the first sender founds it and invites the others."""
+        senders = [
+            await self.app(service, connection, f"sender-{number}")
+            for number in range(scenario["senders"])
+        ]
+        founder, *others = senders
+        channel = slim.Name.from_string(f"bench/{self.run}/all")
+        created = await founder.create_session_async(
+            self.session(slim.SessionType.GROUP, settings), channel
+        )
+        await created.completion.wait_async()
+        members = [f"receiver-{number}" for number in range(scenario["receivers"])]
+        members += [f"sender-{number + 1}" for number in range(len(others))]
+        for member in members:
+            name = slim.Name.from_string(f"bench/{self.run}/{member}")
+            await founder.set_route_async(name, connection)
+            await created.session.invite_and_wait_async(name)
+        speakers = [Speaker(founder, created.session)]
+        for app in others:
+            session = await app.listen_for_session_async(seconds(60))
+            speakers.append(Speaker(app, session))
+        if others:
+            # Members of a group hear each other.
+            self.tasks += [asyncio.create_task(drain(it.session)) for it in speakers]
         return speakers
 
     async def listen(self, app: Any, number: int, scenario: Values, tally: Any) -> None:

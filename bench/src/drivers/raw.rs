@@ -65,7 +65,32 @@ impl Line {
 /// A sender writes to the lines of its receivers; in a broadcast, all senders to the same ones.
 pub(crate) struct Writer {
     lines: Vec<Arc<Mutex<Line>>>,
+    /// To be called before anything is sent.
+    number: Option<Number>,
     answer: Vec<u8>,
+}
+
+/// Whom a sender connects to, and as whom.
+#[derive(Clone)]
+struct Number {
+    address: SocketAddr,
+    level: SecurityLevel,
+    security: Security,
+    receiver: u32,
+}
+
+impl Number {
+    async fn call(&self) -> Result<Arc<Mutex<Line>>, DriverError> {
+        let mut stream = raw::connect(self.address, self.level, &self.security)
+            .await
+            .map_err(failed)?;
+        stream.write_u32(self.receiver).await?;
+        stream.flush().await?;
+        Ok(Arc::new(Mutex::new(Line {
+            stream,
+            waiting: Vec::with_capacity(2 * WRITE),
+        })))
+    }
 }
 
 impl Sender for Writer {
@@ -84,6 +109,9 @@ impl Sender for Writer {
     }
 
     async fn ask(&mut self, content: &[u8]) -> Result<bool, DriverError> {
+        if let Some(number) = self.number.take() {
+            self.lines.push(number.call().await?);
+        }
         self.send(content).await?;
         self.flush().await?;
         let line = self.lines.first().ok_or_else(|| failed("no line"))?;
@@ -157,26 +185,31 @@ pub(crate) async fn open(
             Shape::OneToOne | Shape::ManyToOne => scenario.senders,
         };
         let mut lines = Vec::new();
+        let mut numbers = Vec::new();
         for line in 0..number {
-            let receiver = match scenario.shape {
-                Shape::ManyToOne => 0,
-                Shape::OneToOne | Shape::Broadcast => line,
+            let number = Number {
+                address,
+                level,
+                security: security.clone(),
+                receiver: match scenario.shape {
+                    Shape::ManyToOne => 0,
+                    Shape::OneToOne | Shape::Broadcast => line,
+                },
             };
-            let mut stream = raw::connect(address, level, &security)
-                .await
-                .map_err(failed)?;
-            stream.write_u32(receiver).await?;
-            stream.flush().await?;
-            lines.push(Arc::new(Mutex::new(Line {
-                stream,
-                waiting: Vec::with_capacity(2 * WRITE),
-            })));
+            match scenario.first_contact {
+                true => numbers.push(number),
+                false => lines.push(number.call().await?),
+            }
         }
+        let mut numbers = numbers.into_iter();
         let writers = (0..scenario.senders as usize).map(|sender| Writer {
             lines: match scenario.shape {
                 Shape::Broadcast => lines.clone(),
-                Shape::OneToOne | Shape::ManyToOne => vec![lines[sender].clone()],
+                Shape::OneToOne | Shape::ManyToOne => {
+                    lines.get(sender).cloned().into_iter().collect()
+                }
             },
+            number: numbers.next(),
             answer: Vec::new(),
         });
         return Ok((writers.collect(), Value::Null));

@@ -16,6 +16,7 @@ import org.json.JSONObject;
  * input (bench/README.md).
  */
 public final class Driver implements Peer.Receiver {
+    private static final long FAREWELL_MS = 1_000;
     private final Peer peer;
     private JSONObject scenario;
     private List<Peer.Sender> senders = List.of();
@@ -50,8 +51,20 @@ public final class Driver implements Peer.Receiver {
             out.println(answer);
             out.flush();
         }
-        // Whatever threads the libraries have left.
+        // Servers are told, if they listen; then whatever threads the libraries have left.
+        Thread farewell = new Thread(driver::leave);
+        farewell.setDaemon(true);
+        farewell.start();
+        farewell.join(FAREWELL_MS);
         Runtime.getRuntime().halt(0);
+    }
+
+    private void leave() {
+        try {
+            peer.leave();
+        } catch (Exception error) {
+            error.printStackTrace();
+        }
     }
 
     @Override

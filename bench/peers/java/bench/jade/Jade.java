@@ -21,12 +21,14 @@ import org.json.JSONObject;
 
 /**
  * JADE agents in one container, or in two: the receivers' is the main container, the senders' joins it. Over HTTP
- * each side is a platform of its own.
+ * or IIOP each side is a platform of its own.
  */
 public final class Jade implements Peer {
     private AgentContainer container;
+    /** One of the agents of this side. */
+    private Agent anyone;
     private int port;
-    /** Where this platform is reached over HTTP. */
+    /** Where this platform is reached from others. */
     private String address;
     private String platform;
 
@@ -45,13 +47,14 @@ public final class Jade implements Peer {
         JSONObject scenario = order.getJSONObject("scenario");
         JSONObject settings = order.getJSONObject("system");
         String role = order.getString("role");
-        boolean isHttp = settings.optString("way").equals("http");
-        boolean isMain = isHttp || !role.equals("send");
+        String way = settings.optString("way");
+        boolean isPlatform = way.equals("http") || way.equals("iiop");
+        boolean isMain = isPlatform || !role.equals("send");
         port = isMain ? freePort() : order.getJSONObject("there").getInt("port");
-        if (isHttp) {
+        if (way.equals("http")) {
             address = "http://127.0.0.1:" + freePort() + "/acc";
         }
-        platform = !isHttp ? "bench" : role.equals("send") ? "senders" : "receivers";
+        platform = !isPlatform ? "bench" : role.equals("send") ? "senders" : "receivers";
         container = open(isMain, order.getString("folder"), settings);
         List<Sender> senders = new ArrayList<>();
         boolean isStream = scenario.getString("kind").equals("stream");
@@ -67,11 +70,15 @@ public final class Jade implements Peer {
             int number = scenario.getInt("senders");
             CountDownLatch ready = new CountDownLatch(number);
             for (int sender = 0; sender < number; sender++) {
-                Speaker speaker = new Speaker(receivers(scenario, sender, isHttp ? order.getJSONObject("there") : null), ready);
+                Speaker speaker = new Speaker(receivers(scenario, sender, isPlatform ? order.getJSONObject("there") : null), ready);
                 start("sender-" + sender, speaker);
                 senders.add(speaker);
             }
             await(ready);
+        }
+        if (way.equals("iiop")) {
+            // The object's reference, which every agent of the platform bears.
+            address = anyone.getAID().getAddressesArray()[0];
         }
         return senders;
     }
@@ -83,7 +90,9 @@ public final class Jade implements Peer {
         profile.setParameter(Profile.LOCAL_HOST, "127.0.0.1");
         profile.setParameter(Profile.LOCAL_PORT, Integer.toString(isMain ? port : freePort()));
         profile.setParameter(Profile.PLATFORM_ID, platform);
-        if (address == null) {
+        if (settings.optString("way").equals("iiop")) {
+            profile.setParameter(Profile.MTPS, "jade.mtp.iiop.MessageTransportProtocol");
+        } else if (address == null) {
             profile.setParameter(Profile.NO_MTP, "true");
         } else {
             profile.setParameter(Profile.MTPS, "jade.mtp.http.MessageTransportProtocol(" + address + ")");
@@ -119,6 +128,7 @@ public final class Jade implements Peer {
         if (container == null) {
             throw new IllegalStateException("the container did not start");
         }
+        anyone = agent;
         container.acceptNewAgent(name, agent).start();
     }
 
