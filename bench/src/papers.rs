@@ -7,6 +7,7 @@ mod results;
 mod scenario;
 mod system;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,6 +51,9 @@ pub(crate) struct Arguments {
     /// Measure nothing: write the report anew
     #[arg(long)]
     report_only: bool,
+    /// Put the figures into this page too, between its marks
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Where the report goes
     #[arg(long, default_value = "bench/report")]
     report: PathBuf,
@@ -151,7 +155,11 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
         };
         run.measure(&systems, &mut results).await?;
     }
-    report::write(&arguments.report, &tables, &systems, &results)
+    report::write(&arguments.report, &tables, &systems, &results)?;
+    match &arguments.markdown {
+        Some(page) => report::write_markdown(page, &tables, &systems, &results),
+        None => Ok(()),
+    }
 }
 
 fn default_peers() -> PathBuf {
@@ -197,6 +205,7 @@ impl Run<'_> {
         for table in self.tables {
             if !Self::wants(&self.arguments.table, &table.id)
                 || !table.includes(system)
+                || is_quick && !system.is_quick(table)
                 || repetition >= self.repetitions(table)
             {
                 continue;
@@ -243,7 +252,11 @@ impl Run<'_> {
                 }
             }
         }
-        let mut progress = Progress::new(groups.iter().map(|(.., cells)| cells.len()).sum());
+        let cells = groups.iter().flat_map(|(system, _, cells)| {
+            let cell = |it: &Planned<'_>| (system.id.clone(), it.table.id.clone());
+            cells.iter().map(cell)
+        });
+        let mut progress = Progress::new(cells, results);
         for (system, setting, cells) in groups {
             let minutes = started.elapsed().as_secs_f64() / 60.0;
             if self.arguments.minutes.is_some_and(|most| minutes > most) {
@@ -255,7 +268,6 @@ impl Run<'_> {
             }
             self.measure_group(system, setting, cells, results, &mut progress)
                 .await?;
-            results.save(self.file)?;
         }
         Ok(())
     }
@@ -313,11 +325,11 @@ impl Run<'_> {
             let measurement = Measurement {
                 key,
                 took_s: began.elapsed().as_secs_f64(),
-                load: load(),
                 outcome,
             };
             progress.show(system, table, &measurement);
             results.put(measurement);
+            results.save(self.file)?;
         }
         if let Some(service) = service {
             service.end().await;
@@ -347,38 +359,63 @@ fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).exists())
 }
 
-/// The load of the last minute for each processor.
-fn load() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = text.split(' ').next().and_then(|it| it.parse::<f64>().ok());
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    load.unwrap_or(0.0) / processors as f64
-}
-
 /// Says how far the run is.
 struct Progress {
+    /// The system and the table of each cell that is left, last first.
+    left: Vec<(String, String)>,
     all: usize,
-    done: usize,
-    started: Instant,
+    /// Seconds that cells of a system and a table took, and how many there were.
+    took: HashMap<(String, String), (f64, u32)>,
 }
 
+/// What a cell takes of which nothing is known, in seconds.
+const ANY_CELL_S: f64 = 4.0;
+
 impl Progress {
-    fn new(all: usize) -> Self {
-        Self {
-            all,
-            done: 0,
-            started: Instant::now(),
+    /// Cells measured by earlier runs say how long those of this one will take.
+    fn new(cells: impl Iterator<Item = (String, String)>, earlier: &Results) -> Self {
+        let mut left: Vec<_> = cells.collect();
+        left.reverse();
+        let mut progress = Self {
+            all: left.len(),
+            left,
+            took: HashMap::new(),
+        };
+        for it in &earlier.measurements {
+            progress.learn(&it.key, it.took_s);
         }
+        progress
+    }
+
+    fn learn(&mut self, key: &Key, took_s: f64) {
+        let cell = (key.system.clone(), key.table.clone());
+        let took = self.took.entry(cell).or_default();
+        *took = (took.0 + took_s, took.1 + 1);
     }
 
     fn left(&self) -> usize {
-        self.all - self.done
+        self.left.len()
+    }
+
+    /// What is left, by cells of the same system and table, of the same table, or all.
+    fn minutes(&self) -> f64 {
+        let mean = |wanted: &dyn Fn(&(String, String)) -> bool| {
+            let of_it = self.took.iter().filter(|(cell, _)| wanted(cell));
+            let sum = of_it.fold((0.0, 0), |sum, (_, it)| (sum.0 + it.0, sum.1 + it.1));
+            (sum.1 > 0).then(|| sum.0 / f64::from(sum.1))
+        };
+        let each = self.left.iter().map(|cell| {
+            mean(&|it| it == cell)
+                .or_else(|| mean(&|it| it.1 == cell.1))
+                .or_else(|| mean(&|_| true))
+                .unwrap_or(ANY_CELL_S)
+        });
+        each.fold(0.0, |sum, it| sum + it) / 60.0
     }
 
     fn show(&mut self, system: &System, table: &Table, measurement: &Measurement) {
-        self.done += 1;
-        let each = self.started.elapsed().as_secs_f64() / self.done as f64;
-        let minutes = each * self.left() as f64 / 60.0;
+        self.left.pop();
+        self.learn(&measurement.key, measurement.took_s);
         let Key {
             setting, column, ..
         } = &measurement.key;
@@ -387,10 +424,11 @@ impl Progress {
             Outcome::Failed { why, .. } => format!("FAILED: {why}"),
             Outcome::Cannot { why } => format!("cannot: {why}"),
         };
-        let (done, all) = (self.done, self.all);
+        let (done, all) = (self.all - self.left(), self.all);
+        let (minutes, took_s) = (self.minutes(), measurement.took_s);
         let title = &system.title;
         eprintln!(
-            "[{done}/{all}, {minutes:.0} min left] {title}, {setting} | {} | {column}: {outcome}",
+            "[{done}/{all}, {minutes:.1} min left] {title}, {setting} | {} | {column}: {outcome} ({took_s:.1} s)",
             table.title
         );
     }

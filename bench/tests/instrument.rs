@@ -33,6 +33,7 @@ columns = [{ title = "4 pairs", senders = 4, receivers = 4, quick = true }]
 const SYSTEM: &str = r#"
 title = "Known"
 side = "peer"
+language = "Rust"
 settings = "."
 driver = ["{self}", "driver", "known"]
 shapes = ["one_to_one"]
@@ -62,6 +63,7 @@ with = { level = "none", delay_us = 0, drop_every = 0, repeat_every = 7 }
 const BROKEN: &str = r#"
 title = "Broken"
 side = "peer"
+language = "Rust"
 settings = "."
 driver = ["false"]
 shapes = ["one_to_one"]
@@ -75,6 +77,7 @@ class = "none"
 const ABSENT: &str = r#"
 title = "Absent"
 side = "peer"
+language = "Rust"
 settings = "."
 driver = ["no-such-program"]
 needs = ["{peers}/no-such-program"]

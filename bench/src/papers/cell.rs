@@ -24,6 +24,9 @@ const SEARCH_STEPS: u32 = 5;
 /// Messages of all senders in the first round of a search, which says how many fill a round.
 const PILOT: u32 = 2_000;
 
+/// Deliveries of a round that does not count: enough for every compiler.
+const MOST_WARM_UP: u64 = 20_000;
+
 /// Round trips that say how many there is time for.
 const CUT_SAMPLE: u32 = 20;
 
@@ -109,6 +112,14 @@ impl Cell<'_> {
         self.column.size.unwrap_or(self.table.size)
     }
 
+    /// How often a message is delivered.
+    fn copies(&self) -> u64 {
+        match self.table.shape {
+            Shape::Broadcast => u64::from(self.column.receivers),
+            Shape::OneToOne | Shape::ManyToOne => 1,
+        }
+    }
+
     fn scenario(&self) -> Scenario {
         Scenario {
             kind: self.table.kind,
@@ -116,6 +127,7 @@ impl Cell<'_> {
             senders: self.column.senders,
             receivers: self.column.receivers,
             size: self.size(),
+            first_contact: self.table.first_contact,
         }
     }
 
@@ -250,11 +262,7 @@ impl Cell<'_> {
         else {
             return Err(PapersError::unexpected(&done));
         };
-        let each = match self.table.shape {
-            Shape::Broadcast => u64::from(self.column.receivers),
-            Shape::OneToOne | Shape::ManyToOne => 1,
-        };
-        let expected = u64::from(self.column.senders) * u64::from(messages) * each;
+        let expected = u64::from(self.column.senders) * u64::from(messages) * self.copies();
         let report = Order::Report {
             expected,
             quiet_ms: self.table.quiet_s * 1000,
@@ -300,7 +308,7 @@ impl Cell<'_> {
 
     /// Plays what does not count, and says how many messages of each sender fit into the time there is.
     async fn warm_up(&self, drivers: &mut Drivers, messages: u32) -> Result<u32, PapersError> {
-        let interval_ns = self.table.interval_us * 1000;
+        let interval_ns = self.table.interval_ns(self.column);
         let stamp = self.table.stamp;
         let mut most = u32::MAX;
         if let Some(cut_s) = self.table.cut_s {
@@ -310,7 +318,9 @@ impl Cell<'_> {
             let each_s = round.mean_ns.max(1.0) / 1e9;
             most = (cut_s / each_s).clamp(f64::from(CUT_SAMPLE), f64::from(u32::MAX)) as u32;
         }
-        let warm_up = self.table.warm_up.min(most / 2);
+        let of_each = MOST_WARM_UP / (u64::from(self.column.senders) * self.copies()).max(1);
+        let of_each = u32::try_from(of_each).unwrap_or(u32::MAX).max(1);
+        let warm_up = self.table.warm_up.min(most / 2).min(of_each);
         for round in 0..self.system.warm_ups {
             if warm_up > 0 {
                 self.round(drivers, round + 1, warm_up, interval_ns, stamp)
@@ -325,7 +335,7 @@ impl Cell<'_> {
         let messages = self.warm_up(drivers, messages).await?;
         let ids = drivers.ids(self.service);
         let before = cost(&ids);
-        let interval_ns = self.table.interval_us * 1000;
+        let interval_ns = self.table.interval_ns(self.column);
         let stamp = self.table.stamp;
         let round = self
             .round(
@@ -419,6 +429,7 @@ impl Cell<'_> {
             disordered: round.disordered,
             processor_us: processor_s * 1e6 / round.received.max(1) as f64,
             memory_mib: after.memory as f64 / f64::from(1 << 20),
+            others: after.others_since(&before),
             clients: drivers.clients.clone(),
             remarks: round.remarks.clone(),
         };

@@ -153,6 +153,35 @@ pub(crate) struct Cost {
     pub(crate) processor_s: f64,
     /// The sum of the largest memory each has held, in bytes.
     pub(crate) memory: u64,
+    /// Seconds all processors were busy with anything.
+    pub(crate) busy_s: f64,
+    /// Seconds all processors were there, busy or not.
+    pub(crate) there_s: f64,
+}
+
+impl Cost {
+    /// The share of the machine's processor time that other processes used since `before`.
+    pub(crate) fn others_since(&self, before: &Self) -> f64 {
+        let busy = self.busy_s - before.busy_s;
+        let own = self.processor_s - before.processor_s;
+        let there = self.there_s - before.there_s;
+        match there > 0.0 {
+            true => ((busy - own) / there).clamp(0.0, 1.0),
+            false => 0.0,
+        }
+    }
+}
+
+/// Seconds all processors were busy, and were there.
+fn machine() -> (f64, f64) {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "));
+    let fields = line.unwrap_or_default().split_whitespace();
+    // user, nice, system, idle, waiting for a disk, interrupts, the same in software, taken by the host.
+    let times: Vec<f64> = fields.take(8).filter_map(|it| it.parse().ok()).collect();
+    let all: f64 = times.iter().sum();
+    let idle: f64 = times.iter().skip(3).take(2).sum();
+    ((all - idle) / TICKS, all / TICKS)
 }
 
 /// Clock ticks of /proc in a second: a constant of the kernel's interface.
@@ -189,7 +218,12 @@ pub(crate) fn cost(roots: &[u32]) -> Cost {
         // User and system time, of itself and of children it has waited for.
         ticks.insert(id, (11..15).map(field).sum::<u64>());
     }
-    let mut cost = Cost::default();
+    let (busy_s, there_s) = machine();
+    let mut cost = Cost {
+        busy_s,
+        there_s,
+        ..Cost::default()
+    };
     for (id, spent) in &ticks {
         let mut ancestor = *id;
         while !roots.contains(&ancestor) {

@@ -1,8 +1,10 @@
-//! The report: bench/report/index.html with the papers' tables and plots.
+//! The report: bench/report/index.html with the papers' tables and plots, and the figures of docs/benchmarks.md.
 
+mod markdown;
 mod page;
 mod plot;
 mod standing;
+mod tables;
 
 use std::fs;
 use std::path::Path;
@@ -34,6 +36,8 @@ pub(crate) fn write(
     Ok(())
 }
 
+pub(crate) use markdown::put as write_markdown;
+
 /// One figure of a cell.
 #[derive(Clone, Copy)]
 pub(crate) struct Metric {
@@ -48,6 +52,11 @@ const LATENCY: Metric = Metric {
     unit: "ms",
     get: |figures| Some(figures.p50_ms),
     is_less_better: true,
+};
+const MEAN: Metric = Metric {
+    name: "mean latency",
+    get: |figures| Some(figures.mean_ms),
+    ..LATENCY
 };
 const THROUGHPUT: Metric = Metric {
     name: "throughput",
@@ -81,8 +90,7 @@ pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
         }],
         Shown::MeanTime => vec![Metric {
             name: "mean time",
-            get: |figures| Some(figures.mean_ms),
-            ..LATENCY
+            ..MEAN
         }],
         Shown::Bandwidth => vec![Metric {
             name: "bandwidth",
@@ -93,10 +101,19 @@ pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
     }
 }
 
+/// What a table's plot shows. At a given pace all who keep up have one throughput: what differs is the latency.
+pub(crate) fn plotted(shows: Shown) -> Vec<Metric> {
+    match shows {
+        Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => vec![MEAN],
+        _ => metrics(shows),
+    }
+}
+
 /// A figure with as many digits as mean something.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
+        size if size >= 10_000.0 => grouped(value),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 1.0 => format!("{value:.2}"),
@@ -104,9 +121,23 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
+/// Thousands apart, by a narrow space that does not break.
+fn grouped(value: f64) -> String {
+    let plain = format!("{value:.0}");
+    let mut text = String::new();
+    for (place, digit) in plain.chars().enumerate() {
+        let follow = plain.len() - place;
+        if place > 0 && follow.is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A cell as its table shows it.
 pub(crate) fn shown(table: &Table, figures: &Figures) -> String {
-    let per_s = format!("{:.0}", figures.per_s);
+    let per_s = grouped(figures.per_s);
     let mean = digits(figures.mean_ms);
     let us = |ms: f64| digits(ms * 1000.0);
     match table.shows {
@@ -122,12 +153,25 @@ pub(crate) fn shown(table: &Table, figures: &Figures) -> String {
             format!("{} · {} · {}", us(p50_ms), us(p99_ms), us(p999_ms))
         }
         Shown::Rate => match figures.rate_under_limit {
-            Some(rate) if rate > 0.0 => format!("{per_s} · {rate:.0}"),
+            Some(rate) if rate > 0.0 => format!("{per_s} · {}", grouped(rate)),
             _ => format!("{per_s} · –"),
         },
         Shown::TotalTime => digits(figures.seconds * 1000.0),
         Shown::MeanTime => mean,
         Shown::Bandwidth => digits(figures.bytes_per_s / 1e6),
+    }
+}
+
+/// What a cell's figures are, for who reads a table.
+pub(crate) fn legend(shows: Shown) -> &'static str {
+    match shows {
+        Shown::LatencyAndThroughput => "mean latency in ms / messages a second",
+        Shown::ThroughputAndLatency => "deliveries a second / mean latency in ms",
+        Shown::RoundTrip => "round trip in µs: p50 · p99 · p99.9",
+        Shown::Rate => "messages a second without a pause · highest rate with p99 in the limit",
+        Shown::TotalTime => "total time in ms",
+        Shown::MeanTime => "mean time in ms",
+        Shown::Bandwidth => "bandwidth in MB/s",
     }
 }
 
@@ -163,5 +207,41 @@ pub(crate) fn middle(
             Some(Ok(Middle { figures, spread }))
         }
         None => fault.map(Err),
+    }
+}
+
+/// Whether anything is known of a column.
+pub(crate) fn has_figures(results: &Results, table: &Table, column: &str) -> bool {
+    let mut measured = results.measurements.iter();
+    measured.any(|it| it.key.table == table.id && it.key.column == column)
+}
+
+/// δ of a row: the mean, over the columns both tables have, of another table's figure over this one's.
+pub(crate) fn proportion(
+    results: &Results,
+    (table, other): (&Table, &Table),
+    (system, setting): (&System, &Setting),
+) -> Option<f64> {
+    let figure = |table: &Table, column: &str| {
+        let middle = middle(results, table, system, setting, column)?.ok()?;
+        Some(middle.spread.median)
+    };
+    let ratios: Vec<f64> = (table.columns.iter())
+        .filter_map(|it| Some(figure(other, &it.title)? / figure(table, &it.title)?))
+        .collect();
+    (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_the_digits_that_mean_something() {
+        let texts: Vec<String> = [0.01234, 1.234, 56.78, 1234.5, 12345.6, 1_234_567.0]
+            .map(|it| digits(it).replace('\u{202f}', " "))
+            .into();
+        let expected = ["0.012", "1.23", "56.8", "1234", "12 346", "1 234 567"];
+        assert_eq!(texts, expected);
     }
 }

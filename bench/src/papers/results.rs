@@ -33,6 +33,9 @@ pub(crate) struct Figures {
     pub(crate) processor_us: f64,
     /// The most memory all processes held.
     pub(crate) memory_mib: f64,
+    /// The share of the machine's processor time that others used meanwhile.
+    #[serde(default)]
+    pub(crate) others: f64,
     pub(crate) clients: Vec<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) remarks: Value,
@@ -79,9 +82,6 @@ pub(crate) struct Measurement {
     pub(crate) key: Key,
     /// Seconds it took, with everything around it.
     pub(crate) took_s: f64,
-    /// Processes ready to run per processor just before, other than ours.
-    #[serde(default)]
-    pub(crate) load: f64,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
 }
@@ -167,6 +167,10 @@ impl Results {
                 self.machine.insert(what.to_owned(), value);
             }
         };
+        note(
+            "measured",
+            first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        );
         note("kernel", first_line("uname", &["-sr"]));
         note("processor", read("/proc/cpuinfo", "model name"));
         note("processors", Some(processors.to_string()));

@@ -1,5 +1,6 @@
 //! The papers' tables, each described once in a file under bench/scenarios.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sealbus_bench_driver::{Kind, Shape, Stamp};
@@ -42,6 +43,7 @@ pub(crate) struct Column {
     pub(crate) receivers: u32,
     pub(crate) size: Option<usize>,
     pub(crate) messages: Option<u32>,
+    pub(crate) interval_us: Option<u64>,
     /// Part of the quick profile.
     #[serde(default)]
     pub(crate) quick: bool,
@@ -96,6 +98,9 @@ pub(crate) struct Table {
     pub(crate) interval_us: u64,
     #[serde(default)]
     pub(crate) stamp: Stamp,
+    /// Senders connect, and prove who they are, not before they first ask: that counts.
+    #[serde(default)]
+    pub(crate) first_contact: bool,
     /// Messages of each sender before those that count.
     #[serde(default)]
     pub(crate) warm_up: u32,
@@ -103,6 +108,9 @@ pub(crate) struct Table {
     pub(crate) cut_s: Option<f64>,
     /// The table this one is put in proportion to, row by row: its figures over those here.
     pub(crate) beside: Option<String>,
+    /// What the paper prints of these proportions, by row.
+    #[serde(default)]
+    pub(crate) proportions: BTreeMap<String, String>,
     /// Seconds a cell may take.
     pub(crate) patience_s: u64,
     /// How long nothing must have come before what is missing counts as lost.
@@ -112,8 +120,7 @@ pub(crate) struct Table {
     pub(crate) quick: u32,
     /// Repetitions of the full one.
     pub(crate) full: u32,
-    /// Which systems are measured, by the beginning of their file's name; when empty, all but those that are measured only
-    /// where they are named.
+    /// Which systems are measured, by the beginning of their file's name; when empty, all.
     #[serde(default)]
     pub(crate) systems: Vec<String>,
     pub(crate) columns: Vec<Column>,
@@ -126,12 +133,14 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn includes(&self, system: &System) -> bool {
-        if self.systems.is_empty() {
-            return !system.only_named;
-        }
-        self.systems
-            .iter()
-            .any(|it| system.id.starts_with(it.as_str()))
+        let is_wanted = |it: &String| system.id.starts_with(it.as_str());
+        let is_at_home = system.tables.is_empty() || system.tables.contains(&self.id);
+        is_at_home && (self.systems.is_empty() || self.systems.iter().any(is_wanted))
+    }
+
+    /// Nanoseconds between two messages of a sender.
+    pub(crate) fn interval_ns(&self, column: &Column) -> u64 {
+        column.interval_us.unwrap_or(self.interval_us) * 1000
     }
 }
 

@@ -44,6 +44,8 @@ impl Class {
 pub(crate) enum Side {
     /// Sealbus.
     Ours,
+    /// Sealbus on one side and another on the other: shown, but not held against anything.
+    Mixed,
     /// What nothing can beat.
     Limit,
     /// The others.
@@ -56,6 +58,8 @@ pub(crate) enum Side {
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) class: Class,
+    /// How messages are encoded, where the table tells encodings apart: only rows of one encoding are compared.
+    pub(crate) encoding: Option<String>,
     /// Handed to the drivers and the service.
     #[serde(default)]
     pub(crate) with: toml::Table,
@@ -76,8 +80,7 @@ pub(crate) struct System {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) side: Side,
-    /// Written in Python, or another language: rows of one language are compared with each other too.
-    #[serde(default = "native")]
+    /// What its agents are written in: ours in Python are held against others in Python.
     pub(crate) language: String,
     /// What was set to get the best out of it, and where that is documented.
     pub(crate) settings: String,
@@ -103,9 +106,11 @@ pub(crate) struct System {
     /// Rounds before the one that counts: more where code is compiled while it runs.
     #[serde(default = "one")]
     pub(crate) warm_ups: u32,
-    /// Measured only where a table names it.
+    /// The tables it is measured for; when empty, all that take it.
     #[serde(default)]
-    pub(crate) only_named: bool,
+    pub(crate) tables: Vec<String>,
+    /// The tables it is measured for in the quick profile; when missing, as many as in the full one.
+    pub(crate) quick: Option<Vec<String>>,
     /// Its cells take long: it has its turn after the others.
     #[serde(default)]
     pub(crate) slow: bool,
@@ -121,11 +126,12 @@ fn one() -> u32 {
     1
 }
 
-fn native() -> String {
-    "native".to_owned()
-}
-
 impl System {
+    pub(crate) fn is_quick(&self, table: &Table) -> bool {
+        let tables = self.quick.as_ref();
+        tables.is_none_or(|tables| tables.contains(&table.id))
+    }
+
     /// Whether it can play a table, or why not.
     pub(crate) fn plays(&self, table: &Table, agents: u32, size: usize) -> Result<(), String> {
         if !self.kinds.contains(&table.kind) || !self.shapes.contains(&table.shape) {

@@ -1,144 +1,320 @@
-//! Plots as SVG: bars on a scale of powers of ten. What is whose is told by the filling, not by colour.
+//! Plots as SVG, for print in black and white: a row for each setting, a panel for each column, a mark on a scale of powers
+//! of ten. What is whose is told by the mark's shape, not by colour.
 
 use std::fmt::Write;
 
 use crate::papers::report::page::escape;
-use crate::papers::report::{digits, metrics, middle};
-use crate::papers::results::Results;
-use crate::papers::scenario::Table;
-use crate::papers::system::{Side, System};
+use crate::papers::report::{Metric, digits, middle, plotted};
+use crate::papers::results::{Results, Spread};
+use crate::papers::scenario::{Column, Table};
+use crate::papers::system::{Setting, Side, System};
 
-const ROW: f64 = 20.0;
-const LEFT: f64 = 250.0;
-const RIGHT: f64 = 90.0;
-const WIDTH: f64 = 860.0;
+const ROW: f64 = 17.0;
+const LEFT: f64 = 262.0;
+const WIDTH: f64 = 1080.0;
+/// Between a panel's scale and the next panel: room for the figures.
+const FIGURES: f64 = 62.0;
+const TOP: f64 = 62.0;
+const MOST_PANELS: usize = 4;
 
-struct Bar {
+struct Row {
     name: String,
     side: Side,
-    value: f64,
-    least: f64,
-    greatest: f64,
+    /// Of each panel.
+    values: Vec<Option<Spread>>,
 }
 
-/// The last column that was measured for most rows; `None` if nothing was.
+struct Panel<'a> {
+    metric: Metric,
+    column: &'a Column,
+    /// Powers of ten.
+    from: f64,
+    to: f64,
+    x: f64,
+    width: f64,
+}
+
+impl Panel<'_> {
+    fn at(&self, value: f64) -> f64 {
+        let share = (value.log10() - self.from) / (self.to - self.from);
+        self.x + share.clamp(0.0, 1.0) * self.width
+    }
+}
+
+/// All that was measured of a table; `None` if nothing was.
 pub(crate) fn draw(table: &Table, systems: &[System], results: &Results) -> Option<String> {
-    let metric = *metrics(table.shows).first()?;
-    let bars_of = |column: &str| {
-        let mut bars = Vec::new();
+    let value = |system: &System, setting: &Setting, column: &Column, metric: Metric| {
+        let middle = middle(results, table, system, setting, &column.title)?.ok()?;
+        let value = (metric.get)(&middle.figures).filter(|it| *it > 0.0)?;
+        Some(Spread {
+            median: value,
+            // The spread is known of the metric the repetitions are sorted by; for another it would mislead.
+            least: value,
+            greatest: value,
+            count: middle.spread.count,
+        })
+    };
+    let mut wanted = Vec::new();
+    for column in &table.columns {
+        for metric in plotted(table.shows) {
+            let mut all = systems
+                .iter()
+                .flat_map(|it| it.ways.iter().map(move |way| (it, way)));
+            if all.any(|(system, way)| value(system, way, column, metric).is_some()) {
+                wanted.push((column, metric));
+            }
+        }
+    }
+    // Of many columns the first, the last and what lies evenly between.
+    let last = wanted.len().checked_sub(1)?;
+    let count = wanted.len().min(MOST_PANELS);
+    let chosen = (0..count).map(|it| match count {
+        1 => 0,
+        _ => it * last / (count - 1),
+    });
+    let wanted: Vec<_> = chosen.filter_map(|it| wanted.get(it).copied()).collect();
+    let mut groups = Vec::new();
+    for (title, one_process, is_secure) in [
+        ("secure", false, true),
+        ("insecure", false, false),
+        ("in one process", true, false),
+    ] {
+        let mut rows = Vec::new();
         for system in systems {
-            for setting in &system.ways {
-                if let Some(Ok(it)) = middle(results, table, system, setting, column)
-                    && it.spread.median > 0.0
-                {
-                    bars.push(Bar {
-                        name: format!("{}, {}", system.title, setting.name),
+            for way in &system.ways {
+                let belongs = way.one_process == one_process
+                    && (one_process || way.class.is_secure() == is_secure);
+                let values: Vec<_> = (wanted.iter())
+                    .map(|(column, metric)| value(system, way, column, *metric))
+                    .collect();
+                if belongs && values.iter().any(Option::is_some) {
+                    rows.push(Row {
+                        name: format!("{}, {}", system.title, way.name),
                         side: system.side,
-                        value: it.spread.median,
-                        least: it.spread.least,
-                        greatest: it.spread.greatest,
+                        values,
                     });
                 }
             }
         }
-        bars
-    };
-    let columns = table
-        .columns
-        .iter()
-        .map(|it| (it.title.as_str(), bars_of(&it.title)));
-    let (column, mut bars) = columns.max_by_key(|(_, bars)| bars.len())?;
-    if bars.is_empty() {
-        return None;
+        sort(&mut rows, wanted.first()?.1);
+        if !rows.is_empty() {
+            groups.push((title, rows));
+        }
     }
-    bars.sort_by(|a, b| match metric.is_less_better {
-        true => a.value.total_cmp(&b.value),
-        false => b.value.total_cmp(&a.value),
-    });
-    let lowest = bars.iter().map(|it| it.least).fold(f64::INFINITY, f64::min);
-    let highest = bars.iter().map(|it| it.greatest).fold(0.0, f64::max);
-    let (from, to) = (
-        lowest.log10().floor(),
-        highest.log10().ceil().max(lowest.log10().floor() + 1.0),
-    );
-    let x = |value: f64| LEFT + (value.log10() - from) / (to - from) * (WIDTH - LEFT - RIGHT);
-    let height = 70.0 + ROW * bars.len() as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-         <rect width=\"6\" height=\"6\" fill=\"white\"/><rect width=\"2\" height=\"6\" fill=\"black\"/></pattern></defs>\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
-    let better = match metric.is_less_better {
-        true => "shorter is better",
-        false => "longer is better",
-    };
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        svg,
-        "<text x=\"8\" y=\"18\" font-weight=\"bold\">{}</text>\
-         <text x=\"8\" y=\"34\">{}, {} in {}; {better}. Black: Sealbus. Hatched: the limit. White: others.</text>",
-        escape(&table.title),
-        escape(column),
-        metric.name,
-        metric.unit.trim_start_matches('/').replace(
-            's',
-            if metric.unit == "/s" {
-                "messages a second"
-            } else {
-                "s"
-            }
-        ),
-    );
-    let mut decade = from;
-    while decade <= to {
-        let at = x(10_f64.powf(decade));
+    let panels = panels(&wanted, &groups);
+    let lines: usize = groups.iter().map(|(_, rows)| rows.len() + 1).sum();
+    let height = TOP + ROW * lines as f64 + 26.0;
+    let mut svg = head(table, &panels, height);
+    let mut y = TOP;
+    for (title, rows) in &groups {
         let _ = writeln!(
             svg,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"44\" y2=\"{:.1}\" stroke=\"#999\" stroke-dasharray=\"2 3\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            height - 20.0,
-            height - 6.0,
-            power(decade),
+            "<text x=\"8\" y=\"{:.1}\" font-weight=\"bold\">{title}</text>",
+            y + 13.0
         );
-        decade += 1.0;
-    }
-    for (number, bar) in bars.iter().enumerate() {
-        let y = 48.0 + ROW * number as f64;
-        let (fill, weight) = match bar.side {
-            Side::Ours => ("black", "bold"),
-            Side::Limit => ("url(#hatch)", "normal"),
-            Side::Peer => ("white", "normal"),
-        };
-        let width = (x(bar.value) - LEFT).max(1.0);
-        let middle = y + 7.0;
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-weight=\"{weight}\">{}</text>\
-             <rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"14\" fill=\"{fill}\" stroke=\"black\"/>\
-             <line x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"#777\" stroke-width=\"3\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            LEFT - 6.0,
-            y + 11.0,
-            escape(&bar.name),
-            x(bar.least),
-            x(bar.greatest),
-            x(bar.greatest) + 5.0,
-            y + 11.0,
-            digits(bar.value),
-        );
+        y += ROW;
+        for row in rows {
+            draw_row(&mut svg, row, &panels, y);
+            y += ROW;
+        }
     }
     svg.push_str("</svg>\n");
     Some(svg)
 }
 
+/// The best first; what has no figure in the first panel goes by the next.
+fn sort(rows: &mut [Row], metric: Metric) {
+    let key = |row: &Row| {
+        let value = row.values.iter().flatten().next();
+        let value = value.map_or(f64::INFINITY, |it| it.median);
+        let is_missing = row.values.first().is_none_or(Option::is_none);
+        (
+            is_missing,
+            if metric.is_less_better { value } else { -value },
+        )
+    };
+    rows.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1))
+    });
+}
+
+fn panels<'a>(wanted: &[(&'a Column, Metric)], groups: &[(&str, Vec<Row>)]) -> Vec<Panel<'a>> {
+    let each = (WIDTH - LEFT) / wanted.len() as f64;
+    let mut panels = Vec::new();
+    for (number, (column, metric)) in wanted.iter().enumerate() {
+        // Panels of one metric share a scale, so that they can be compared.
+        let same = |it: &usize| {
+            wanted
+                .get(*it)
+                .is_some_and(|(_, it)| it.name == metric.name)
+        };
+        let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
+        for row in groups.iter().flat_map(|(_, rows)| rows) {
+            for (_, value) in (0..).zip(&row.values).filter(|(it, _)| same(it)) {
+                if let Some(value) = value {
+                    low = low.min(value.median);
+                    high = high.max(value.median);
+                }
+            }
+        }
+        let from = low.log10().floor();
+        panels.push(Panel {
+            metric: *metric,
+            column,
+            from,
+            to: high.log10().ceil().max(from + 1.0),
+            x: LEFT + each * number as f64,
+            width: each - FIGURES,
+        });
+    }
+    panels
+}
+
+fn head(table: &Table, panels: &[Panel<'_>], height: f64) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"sans-serif\" font-size=\"11\" role=\"img\" aria-label=\"{title}\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n\
+         <text x=\"8\" y=\"17\" font-size=\"13\" font-weight=\"bold\">{title}</text>\n",
+        title = escape(&table.title),
+    );
+    let mut x = LEFT;
+    for (side, name, room) in [
+        (Side::Ours, "Sealbus", 78.0),
+        (Side::Limit, "the limit", 84.0),
+        (Side::Peer, "others", 0.0),
+    ] {
+        mark(&mut svg, side, x, 32.0);
+        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"36\">{name}</text>", x + 9.0);
+        x += room;
+    }
+    for panel in panels {
+        let better = match panel.metric.is_less_better {
+            true => "left is better",
+            false => "right is better",
+        };
+        let unit = match panel.metric.unit {
+            "/s" => "messages a second",
+            unit => unit,
+        };
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"53\"><tspan font-weight=\"bold\">{}</tspan> <tspan font-size=\"10\">{}</tspan></text>",
+            panel.x,
+            escape(&panel.column.title),
+            caption(panel, unit, better)
+        );
+        let mut decade = panel.from;
+        // Not more than the panel has room for.
+        let room = (panel.width / 34.0).max(1.0);
+        let step = ((panel.to - panel.from) / room).ceil().max(1.0);
+        while decade <= panel.to {
+            let x = panel.at(10_f64.powf(decade));
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"#bbb\"/>",
+                TOP - 3.0,
+                height - 22.0
+            );
+            if ((decade - panel.from) / step).fract() == 0.0 {
+                let _ = writeln!(
+                    svg,
+                    "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"10\">{}</text>",
+                    height - 9.0,
+                    power(decade)
+                );
+            }
+            decade += 1.0;
+        }
+    }
+    svg
+}
+
+/// As much of it as the panel has room for.
+fn caption(panel: &Panel<'_>, unit: &str, better: &str) -> String {
+    let name = panel.metric.name;
+    let room = panel.width + FIGURES - 8.0 - panel.column.title.chars().count() as f64 * 6.6;
+    let texts = [
+        format!("{name} in {unit}; {better}"),
+        format!("{name} in {unit}"),
+        name.to_owned(),
+    ];
+    let fits = |text: &String| text.chars().count() as f64 * 5.1 <= room;
+    texts.into_iter().find(fits).unwrap_or_default()
+}
+
+fn draw_row(svg: &mut String, row: &Row, panels: &[Panel<'_>], y: f64) {
+    let middle = y + 8.0;
+    let weight = match row.side {
+        Side::Ours => "bold",
+        Side::Limit | Side::Peer | Side::Mixed => "normal",
+    };
+    let _ = writeln!(
+        svg,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-weight=\"{weight}\">{}</text>",
+        LEFT - 10.0,
+        y + 12.0,
+        escape(&shortened(&row.name))
+    );
+    for (panel, value) in panels.iter().zip(&row.values) {
+        let (begin, end) = (panel.x, panel.x + panel.width);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{begin:.1}\" x2=\"{end:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"#ccc\" stroke-dasharray=\"1 3\"/>"
+        );
+        let Some(value) = value else {
+            continue;
+        };
+        mark(svg, row.side, panel.at(value.median), middle);
+        // At the panel's edge, so that it meets no mark.
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"10\" font-weight=\"{weight}\">{}</text>",
+            panel.x + panel.width + FIGURES - 10.0,
+            y + 12.0,
+            digits(value.median)
+        );
+    }
+}
+
+/// What the column of names has room for.
+fn shortened(name: &str) -> String {
+    const MOST: usize = 44;
+    if name.chars().count() <= MOST {
+        return name.to_owned();
+    }
+    name.chars().take(MOST - 1).chain(['…']).collect()
+}
+
+fn mark(svg: &mut String, side: Side, x: f64, y: f64) {
+    let _ = match side {
+        Side::Ours => writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>"),
+        Side::Limit => writeln!(
+            svg,
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"black\" stroke-width=\"3\"/>",
+            y - 6.0,
+            y + 6.0
+        ),
+        Side::Peer => writeln!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"white\" stroke=\"black\" stroke-width=\"1.5\"/>"
+        ),
+        Side::Mixed => writeln!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"#aaa\" stroke=\"black\"/>"
+        ),
+    };
+}
+
 fn power(decade: f64) -> String {
     match decade as i32 {
-        -3 => "0.001".to_owned(),
-        -2 => "0.01".to_owned(),
-        -1 => "0.1".to_owned(),
-        decade @ 0..=5 => 10_i64.pow(decade.unsigned_abs()).to_string(),
+        decade @ 0..=3 => 10_i64.pow(decade.unsigned_abs()).to_string(),
+        decade @ 4..=5 => format!("{}k", 10_i64.pow((decade - 3).unsigned_abs())),
+        decade @ 6..=8 => format!("{}M", 10_i64.pow((decade - 6).unsigned_abs())),
+        decade @ -4..=-1 => {
+            format!("{:.*}", decade.unsigned_abs() as usize, 10_f64.powi(decade))
+        }
         decade => format!("1e{decade}"),
     }
 }

@@ -1,25 +1,84 @@
-//! How Sealbus stands against the best peer and the limit, in every table.
+//! How Sealbus stands against the best peer and the limit, in every table: only what is alike is compared.
 
-use crate::papers::report::{Metric, digits, metrics, middle};
-use crate::papers::results::{Results, Spread};
-use crate::papers::scenario::Table;
-use crate::papers::system::{Setting, Side, System};
+use crate::papers::report::{Metric, digits, metrics};
+use crate::papers::results::{Outcome, Results, Spread};
+use crate::papers::scenario::{Column, Table};
+use crate::papers::system::{Class, Setting, Side, System};
 
 /// A row's figure in one column.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) name: String,
+    /// The system's title.
+    pub(crate) system: String,
     pub(crate) spread: Spread,
 }
 
-/// Sealbus beside others of its kind in one column of one table.
+/// What rows must have in common to be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kin {
+    /// In one process, or between two.
+    pub(crate) one_process: bool,
+    /// In one process there is nothing to encrypt.
+    pub(crate) is_secure: bool,
+    /// Ours in Python are held against others in Python; ours in other languages against all.
+    pub(crate) in_python: bool,
+    /// How messages are encoded, where a table tells encodings apart.
+    pub(crate) encoding: Option<String>,
+}
+
+impl Kin {
+    /// Of one of our rows.
+    fn of(system: &System, setting: &Setting) -> Self {
+        Self {
+            one_process: setting.one_process,
+            is_secure: !setting.one_process && setting.class.is_secure(),
+            in_python: system.language == "Python",
+            encoding: setting.encoding.clone(),
+        }
+    }
+
+    fn has(&self, system: &System, setting: &Setting) -> bool {
+        let other = Self::of(system, setting);
+        let (one_process, is_secure) = (self.one_process, self.is_secure);
+        if (other.one_process, other.is_secure) != (one_process, is_secure) {
+            return false;
+        }
+        match system.side {
+            // What bounds all is written in what is fastest, and knows no encoding.
+            Side::Limit => true,
+            Side::Peer => (!self.in_python || other.in_python) && other.encoding == self.encoding,
+            Side::Ours => other == *self,
+            Side::Mixed => false,
+        }
+    }
+
+    pub(crate) fn title(&self) -> String {
+        let mut words = vec![match (self.one_process, self.is_secure) {
+            (true, _) => "one process",
+            (false, true) => "secure",
+            (false, false) => "insecure",
+        }];
+        words.extend(self.encoding.as_deref());
+        if self.in_python {
+            words.push("Python");
+        }
+        words.join(", ")
+    }
+
+    /// What the goals are about.
+    fn is_main(&self) -> bool {
+        self.is_secure && !self.in_python
+    }
+}
+
+/// Sealbus beside others of its kin in one column of one table.
 pub(crate) struct Standing {
     /// The table's file name.
     pub(crate) id: String,
     pub(crate) table: String,
     pub(crate) column: String,
-    /// What is compared with what.
-    pub(crate) group: &'static str,
+    pub(crate) kin: Kin,
     pub(crate) metric: Metric,
     pub(crate) ours: Entry,
     pub(crate) best: Option<Entry>,
@@ -52,135 +111,146 @@ impl Standing {
     }
 }
 
-/// Rows that are compared: in one process or between two, safe or not, in Python or not.
-const GROUPS: [(&str, bool, bool, bool); 5] = [
-    ("secure, two processes", false, true, false),
-    ("insecure, two processes", false, false, false),
-    ("one process", true, false, false),
-    ("secure, Python", false, true, true),
-    ("insecure, Python", false, false, true),
-];
-
-fn belongs(system: &System, setting: &Setting, group: (&str, bool, bool, bool)) -> bool {
-    let (_, one_process, is_secure, in_python) = group;
-    // Whatever is written in Python is slower: ours in other languages is held against all peers, ours in Python against Python.
-    let language = match (system.side, in_python) {
-        (Side::Limit, _) => true,
-        (Side::Peer, false) => true,
-        (Side::Ours, false) => system.language != "Python",
-        (_, true) => system.language == "Python",
-    };
-    // In one process there is nothing to encrypt.
-    language
-        && setting.one_process == one_process
-        && (one_process || setting.class.is_secure() == is_secure)
+fn rows(systems: &[System]) -> impl Iterator<Item = (&System, &Setting)> {
+    let rows = systems.iter();
+    rows.flat_map(|system| system.ways.iter().map(move |setting| (system, setting)))
 }
 
 /// All comparisons that can be made.
 pub(crate) fn all(tables: &[Table], systems: &[System], results: &Results) -> Vec<Standing> {
+    let mut kins: Vec<Kin> = Vec::new();
+    for (system, setting) in rows(systems).filter(|(system, _)| system.side == Side::Ours) {
+        let kin = Kin::of(system, setting);
+        if !kins.contains(&kin) {
+            kins.push(kin);
+        }
+    }
+    // What counts most comes first: secure, not in Python.
+    kins.sort_by_key(|kin| (kin.in_python, kin.one_process, !kin.is_secure));
     let mut found = Vec::new();
     for table in tables {
         for metric in metrics(table.shows) {
             for column in &table.columns {
-                for group in GROUPS {
-                    let entry = |system: &System, setting: &Setting| -> Option<Entry> {
-                        let values: Vec<f64> = results
-                            .of(&table.id, &system.id, &setting.name, &column.title)
-                            .filter_map(|it| match &it.outcome {
-                                crate::papers::results::Outcome::Measured(figures) => {
-                                    (metric.get)(figures)
-                                }
-                                _ => None,
-                            })
-                            .collect();
-                        let spread = Spread::of(values)?;
-                        (spread.median > 0.0).then(|| Entry {
-                            name: format!("{}, {}", system.title, setting.name),
-                            spread,
-                        })
-                    };
-                    let of_side = |side: Side| {
-                        let rows = (systems.iter())
-                            .flat_map(|it| it.ways.iter().map(move |way| (it, way)));
-                        rows.filter(|(system, setting)| {
-                            system.side == side && belongs(system, setting, group)
-                        })
-                        .filter_map(|(system, setting)| {
-                            Some((setting.class, entry(system, setting)?))
-                        })
-                        .collect::<Vec<_>>()
-                    };
-                    let better = |a: &Entry, b: &Entry| {
-                        let order = a.spread.median.total_cmp(&b.spread.median);
-                        match metric.is_less_better {
-                            true => order,
-                            false => order.reverse(),
-                        }
-                    };
-                    // Of ours, the one that promises most.
-                    let ours = of_side(Side::Ours)
-                        .into_iter()
-                        .max_by(|(a, x), (b, y)| a.cmp(b).then_with(|| better(y, x)));
-                    let Some((_, ours)) = ours else {
-                        continue;
-                    };
-                    let best = |side: Side| {
-                        let entries = of_side(side).into_iter().map(|(_, entry)| entry);
-                        entries.min_by(|a, b| better(a, b))
-                    };
-                    found.push(Standing {
-                        id: table.id.clone(),
-                        table: table.title.clone(),
-                        column: column.title.clone(),
-                        group: group.0,
-                        metric,
-                        ours,
-                        best: best(Side::Peer),
-                        peers: of_side(Side::Peer).into_iter().map(|it| it.1).collect(),
-                        limit: best(Side::Limit),
-                    });
-                }
+                let measured = measured(table, column, metric, systems, results);
+                let standings = kins.iter();
+                found.extend(
+                    standings.filter_map(|kin| stand(table, column, metric, kin, &measured)),
+                );
             }
         }
     }
     found
 }
 
-/// What security costs Sealbus: its most secure row over its plain one, less 1; positive is worse.
-pub(crate) fn cost_of_security(
-    tables: &[Table],
-    systems: &[System],
+type Row<'a> = (&'a System, &'a Setting, Entry);
+
+fn measured<'a>(
+    table: &Table,
+    column: &Column,
+    metric: Metric,
+    systems: &'a [System],
     results: &Results,
-) -> Vec<(String, f64)> {
+) -> Vec<Row<'a>> {
+    let entry = |(system, setting): (&'a System, &'a Setting)| {
+        let values = results
+            .of(&table.id, &system.id, &setting.name, &column.title)
+            .filter_map(|it| match &it.outcome {
+                Outcome::Measured(figures) => (metric.get)(figures),
+                _ => None,
+            });
+        let spread = Spread::of(values)?;
+        let entry = Entry {
+            name: format!("{}, {}", system.title, setting.name),
+            system: system.title.clone(),
+            spread,
+        };
+        (spread.median > 0.0).then_some((system, setting, entry))
+    };
+    rows(systems).filter_map(entry).collect()
+}
+
+fn stand(
+    table: &Table,
+    column: &Column,
+    metric: Metric,
+    kin: &Kin,
+    measured: &[Row<'_>],
+) -> Option<Standing> {
+    let of_side = |side: Side| {
+        (measured.iter())
+            .filter(move |(system, setting, _)| system.side == side && kin.has(system, setting))
+            .map(|(_, setting, entry)| (setting.class, entry))
+    };
+    let better = |a: &Entry, b: &Entry| {
+        let order = a.spread.median.total_cmp(&b.spread.median);
+        match metric.is_less_better {
+            true => order,
+            false => order.reverse(),
+        }
+    };
+    // Of ours, the one that promises most.
+    let most = |a: &(Class, &Entry), b: &(Class, &Entry)| {
+        let order = a.0.cmp(&b.0);
+        order.then_with(|| better(b.1, a.1))
+    };
+    let (_, ours) = of_side(Side::Ours).max_by(most)?;
+    let best = |side: Side| of_side(side).map(|it| it.1).min_by(|a, b| better(a, b));
+    Some(Standing {
+        id: table.id.clone(),
+        table: table.title.clone(),
+        column: column.title.clone(),
+        kin: kin.clone(),
+        metric,
+        ours: ours.clone(),
+        best: best(Side::Peer).cloned(),
+        peers: of_side(Side::Peer).map(|it| it.1.clone()).collect(),
+        limit: best(Side::Limit).cloned(),
+    })
+}
+
+/// What security costs one of our systems in one column.
+pub(crate) struct Cost {
+    /// The table's file name.
+    pub(crate) id: String,
+    pub(crate) what: String,
+    pub(crate) in_python: bool,
+    /// Its most secure row over its plain one, less 1; positive is worse.
+    pub(crate) share: f64,
+}
+
+/// What security costs Sealbus.
+pub(crate) fn costs(tables: &[Table], systems: &[System], results: &Results) -> Vec<Cost> {
     let mut costs = Vec::new();
-    let ours = systems.iter().filter(|it| it.side == Side::Ours);
-    for system in ours {
-        let between: Vec<&Setting> = system.ways.iter().filter(|it| !it.one_process).collect();
-        let plain = between.iter().find(|it| !it.class.is_secure());
-        let secure = between.iter().max_by_key(|it| it.class);
-        let (Some(plain), Some(secure)) = (plain, secure) else {
+    for table in tables {
+        let Some(metric) = metrics(table.shows).first().copied() else {
             continue;
         };
-        for table in tables {
-            let Some(metric) = metrics(table.shows).first().copied() else {
-                continue;
-            };
-            for column in &table.columns {
-                let get = |setting: &Setting| {
-                    let middle = middle(results, table, system, setting, &column.title)?.ok()?;
-                    Some(middle.spread.median)
+        for column in &table.columns {
+            let measured = measured(table, column, metric, systems, results);
+            for system in systems.iter().filter(|it| it.side == Side::Ours) {
+                let of_it = || {
+                    let rows = measured.iter().filter(|(other, ..)| other.id == system.id);
+                    rows.filter(|(_, setting, _)| !setting.one_process)
                 };
-                if let (Some(plain), Some(secure)) = (get(plain), get(secure)) {
-                    let cost = match metric.is_less_better {
-                        true => secure / plain - 1.0,
-                        false => 1.0 - secure / plain,
-                    };
-                    let what = format!(
+                let plain = of_it().find(|(_, setting, _)| !setting.class.is_secure());
+                let secure = (of_it().filter(|(_, setting, _)| setting.class.is_secure()))
+                    .max_by_key(|(_, setting, _)| setting.class);
+                let (Some((.., plain)), Some((.., secure))) = (plain, secure) else {
+                    continue;
+                };
+                let (plain, secure) = (plain.spread.median, secure.spread.median);
+                costs.push(Cost {
+                    id: table.id.clone(),
+                    what: format!(
                         "{}, {}: {} ({})",
                         table.title, column.title, metric.name, system.title
-                    );
-                    costs.push((what, cost));
-                }
+                    ),
+                    in_python: system.language == "Python",
+                    share: match metric.is_less_better {
+                        true => secure / plain - 1.0,
+                        false => 1.0 - secure / plain,
+                    },
+                });
             }
         }
     }
@@ -190,92 +260,131 @@ pub(crate) fn cost_of_security(
 /// What is aimed at, and how far it is reached.
 pub(crate) struct Goal {
     pub(crate) text: &'static str,
-    /// The worst of all columns; `None` if it was not measured.
-    pub(crate) measured: Option<f64>,
+    /// The worst of all columns, and which; `None` if it was not measured.
+    pub(crate) measured: Option<(f64, String)>,
     pub(crate) is_met: bool,
 }
 
+impl Goal {
+    /// The ratio reached, in words.
+    pub(crate) fn reached(&self) -> String {
+        self.measured
+            .as_ref()
+            .map_or_else(|| "–".to_owned(), |(ratio, _)| digits(*ratio))
+    }
+
+    /// Whether it is met, in words.
+    pub(crate) fn verdict(&self) -> &'static str {
+        match (&self.measured, self.is_met) {
+            (None, _) => "not measured",
+            (_, true) => "met",
+            (_, false) => "not met",
+        }
+    }
+}
+
 /// The goals of the project, each judged by the worst column.
-pub(crate) fn goals(standings: &[Standing], costs: &[(String, f64)]) -> Vec<Goal> {
-    let secure = |ids: &'static [&'static str]| {
-        standings
-            .iter()
-            .filter(move |it| it.group == GROUPS[0].0 && ids.contains(&it.id.as_str()))
+pub(crate) fn goals(standings: &[Standing], costs: &[Cost]) -> Vec<Goal> {
+    let main = |ids: &'static [&'static str]| {
+        (standings.iter()).filter(move |it| it.kin.is_main() && ids.contains(&it.id.as_str()))
     };
-    let throughput = |ids| secure(ids).filter(|it| it.metric.name == "throughput");
-    let least = |ratios: Vec<f64>| ratios.into_iter().reduce(f64::min);
-    let greatest = |ratios: Vec<f64>| ratios.into_iter().reduce(f64::max);
-    let at_least = |text, bound: f64, measured: Option<f64>| Goal {
-        text,
-        measured,
-        is_met: measured.is_some_and(|it| it >= bound),
+    let throughput = |ids| main(ids).filter(|it| it.metric.name == "throughput");
+    let named = |it: &Standing, other: &Entry| format!("{}: {}", it.place(), other.name);
+    let to_best = |it: &Standing| {
+        let best = it.best.as_ref()?;
+        Some((it.to_best()?, named(it, best)))
     };
-    let at_most = |text, bound: f64, measured: Option<f64>| Goal {
-        text,
-        measured,
-        is_met: measured.is_some_and(|it| it <= bound),
+    let to_limit = |it: &Standing| Some((it.to_limit()?, it.place()));
+    let to_rabbit = |it: &Standing| {
+        let is_rabbit = |peer: &&Entry| peer.system.starts_with("RabbitMQ");
+        let rabbit = it.peers.iter().find(is_rabbit)?;
+        Some((it.ratio(rabbit), named(it, rabbit)))
     };
-    let rabbit = throughput(&["f1"]).filter_map(|it| {
-        let rabbit = it
-            .peers
-            .iter()
-            .find(|peer| peer.name.starts_with("RabbitMQ"))?;
-        Some(it.ratio(rabbit))
+    let at_least = |text, bound: f64, measured: Vec<(f64, String)>| {
+        let worst = measured.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        Goal {
+            text,
+            is_met: worst.as_ref().is_some_and(|(ratio, _)| *ratio >= bound),
+            measured: worst,
+        }
+    };
+    let at_most = |text, bound: f64, measured: Vec<(f64, String)>| {
+        let worst = measured.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        Goal {
+            text,
+            is_met: worst.as_ref().is_some_and(|(ratio, _)| *ratio <= bound),
+            measured: worst,
+        }
+    };
+    let flat_out = costs.iter().filter(|it| {
+        let is_flat_out = ["f1", "f2", "f3"].contains(&it.id.as_str());
+        is_flat_out && !it.in_python
     });
-    let costs = costs
-        .iter()
-        .filter(|(what, _)| what.starts_with("Flat out"));
     vec![
         at_least(
-            "one-to-one latency p50 at or under every secure peer's: the best peer's over ours is at least 1",
+            "One-to-one latency (p50) at or under every secure peer's: the best peer's over ours ≥ 1",
             1.0,
-            least(secure(&["c1"]).filter_map(Standing::to_best).collect()),
+            main(&["c1"]).filter_map(to_best).collect(),
         ),
         at_most(
-            "one-to-one latency p50 at most 1.5 × raw TLS",
+            "One-to-one latency (p50) ≤ 1.5 × raw TLS",
             1.5,
-            greatest(secure(&["c1"]).filter_map(Standing::to_limit).collect()),
+            main(&["c1"]).filter_map(to_limit).collect(),
         ),
         at_least(
-            "flat-out throughput at least 2 × the best secure peer's",
-            2.0,
-            least(throughput(&["f1"]).filter_map(Standing::to_best).collect()),
-        ),
-        at_least(
-            "flat-out throughput at least 5 × RabbitMQ's",
-            5.0,
-            least(rabbit.collect()),
-        ),
-        at_least(
-            "many-to-one at least 2 × the best secure peer's",
-            2.0,
-            least(throughput(&["f3"]).filter_map(Standing::to_best).collect()),
-        ),
-        at_least(
-            "broadcast at least 2 × the best secure peer's",
-            2.0,
-            least(throughput(&["f2"]).filter_map(Standing::to_best).collect()),
+            "Round trip (p50), all sizes, at or under every secure peer's: the best peer's over ours ≥ 1",
+            1.0,
+            main(&["r1"]).filter_map(to_best).collect(),
         ),
         at_most(
-            "security costs at most a tenth of the flat-out throughput",
+            "Round trip (p50), all sizes, ≤ 1.5 × raw TLS",
+            1.5,
+            main(&["r1"]).filter_map(to_limit).collect(),
+        ),
+        at_least(
+            "Flat out, one-to-one ≥ 2 × the best secure peer",
+            2.0,
+            throughput(&["f1"]).filter_map(to_best).collect(),
+        ),
+        at_least(
+            "Flat out, one-to-one ≥ 5 × RabbitMQ with TLS",
+            5.0,
+            throughput(&["f1"]).filter_map(to_rabbit).collect(),
+        ),
+        at_least(
+            "Flat out, many-to-one ≥ 2 × the best secure peer",
+            2.0,
+            throughput(&["f3"]).filter_map(to_best).collect(),
+        ),
+        at_least(
+            "Flat out, broadcast ≥ 2 × the best secure peer",
+            2.0,
+            throughput(&["f2"]).filter_map(to_best).collect(),
+        ),
+        at_most(
+            "Security costs ≤ 0.10 of the flat-out throughput",
             0.1,
-            greatest(costs.map(|(_, cost)| *cost).collect()),
+            (flat_out.map(|it| (it.share, it.what.clone()))).collect(),
         ),
     ]
+}
+
+impl Standing {
+    /// Which table and column.
+    pub(crate) fn place(&self) -> String {
+        format!("{}, {}", self.table, self.column)
+    }
 }
 
 /// A comparison in words.
 pub(crate) fn sentence(standing: &Standing) -> String {
     let Standing {
-        table,
-        column,
-        group,
-        metric,
-        ours,
-        ..
+        kin, metric, ours, ..
     } = standing;
     let mut text = format!(
-        "{table}, {column} ({group}): {} {} {}",
+        "{} ({}): {} {} {}",
+        standing.place(),
+        kin.title(),
         metric.name,
         digits(ours.spread.median),
         metric.unit
@@ -303,17 +412,16 @@ pub(crate) fn lines(tables: &[Table], systems: &[System], results: &Results) -> 
             .chain(lines)
             .collect::<Vec<_>>()
     };
-    let costs = cost_of_security(tables, systems, results);
-    let mut lines = vec!["Goals, by the worst column:".to_owned()];
-    for goal in goals(&standings, &costs) {
-        let measured = goal.measured.map_or("not measured".to_owned(), digits);
-        let met = if goal.is_met { "met" } else { "not met" };
-        lines.push(format!("  {met}: {} ({measured})", goal.text));
-    }
+    let goals = goals(&standings, &costs(tables, systems, results));
     let (behind, ahead): (Vec<_>, Vec<_>) = standings.into_iter().partition(Standing::is_behind);
-    lines.extend(heading("Sealbus is behind in:", &behind));
+    let mut lines = heading("Sealbus is behind in:", &behind);
     if behind.is_empty() {
         lines.push("  nothing that was measured".to_owned());
+    }
+    lines.push("Goals, by the worst column:".to_owned());
+    for goal in goals {
+        let (verdict, text) = (goal.verdict(), goal.text);
+        lines.push(format!("  {verdict}: {text} ({})", goal.reached()));
     }
     lines.extend(heading("Sealbus is ahead in:", &ahead));
     lines

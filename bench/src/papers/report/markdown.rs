@@ -1,0 +1,185 @@
+//! The figures of docs/benchmarks.md, written between two marks, so that they are those of a run and no others.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use crate::papers::PapersError;
+use crate::papers::report::standing::{self, Standing};
+use crate::papers::report::{digits, has_figures, legend, middle, proportion, shown};
+use crate::papers::results::Results;
+use crate::papers::scenario::{Column, Table};
+use crate::papers::system::{Setting, Side, System};
+
+const BEGIN: &str = "<!-- figures: written by sealbus-bench papers --markdown -->";
+const END: &str = "<!-- end of figures -->";
+
+/// Puts the figures between the marks of a file.
+pub(crate) fn put(
+    path: &Path,
+    tables: &[Table],
+    systems: &[System],
+    results: &Results,
+) -> Result<(), PapersError> {
+    let fault = |reason: String| PapersError::File {
+        path: path.to_owned(),
+        reason,
+    };
+    let text = fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
+    let parts = (text.split_once(BEGIN)).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) =
+        parts.ok_or_else(|| fault(format!("it must hold the lines {BEGIN} and {END}")))?;
+    let figures = figures(tables, systems, results);
+    fs::write(path, format!("{before}{BEGIN}\n{figures}\n{END}{after}"))
+        .map_err(|error| fault(error.to_string()))
+}
+
+fn figures(tables: &[Table], systems: &[System], results: &Results) -> String {
+    let standings = standing::all(tables, systems, results);
+    let costs = standing::costs(tables, systems, results);
+    let mut text = String::new();
+    conditions(&mut text, results);
+    text.push_str("\n### Where Sealbus is behind\n\n");
+    let mut behind: Vec<&Standing> = standings.iter().filter(|it| it.is_behind()).collect();
+    behind.sort_by(|a, b| {
+        a.to_best()
+            .unwrap_or(1.0)
+            .total_cmp(&b.to_best().unwrap_or(1.0))
+    });
+    match behind.is_empty() {
+        true => text.push_str("In nothing that was measured.\n"),
+        false => {
+            let _ = writeln!(
+                text,
+                "In {} of {} comparisons:\n",
+                behind.len(),
+                standings.len()
+            );
+            text.push_str(
+                "| table, column | compared | figure | Sealbus | best peer | × best peer |\n|---|---|---|---|---|---|\n",
+            );
+            for it in behind {
+                let best = it.best.as_ref();
+                let _ = writeln!(
+                    text,
+                    "| {} | {} | {}, {} | {} | {} | {} |",
+                    it.place(),
+                    it.kin.title(),
+                    it.metric.name,
+                    it.metric.unit,
+                    digits(it.ours.spread.median),
+                    best.map_or(String::new(), |best| format!(
+                        "{} ({})",
+                        digits(best.spread.median),
+                        best.name
+                    )),
+                    it.to_best().map_or(String::new(), digits),
+                );
+            }
+        }
+    }
+    text.push_str("\n### The goals\n\n| goal, at equal security | reached | | worst column |\n|---|---|---|---|\n");
+    for goal in standing::goals(&standings, &costs) {
+        let place = goal.measured.as_ref().map_or("", |(_, place)| place);
+        let (reached, verdict) = (goal.reached(), goal.verdict());
+        let _ = writeln!(text, "| {} | {reached} | {verdict} | {place} |", goal.text);
+    }
+    for table in tables {
+        one_table(&mut text, table, tables, systems, results);
+    }
+    text.trim_end().to_owned()
+}
+
+fn conditions(text: &mut String, results: &Results) {
+    text.push_str("\n| | |\n|---|---|\n");
+    for (what, value) in &results.machine {
+        let _ = writeln!(text, "| {what} | {value} |");
+    }
+}
+
+/// The columns that were measured; a paper's figures are in its scenario file and in index.html.
+fn one_table(
+    text: &mut String,
+    table: &Table,
+    tables: &[Table],
+    systems: &[System],
+    results: &Results,
+) {
+    let measured = |column: &&Column| has_figures(results, table, &column.title);
+    let columns: Vec<&Column> = table.columns.iter().filter(measured).collect();
+    if columns.is_empty() {
+        return;
+    }
+    let other = (tables.iter()).find(|it| Some(&it.id) == table.beside.as_ref());
+    let _ = write!(
+        text,
+        "\n### {}\n\nCells: {}.\n\n| system | proves |",
+        table.title,
+        legend(table.shows)
+    );
+    for column in &columns {
+        let _ = write!(text, " {} |", column.title);
+    }
+    if other.is_some() {
+        text.push_str(" δ |");
+    }
+    let rule = "---|".repeat(columns.len() + 2 + usize::from(other.is_some()));
+    let _ = writeln!(text, " CPU µs | MiB |\n|{rule}---|---|");
+    for is_secure in [false, true] {
+        for system in systems.iter().filter(|it| table.includes(it)) {
+            let ways = system.ways.iter();
+            for setting in ways.filter(|it| it.class.is_secure() == is_secure) {
+                let delta = other.map(|other| {
+                    let mean = proportion(results, (table, other), (system, setting));
+                    mean.map_or(String::new(), |it| format!("{it:.2}"))
+                });
+                row(text, table, &columns, system, setting, delta, results);
+            }
+        }
+    }
+}
+
+fn row(
+    text: &mut String,
+    table: &Table,
+    columns: &[&Column],
+    system: &System,
+    setting: &Setting,
+    delta: Option<String>,
+    results: &Results,
+) {
+    let measure = |column: &&Column| middle(results, table, system, setting, &column.title);
+    let cells: Vec<_> = columns.iter().map(measure).collect();
+    if cells.iter().all(Option::is_none) {
+        return;
+    }
+    let name = format!("{}, {} ({})", system.title, setting.name, system.language);
+    let name = match system.side {
+        Side::Ours => format!("**{name}**"),
+        Side::Limit => format!("*{name}*"),
+        Side::Peer | Side::Mixed => name,
+    };
+    let _ = write!(text, "| {name} | {} |", setting.class.name());
+    let mut cost = (String::new(), String::new());
+    for cell in &cells {
+        let shown = match cell {
+            Some(Ok(it)) => {
+                cost = (
+                    digits(it.figures.processor_us),
+                    format!("{:.0}", it.figures.memory_mib),
+                );
+                shown(table, &it.figures)
+            }
+            Some(Err(_)) => "failed".to_owned(),
+            None => String::new(),
+        };
+        let _ = write!(text, " {shown} |");
+    }
+    if let Some(delta) = delta {
+        let _ = write!(text, " {delta} |");
+    }
+    let _ = writeln!(text, " {} | {} |", cost.0, cost.1);
+}
