@@ -124,7 +124,10 @@ class Platform:
 
     async def start(self, agent: _A, name: str | None = None) -> _A:
         """Puts an agent on the platform, certified, under `name` or its own, and starts its ``setup``."""
-        self._begin(await self._open(agent, name or agent.name))
+        life = await self._open(agent, name or agent.name)
+        # Others find it from here on, also if the platform placed more agents in this program than have started.
+        await self.pump.call(self._joined.announce)
+        self._begin(life)
         return agent
 
     async def start_all(self, *agents: Agent) -> None:
