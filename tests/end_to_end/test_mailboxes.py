@@ -240,3 +240,22 @@ def test_what_waits_follows_an_agent_that_moves(platform, tmp_path):
         scene.factory.tell("move", "sink", "node-1" if here == "node-2" else "node-2")
         scene.factory.active("sink")
     scene.all_arrived(range(60))
+
+
+def test_a_full_mailbox_is_an_error_for_its_sender_and_loses_nothing(platform, tmp_path):
+    scene = Scene(platform, tmp_path, sink="node-1")
+    scene.take_down()
+    # 64 MiB for one agent.
+    answers = scene.ask("source", "post large", "sink", 6 << 20, 12)
+    accepted = answers.count("accepted")
+    assert answers[:accepted] == ["accepted"] * 10
+    for answer in answers[accepted:]:
+        assert "the mailbox of sink on node-1 is full" in answer and "send again" in answer, answer
+    assert scene.waiting()["total"] == accepted
+    scene.let_up()
+    wait_for(lambda: len(scene.texts()) >= accepted, "what was accepted", also=scene.why)
+    assert [text.split()[0] for text in scene.texts()] == [str(number) for number in range(accepted)]
+    wait_for(lambda: scene.waiting()["total"] == 0, "nothing to wait", also=scene.why)
+    # There is room again.
+    assert scene.ask("source", "post one", "sink", "last", {}) == "accepted"
+    wait_for(lambda: scene.texts()[-1] == "last", "the last one", also=scene.why)

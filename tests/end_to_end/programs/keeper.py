@@ -3,6 +3,7 @@
 ==================================  =======================================================
 ["post", receiver, first, count]    sends the numbers persistently; answers how many were taken
 ["post one", receiver, text, with]  sends one, with these options; answers "accepted" or the error
+["post large", receiver, bytes, n]  sends n of that length that begin with their number; answers the same for each
 ["notices"]                         answers what the platform told it: performatives and contents
 ["where"]                           answers its process id
 ==================================  =======================================================
@@ -57,6 +58,12 @@ class Keeper(Agent):
                 except sealbus.SealbusError as error:
                     return str(error)
                 return "accepted"
+            case "post large", receiver, length, count:
+                answers = []
+                for number in range(count):
+                    text = f"{number} ".ljust(length, ".")
+                    answers.append(await self.obey("post one", receiver, text, {}))
+                return answers
             case ("notices",):
                 return self.notices
             case ("where",):

@@ -1,0 +1,50 @@
+"""An agent on the channel /news that needs nobody to tell it what to do: files in the directory NOTES do, so that it can be
+directed while the platform is dead.
+
+While `NAME-publishes` is there it publishes numbers, one after the other; from when `NAME-listens` is there it
+subscribes and notes what it hears in `NAME-heard`, a line each: who published, and the number. How many were
+accepted is in `NAME-published`, which is written when it stops.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import sealbus
+from sealbus import Agent
+
+NOTES = Path(os.environ["NOTES"])
+
+
+class Herald(Agent):
+    def file(self, what: str) -> Path:
+        return NOTES / f"{self.name}-{what}"
+
+    async def setup(self) -> None:
+        self.create_task(self.publish())
+        self.create_task(self.listen())
+        self.file("ready").touch()
+
+    async def publish(self) -> None:
+        while not self.file("publishes").exists():
+            await asyncio.sleep(0.02)
+        news = await self.channel("/news")
+        number = 0
+        while self.file("publishes").exists():
+            await news.publish(str(number))
+            number += 1
+            await asyncio.sleep(0.002)
+        self.file("published").write_text(str(number))
+
+    async def listen(self) -> None:
+        while not self.file("listens").exists():
+            await asyncio.sleep(0.02)
+        subscription = await self.subscribe("/news")
+        self.file("subscribed").touch()
+        with self.file("heard").open("a", buffering=1) as heard:
+            async for event in subscription:
+                heard.write(f"{event.sender_name} {event.text}\n")
+
+
+if __name__ == "__main__":
+    sealbus.run(Herald(os.environ.get("NAME", "herald")))
