@@ -112,6 +112,7 @@ impl EmbeddedPlatform {
 mod tests {
     use sealbus_acl::management::AgentState;
     use sealbus_acl::{AclMessage, Performative};
+    use sealbus_bus::Delivery;
 
     use super::*;
 
@@ -144,6 +145,75 @@ mod tests {
             certificate.identity().to_string(),
             "spiffe://home/agent/alice"
         );
+    }
+
+    async fn open(folder: Option<PathBuf>) -> (EmbeddedPlatform, Process) {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start_in(name, folder).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        (platform, process)
+    }
+
+    async fn post(process: &Process, count: u32) {
+        let alice = process.agent("alice").await.unwrap();
+        for number in 0..count {
+            let message = AclMessage::new(Performative::Inform)
+                .with_receiver(process.peer("bob").unwrap())
+                .with_content(number.to_string());
+            let kept = Delivery::persistent();
+            alice.send_with(message, kept).await.unwrap();
+        }
+    }
+
+    async fn read(process: &Process, count: u32) {
+        let mut bob = process.agent("bob").await.unwrap();
+        for number in 0..count {
+            let received = bob.receive().await.unwrap();
+            assert!(received.kept().is_some());
+            let message = received.into_message().unwrap();
+            assert_eq!(message.content_text().unwrap(), number.to_string());
+        }
+        assert!(bob.mailbox().try_recv().is_none());
+    }
+
+    #[tokio::test]
+    async fn messages_wait_for_agents_that_come_later_in_this_run_or_a_later_one() {
+        let (_platform, process) = open(None).await;
+        post(&process, 5).await;
+        read(&process, 5).await;
+
+        let folder = tempfile::tempdir().unwrap();
+        let (platform, process) = open(Some(folder.path().to_owned())).await;
+        post(&process, 5).await;
+        process.close().await;
+        drop((process, platform));
+        let (_platform, process) = again(folder.path()).await;
+        read(&process, 5).await;
+    }
+
+    /// A later run, once the former one has let go of the folder: its journal is in use until then.
+    async fn again(folder: &std::path::Path) -> (EmbeddedPlatform, Process) {
+        loop {
+            let (platform, process) = open(Some(folder.to_owned())).await;
+            let probe = process.agent("probe").await.unwrap();
+            let message = AclMessage::new(Performative::Inform)
+                .with_receiver(process.peer("nobody").unwrap())
+                .with_content("is anybody here?");
+            let kept = Delivery::persistent();
+            match probe.send_with(message, kept).await {
+                Ok(()) => {
+                    drop(probe);
+                    return (platform, process);
+                }
+                Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
+            }
+            drop(probe);
+            process.close().await;
+            drop((process, platform));
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
     }
 
     #[tokio::test]

@@ -115,6 +115,11 @@ pub trait Host: Send + Sync + 'static {
     /// Says what this process refused since the last call.
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>>;
 
+    /// Whether messages of this process's agents are kept for their receivers.
+    fn keeps_letters(&self) -> bool {
+        true
+    }
+
     /// Has messages kept for their receivers; answers when they are on disk: for each why it is not kept, if it is not.
     /// One that was given before, by its origin and sequence number, is kept once.
     fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>>;

@@ -176,7 +176,10 @@ impl Process {
         if let Some((_, standing)) = &own {
             agents.renewals.insert(standing.due, THE_PROCESS);
         }
-        bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
+        // On an embedded platform the system agents come first, and share the bus.
+        if host.keeps_letters() {
+            bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
+        }
         let shared = Arc::new(Shared {
             inbox: letters::Inbox::start(host.clone()),
             certifier,

@@ -297,6 +297,10 @@ impl Host for OwnHost {
         self.desk.run(work).boxed()
     }
 
+    fn keeps_letters(&self) -> bool {
+        self.post.is_some()
+    }
+
     fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
         let Some(post) = &self.post else {
             return std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed();

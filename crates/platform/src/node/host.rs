@@ -98,6 +98,10 @@ impl Host for NodeHost {
         std::future::ready(Ok(())).boxed()
     }
 
+    fn keeps_letters(&self) -> bool {
+        false
+    }
+
     fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
         // The platform's own agents keep nothing for others.
         std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed()
