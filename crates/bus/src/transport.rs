@@ -57,7 +57,7 @@ impl fmt::Display for Acknowledgement {
 /// What a transport can do.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// The security levels it reaches.
+    /// The security levels it gives: the one it runs at and the weaker ones, whose promises that keeps.
     pub levels: Vec<SecurityLevel>,
     /// The largest message in bytes, encoded.
     pub largest_message: usize,

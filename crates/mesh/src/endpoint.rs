@@ -436,11 +436,7 @@ impl Transport for Mesh {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            levels: vec![
-                sealbus_seal::SecurityLevel::None,
-                sealbus_seal::SecurityLevel::Tls,
-                sealbus_seal::SecurityLevel::Auth,
-            ],
+            levels: self.0.config.security.level().and_weaker(),
             largest_message: self.0.config.largest_message,
             acknowledgement: Acknowledgement::ReceiverProcess,
             resumes: true,

@@ -375,6 +375,44 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
 }
 
 #[tokio::test]
+async fn a_channel_gets_no_less_security_than_it_asks_for() {
+    for level in [SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth] {
+        let platform = Platform::new(level);
+        let here = platform.process("node-1").await;
+        let there = platform.process("node-2").await;
+        introduce(&[&here, &there]);
+        let (alice, _a) = platform.agent(&here, "alice@factory");
+        let (bob, _b) = platform.agent(&there, "bob@factory");
+        let channels = there.bus.channels();
+        let mut events = channels.subscribe(&bob, on("/dates")).unwrap();
+        until_known(&here, 1).await;
+        let channels = here.bus.channels();
+        for wanted in SecurityLevel::ALL {
+            let qos = Qos {
+                level: Some(wanted),
+                ..Qos::default()
+            };
+            // When a channel is made, and for each message.
+            let made = qos.check_against(&channels.capabilities(), "mesh");
+            let text = say(wanted.as_str());
+            let sent = soon(channels.publish(&alice, &path("/dates"), &qos, text)).await;
+            if wanted <= level {
+                made.unwrap();
+                sent.unwrap();
+                let event = soon(events.recv()).await.unwrap();
+                assert_eq!(self::text(&event), wanted.as_str());
+            } else {
+                let promise = format!("level={wanted}");
+                for error in [made.unwrap_err().to_string(), sent.unwrap_err().to_string()] {
+                    assert!(error.contains(&promise), "at {level}: {error}");
+                }
+            }
+        }
+        assert!(events.try_recv().is_none());
+    }
+}
+
+#[tokio::test]
 async fn a_process_that_ends_takes_its_subscriptions_with_it() {
     let platform = Platform::new(SecurityLevel::Auth);
     let here = platform.process("node-1").await;

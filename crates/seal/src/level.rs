@@ -59,6 +59,11 @@ impl SecurityLevel {
         Self::ALL.get(usize::from(code)).copied()
     }
 
+    /// This level and the weaker ones, weakest first: all whose promises it keeps.
+    pub fn and_weaker(self) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|it| *it <= self).collect()
+    }
+
     /// Whether connections are encrypted.
     pub fn encrypts(self) -> bool {
         self >= Self::Tls

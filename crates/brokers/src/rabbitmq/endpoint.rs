@@ -234,7 +234,7 @@ impl Transport for RabbitMq {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            levels: vec![SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth],
+            levels: self.0.config.security.level().and_weaker(),
             largest_message: self.0.config.largest_message,
             acknowledgement: Acknowledgement::OnMajority,
             resumes: true,
