@@ -22,6 +22,7 @@ use crate::letter::Post;
 use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::{Provenance, ReceivedMessage};
 use crate::outbox::Outbox;
+use crate::permission::MessageRules;
 use crate::refusal::{Refusal, RefusalLog, RefusalReason};
 use crate::resolver::{ProcessEndpoint, Resolver};
 use crate::route::{Held, HeldBody, HeldMessage, Route, State};
@@ -121,6 +122,7 @@ pub(crate) struct Inner {
     /// The other processes of the platform, by their identity.
     processes: Mutex<HashMap<Identity, ProcessEndpoint>>,
     stand_ins: RwLock<Option<Arc<StandIns>>>,
+    pub(crate) rules: MessageRules,
     refusals: RefusalLog,
     pub(crate) runtime: Handle,
     /// Messages accepted from agents that have left.
@@ -158,6 +160,7 @@ impl Bus {
                 post: OnceLock::new(),
                 processes: Mutex::default(),
                 stand_ins: RwLock::default(),
+                rules: MessageRules::default(),
                 refusals: RefusalLog::default(),
                 runtime,
                 accepted_before: AtomicU64::new(0),

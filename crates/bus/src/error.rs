@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sealbus_acl::{AclMessage, EncodeError};
 use thiserror::Error;
 
+use crate::inlet::Refused;
 use crate::letter::NotKept;
 use crate::refusal::RefusalReason;
 
@@ -72,6 +73,15 @@ pub enum UndeliverableReason {
     NoTransport,
 }
 
+impl From<Refused> for UndeliverableReason {
+    fn from(refused: Refused) -> Self {
+        Self::Refused {
+            reason: refused.reason,
+            explanation: refused.explanation,
+        }
+    }
+}
+
 /// Why `send` did not accept a message. The agent's own doing; what goes wrong on the way comes as a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
@@ -100,6 +110,16 @@ pub enum SendError {
         receiver: String,
         /// Why.
         reason: UndeliverableReason,
+    },
+    /// The platform's policy forbids it.
+    #[error(
+        "agent {sender} may not write to {receiver}: the platform's policy forbids it, [permission] in its manifest"
+    )]
+    NotPermitted {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The receiver.
+        receiver: String,
     },
     /// Something that only a message that is kept can have.
     #[error(

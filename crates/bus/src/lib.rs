@@ -21,6 +21,7 @@ mod lifetime;
 mod mailbox;
 mod message;
 mod outbox;
+mod permission;
 mod refusal;
 mod resolver;
 mod route;
@@ -45,6 +46,7 @@ pub use mailbox::{
 };
 pub use message::{Provenance, ReceivedMessage};
 pub use outbox::Outbox;
+pub use permission::Permit;
 pub use refusal::{Refusal, RefusalLog, RefusalReason};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
 pub use transport::{

@@ -44,6 +44,11 @@ impl Provenance {
         }
     }
 
+    /// Whether the platform itself wrote the message.
+    pub const fn is_of_platform(&self) -> bool {
+        matches!(self, Self::Platform)
+    }
+
     /// Whether the sender's name is more than a claim.
     pub fn is_trusted(&self) -> bool {
         !matches!(self, Self::Claimed | Self::Foreign(_))
@@ -153,7 +158,7 @@ impl ReceivedMessage {
 
     /// Whether the platform wrote it, to say that a message was not delivered.
     pub(crate) fn is_notice(&self) -> bool {
-        matches!(self.provenance, Provenance::Platform)
+        self.provenance.is_of_platform()
     }
 
     /// Bytes this message is counted as in a mailbox (payload only).

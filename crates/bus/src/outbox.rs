@@ -11,6 +11,7 @@ use crate::agent::LocalAgent;
 use crate::bus::Bus;
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::letter::{Delivery, Letter, NotKept};
+use crate::permission::Permit;
 use crate::route::{Parcel, ParcelMessage, Route, Sent, Waiting};
 use crate::transport::Outgoing;
 
@@ -23,7 +24,13 @@ pub struct Outbox {
     bus: Bus,
     agent: Arc<LocalAgent>,
     /// The way last used: agents mostly speak to the one they spoke to before.
-    last: Mutex<Option<Arc<Route>>>,
+    last: Mutex<Option<Last>>,
+}
+
+/// The way last used, and whether it may be.
+struct Last {
+    route: Arc<Route>,
+    permit: Permit,
 }
 
 /// How an attempt for one receiver ended short of acceptance.
@@ -105,6 +112,7 @@ impl Outbox {
         }
         let encoded = Bytes::from(encoded);
         for receiver in &message.receivers {
+            self.check_permission(&mut Permit::default(), &receiver.name)?;
             let letter = Letter {
                 sender: sender.clone(),
                 receiver: receiver.name.clone(),
@@ -170,11 +178,10 @@ impl Outbox {
     /// # Errors
     /// [`SendError::ForgedSender`] for any other sender; otherwise as [`send`](Self::send).
     pub async fn relay(&self, message: &Arc<AclMessage>, receiver: &str) -> Result<(), SendError> {
-        if self
+        let spoken_for = self
             .bus
-            .spoken_for(self.agent.name(), &AclMessage::as_ref(message))
-            .is_none()
-        {
+            .spoken_for(self.agent.name(), &AclMessage::as_ref(message));
+        let Some(provenance) = spoken_for else {
             return Err(SendError::ForgedSender {
                 sender: self.agent.name().clone(),
                 claimed: message
@@ -183,10 +190,38 @@ impl Outbox {
                     .map(|sender| sender.name.clone())
                     .unwrap_or_default(),
             });
-        }
+        };
         let outgoing = Outgoing::new(message);
-        let parcel = self.parcel(message, &outgoing);
+        let parcel = Parcel {
+            is_notice: provenance.is_of_platform(),
+            ..self.parcel(message, &outgoing)
+        };
         self.deliver(&parcel, receiver).await
+    }
+
+    /// Whether this message may be sent to `receiver`.
+    fn check_parcel(
+        &self,
+        parcel: &Parcel<'_>,
+        permit: &mut Permit,
+        receiver: &str,
+    ) -> Result<(), Stopped> {
+        if parcel.is_notice {
+            return Ok(());
+        }
+        self.check_permission(permit, receiver)
+            .map_err(Stopped::Failed)
+    }
+
+    /// Whether the agent may write to `receiver`.
+    fn check_permission(&self, permit: &mut Permit, receiver: &str) -> Result<(), SendError> {
+        let sender = self.agent.name();
+        self.bus
+            .permits_own(permit, sender, receiver)
+            .map_err(|_| SendError::NotPermitted {
+                sender: sender.clone(),
+                receiver: receiver.to_owned(),
+            })
     }
 
     /// Sends to one receiver, waiting for room.
@@ -265,6 +300,7 @@ impl Outbox {
             sender: &self.agent,
             message: ParcelMessage::Message(message),
             outgoing,
+            is_notice: false,
         }
     }
 
@@ -292,10 +328,17 @@ impl Outbox {
         self.check_standing().map_err(Stopped::Failed)?;
         let mut last = self.last.lock();
         loop {
-            let route = match &mut *last {
-                Some(route) if *route.name == *receiver => route,
-                other => other.insert(self.bus.route(receiver)),
+            let Last { route, permit } = match &mut *last {
+                Some(last) if *last.route.name == *receiver => last,
+                other => {
+                    let mut permit = Permit::default();
+                    // Before the receiver is looked for.
+                    self.check_parcel(parcel, &mut permit, receiver)?;
+                    let route = self.bus.route(receiver);
+                    other.insert(Last { route, permit })
+                }
             };
+            self.check_parcel(parcel, permit, receiver)?;
             match route.try_send(&self.bus, parcel, my_turn) {
                 Sent::Accepted => {
                     self.agent.count_sent();

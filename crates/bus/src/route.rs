@@ -169,6 +169,8 @@ pub(crate) struct Parcel<'a> {
     pub(crate) sender: &'a Arc<LocalAgent>,
     pub(crate) message: ParcelMessage<'a>,
     pub(crate) outgoing: &'a Outgoing<'a>,
+    /// The platform's own notice, which is not asked for permission.
+    pub(crate) is_notice: bool,
 }
 
 pub(crate) enum ParcelMessage<'a> {

@@ -9,6 +9,7 @@ use crate::bus::{Bus, WeakBus};
 use crate::error::UndeliverableReason;
 use crate::foreign::is_foreign;
 use crate::mailbox::PushError;
+use crate::permission::Permit;
 use crate::resolver::{Location, ProcessEndpoint};
 use crate::route::{Held, HeldBody, HeldMessage, Parcel, ParcelMessage, Route, State, Waiting};
 use crate::transport::{Outgoing, Rejected};
@@ -250,8 +251,15 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), Refused
                     HeldBody::Encoded(payload) => ParcelMessage::Encoded(payload),
                 },
                 outgoing: &outgoing,
+                is_notice: false,
             };
             let received = parcel.received(bus).map_err(Refused::Impossible)?;
+            // The rules may have changed while it was held.
+            if !received.is_notice() {
+                let (sender, receiver) = (message.sender.name(), agent.name());
+                bus.permits_own(&mut Permit::default(), sender, receiver)
+                    .map_err(|refused| Refused::Impossible(refused.into()))?;
+            }
             agent
                 .mailbox()
                 .try_push(received)

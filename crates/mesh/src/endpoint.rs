@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use sealbus_bus::{
     Acknowledgement, Bus, Capabilities, Destination, LocalAgent, ProcessDestination,
     ProcessEndpoint, RefusalReason, Transport, TransportError, WeakBus,
 };
-use sealbus_seal::permission::Permissions;
 use sealbus_seal::tls::{Acceptor, CertificateSource, Connector, ExpectedPeer};
 use sealbus_seal::{Credential, Identity, Trust};
 use thiserror::Error;
@@ -85,7 +83,6 @@ pub(crate) struct Inner {
     pub(crate) incarnation: Token,
     pub(crate) process_uri: String,
     pub(crate) address_text: String,
-    pub(crate) permissions: ArcSwapOption<Permissions>,
     local: SocketAddr,
     tls: Option<Tls>,
     bus: WeakBus,
@@ -139,7 +136,6 @@ impl MeshEndpoint {
             incarnation: crate::token().ok_or(BindError::NoRandomness)?,
             process_uri: config.process.to_string(),
             address_text: local.to_string(),
-            permissions: ArcSwapOption::empty(),
             local,
             tls,
             bus: bus.downgrade(),
@@ -192,11 +188,6 @@ impl MeshEndpoint {
     pub fn trust_changed(&self) {
         self.inner
             .for_each_link(|link| link.requests.make(|requests| &requests.check));
-    }
-
-    /// Says who may write to whom, from now on. Without it everybody may write to everybody.
-    pub fn set_permissions(&self, permissions: Arc<Permissions>) {
-        self.inner.permissions.store(Some(permissions));
     }
 
     /// The platform knows that a process is gone for good: what it had not acknowledged is reported to the senders now.

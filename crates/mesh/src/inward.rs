@@ -10,11 +10,10 @@ use bytes::{Bytes, BytesMut};
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{
-    Bus, Closed, FrameWindow, LocalAgent, Provenance, ReceivedMessage, RefusalReason, Refused,
-    Window, WindowListener, check_sender,
+    Bus, Closed, FrameWindow, LocalAgent, Permit, Provenance, ReceivedMessage, RefusalReason,
+    Refused, Window, WindowListener, check_sender,
 };
 use sealbus_seal::binding::Binding;
-use sealbus_seal::permission::Permissions;
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 
@@ -61,6 +60,29 @@ struct Target {
     why_not: Why,
     allowance: Allowance,
     partial: Option<Partial>,
+    permits: LastPermit,
+}
+
+/// What was decided about the agent that wrote to a target last.
+#[derive(Default)]
+struct LastPermit {
+    sender: Option<Arc<str>>,
+    permit: Permit,
+}
+
+impl LastPermit {
+    /// What was decided about this sender; nothing if another one wrote last.
+    fn of(&mut self, sender: &Arc<str>) -> &mut Permit {
+        let is_known = self
+            .sender
+            .as_ref()
+            .is_some_and(|last| Arc::ptr_eq(last, sender));
+        if !is_known {
+            self.sender = Some(sender.clone());
+            self.permit = Permit::default();
+        }
+        &mut self.permit
+    }
 }
 
 struct Place {
@@ -235,7 +257,6 @@ impl Inward {
         link: &Arc<Link>,
         bytes: &[u8],
         now: Timestamp,
-        permissions: Option<&Permissions>,
     ) -> Result<usize, Broken> {
         if self.next_expiry.is_some_and(|expiry| expiry < now) {
             self.check(link, now);
@@ -246,7 +267,7 @@ impl Inward {
             match frame::parse(&bytes[at..], LONGEST_BODY) {
                 Ok(Some(parsed)) => {
                     at += parsed.length;
-                    if let Err(broken) = self.take(link, &parsed, now, permissions, &mut batch) {
+                    if let Err(broken) = self.take(link, &parsed, now, &mut batch) {
                         break Err(broken);
                     }
                 }
@@ -264,7 +285,6 @@ impl Inward {
         link: &Arc<Link>,
         parsed: &frame::Parsed<'_>,
         now: Timestamp,
-        permissions: Option<&Permissions>,
         batch: &mut Batch,
     ) -> Result<(), Broken> {
         if !parsed.frame.kind().is_counted() {
@@ -282,11 +302,11 @@ impl Inward {
             payload,
         } = parsed.frame
         {
-            self.message(link, sender, target, payload, permissions)?;
+            self.message(link, sender, target, payload)?;
         } else {
             self.end_row(link);
             batch.commit(link);
-            self.take_counted(link, &parsed.frame, permissions)?;
+            self.take_counted(link, &parsed.frame)?;
         }
         self.due += 1;
         batch.frames += 1;
@@ -326,12 +346,7 @@ impl Inward {
         Ok(())
     }
 
-    fn take_counted(
-        &mut self,
-        link: &Arc<Link>,
-        frame: &Frame<'_>,
-        permissions: Option<&Permissions>,
-    ) -> Result<(), Broken> {
+    fn take_counted(&mut self, link: &Arc<Link>, frame: &Frame<'_>) -> Result<(), Broken> {
         match frame {
             Frame::Target { handle, name } => self.open_target(link, *handle, name)?,
             Frame::Begin {
@@ -344,7 +359,7 @@ impl Inward {
             }
             Frame::Continue { target, piece } => {
                 if let Some(Partial { sender, bytes, .. }) = self.go_on(*target, piece)? {
-                    self.deliver(link, sender, *target, bytes.into(), permissions);
+                    self.deliver(link, sender, *target, bytes.into());
                 }
             }
             Frame::CloseTarget { target } => self.close_target(link, *target)?,
@@ -536,6 +551,7 @@ impl Inward {
             why_not: Why::NotHere,
             allowance: Allowance::new(0),
             partial: None,
+            permits: LastPermit::default(),
         };
         let credit = Arc::new(TargetCredit {
             link: self.link.clone(),
@@ -618,7 +634,6 @@ impl Inward {
         sender: u32,
         target: u32,
         payload: &[u8],
-        permissions: Option<&Permissions>,
     ) -> Result<(), Broken> {
         let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
             return Err(Broken::Rule("a message to a target that was not opened"));
@@ -629,7 +644,7 @@ impl Inward {
             self.row.target = target;
         }
         let payload = self.row.keep(payload);
-        self.deliver(link, sender, target, payload, permissions);
+        self.deliver(link, sender, target, payload);
         Ok(())
     }
 
@@ -720,7 +735,6 @@ impl Inward {
         sender_handle: u32,
         target_handle: u32,
         payload: Bytes,
-        permissions: Option<&Permissions>,
     ) {
         let Some(Some(target)) = self.targets.get_mut(target_handle as usize) else {
             return;
@@ -758,7 +772,10 @@ impl Inward {
         };
         let judged = match sender {
             None => Err(never_bound()),
-            Some(sender) => judge(&self.bus, sender, &target.name, &message, permissions),
+            Some(sender) => {
+                let permit = target.permits.of(&sender.name);
+                judge(&self.bus, sender, &target.name, &message, permit)
+            }
         };
         let refused = match judged {
             Ok(provenance) => {
@@ -810,7 +827,7 @@ fn judge(
     sender: &Sender,
     receiver: &str,
     message: &EncodedMessage<Bytes>,
-    permissions: Option<&Permissions>,
+    permit: &mut Permit,
 ) -> Result<Provenance, Refused> {
     sender.check()?;
     let view = message.message();
@@ -819,14 +836,9 @@ fn judge(
         // The gateway may write in the names of agents of other platforms.
         Err(refused) => bus.spoken_for(&sender.name, &view).ok_or(refused)?,
     };
-    if permissions.is_some_and(|permissions| !permissions.may_send(&sender.name, receiver)) {
-        return Err(Refused {
-            reason: RefusalReason::NotPermitted,
-            explanation: format!(
-                "the policy does not let {} write to {receiver}",
-                sender.name
-            ),
-        });
+    // The platform's own notices ask nobody.
+    if !provenance.is_of_platform() {
+        bus.permits(permit, &sender.name, receiver)?;
     }
     Ok(provenance)
 }

@@ -293,11 +293,8 @@ impl Task {
         if self.link.requests.check.load(Ordering::Acquire) {
             self.check(now)?;
         }
-        let permissions = self.endpoint.permissions.load();
         let before = self.inward.received;
-        let taken = self
-            .inward
-            .receive(&self.link, inbox, now, permissions.as_deref());
+        let taken = self.inward.receive(&self.link, inbox, now);
         let count = self.inward.received - before;
         self.link.received.fetch_add(count, Ordering::Relaxed);
         match taken {

@@ -320,10 +320,7 @@ async fn what_the_policy_denies_is_refused() {
         ..Policy::default()
     };
     let permissions: Permissions = policy.compile(&scene.platform.authority.platform).unwrap();
-    scene
-        .process
-        .endpoint
-        .set_permissions(Arc::new(permissions));
+    scene.process.bus.set_permissions(Arc::new(permissions));
     let mut intruder = scene.ready(&scene.mallory()).await;
     intruder
         .message(0, 0, &from("mallory@factory"))

@@ -262,7 +262,7 @@ async fn what_the_policy_forbids() {
         rules: vec![Rule::Deny(messages)],
         ..Policy::default()
     };
-    there.endpoint.set_permissions(Arc::new(
+    there.bus.set_permissions(Arc::new(
         policy.compile(&platform.authority.platform).unwrap(),
     ));
     alice.send(inform("bob@factory", "hello")).await.unwrap();

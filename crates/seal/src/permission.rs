@@ -180,6 +180,20 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`], with the rule's fault.
     pub fn compile(&self, platform: &PlatformName) -> Result<Permissions, PolicyError> {
+        self.compile_beside(platform, &[])
+    }
+
+    /// As [`compile`](Self::compile), on a platform with `services` of its own: agents by their local names, whom `*`
+    /// does not mean. So rules for everybody do not cut agents off from the services, nor the services from each other;
+    /// a rule that names one of them holds for it.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn compile_beside(
+        &self,
+        platform: &PlatformName,
+        services: &[&str],
+    ) -> Result<Permissions, PolicyError> {
         if self.rules.len() > MAX_RULES {
             return Err(PolicyError::TooManyRules(self.rules.len()));
         }
@@ -190,10 +204,16 @@ impl Policy {
             .map(|rule| CompiledRule::new(rule, &groups, platform))
             .collect::<Result<Vec<_>, _>>()?;
 
+        let services = services
+            .iter()
+            .map(|service| full_name(service, platform))
+            .collect::<Result<HashSet<_>, _>>()?;
+
         // Agents that fit the same sides of the same rules are of one class.
         let named: HashSet<&String> = rules
             .iter()
             .flat_map(|rule| rule.from.names().chain(rule.to.names()))
+            .chain(&services)
             .collect();
         let mut signatures = vec![
             rules
@@ -204,7 +224,12 @@ impl Policy {
         let mut by_signature = HashMap::from([(signatures[0].clone(), 0)]);
         let mut classes = HashMap::new();
         for name in named {
-            let signature: Vec<_> = rules.iter().map(|rule| rule.sides(name)).collect();
+            let is_service = services.contains(name);
+            let sides = |rule: &CompiledRule| match is_service {
+                true => rule.sides_by_name(name),
+                false => rule.sides(name),
+            };
+            let signature: Vec<_> = rules.iter().map(sides).collect();
             let class = *by_signature.entry(signature.clone()).or_insert_with(|| {
                 signatures.push(signature);
                 signatures.len() as u32 - 1
@@ -301,6 +326,14 @@ impl AgentSet {
         }
     }
 
+    /// Whether the agent of this AID name is one of them by its name, not because all are meant.
+    fn names_one(&self, name: &str) -> bool {
+        match self {
+            Self::Everybody => false,
+            Self::Named(names) => names.contains(name),
+        }
+    }
+
     /// The names, if not everybody is meant.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         match self {
@@ -329,6 +362,11 @@ impl CompiledRule {
     /// Whether the agent fits as a sender, and as a receiver.
     fn sides(&self, name: &str) -> (bool, bool) {
         (self.from.holds(name), self.to.holds(name))
+    }
+
+    /// The same for an agent that is not meant by `*`.
+    fn sides_by_name(&self, name: &str) -> (bool, bool) {
+        (self.from.names_one(name), self.to.names_one(name))
     }
 
     /// The same for agents that no rule names.

@@ -58,6 +58,36 @@ fn the_first_rule_that_fits_decides() {
 }
 
 #[test]
+fn everybody_does_not_mean_the_services() {
+    let policy: Policy = toml::from_str(
+        r#"
+        [groups]
+        directories = ["df"]
+
+        [[rule]]
+        deny = { from = ["buyer"], to = ["directories"] }
+
+        [[rule]]
+        deny = { from = ["*"], to = ["*"] }
+        "#,
+    )
+    .unwrap();
+    let permissions = policy
+        .compile_beside(&platform(), &["ams", "df", "node-1"])
+        .unwrap();
+    let may = |from: &str, to: &str| {
+        permissions.may_send(&format!("{from}@factory"), &format!("{to}@factory"))
+    };
+    assert!(!may("seller", "buyer"));
+    assert!(may("seller", "df") && may("df", "seller"));
+    assert!(may("node-1", "ams") && may("ams", "node-1"));
+    // By its name it is meant.
+    assert!(!may("buyer", "df"));
+    assert!(may("buyer", "ams"));
+    assert!(may("df", "buyer"));
+}
+
+#[test]
 fn mistakes_are_named() {
     let parse = |text: &str| toml::from_str::<Policy>(text);
     assert!(parse("[[rule]]\nallow = { form = ['a'], to = ['b'] }").is_err());

@@ -15,7 +15,9 @@ use lapin::types::FieldTable;
 use lapin::{Channel, Event, Result as LapinResult};
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
-use sealbus_bus::{Provenance, ReceivedMessage, RefusalReason, Window, WindowListener};
+use sealbus_bus::{
+    Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Window, WindowListener,
+};
 use tokio::time::sleep;
 
 use super::connect::{Opened, Purpose};
@@ -249,7 +251,7 @@ impl Inbox {
         let Some(bus) = self.link.wire.bus().upgrade() else {
             return Ok(());
         };
-        let (sender, stamp, message) = match self.check(delivery) {
+        let (sender, stamp, message) = match self.check(&bus, delivery) {
             Ok(checked) => checked,
             Err(refused) => {
                 bus.refused(
@@ -308,7 +310,11 @@ impl Inbox {
     }
 
     /// All checks, at one place.
-    fn check(&self, delivery: Delivery) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refused> {
+    fn check(
+        &self,
+        bus: &Bus,
+        delivery: Delivery,
+    ) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refused> {
         let config = self.link.wire.config();
         let receiver = self.link.agent.name();
         let user = delivery.properties.user_id().as_ref();
@@ -363,12 +369,8 @@ impl Inbox {
         } else {
             (Arc::from(claimed.as_str()), Provenance::Claimed)
         };
-        if let Some(permissions) = &*self.link.wire.shared.permissions.load()
-            && !permissions.may_send(&sender, receiver)
-        {
-            let text = format!("the policy does not let {sender} write to {receiver}");
-            return Err(refused(&claimed, RefusalReason::NotPermitted, text));
-        }
+        bus.permits(&mut Permit::default(), &sender, receiver)
+            .map_err(|it| refused(&claimed, it.reason, it.explanation))?;
         let stamp = delivery.properties.message_id().as_ref();
         let stamp = stamp
             .and_then(|id| Stamp::parse(id.as_str()))

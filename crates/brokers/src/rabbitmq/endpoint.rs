@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
@@ -13,8 +12,7 @@ use sealbus_bus::{
     ProcessDestination, ProcessEndpoint, Rejected, Transport, TransportError, UndeliverableReason,
     WeakBus, is_foreign,
 };
-use sealbus_seal::permission::Permissions;
-use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel, Timestamp, VerifyError};
+use sealbus_seal::{Credential, Identity, ProcessId, Timestamp, VerifyError};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -53,7 +51,6 @@ pub struct LinkReport {
 pub(crate) struct Shared {
     pub(crate) config: RabbitConfig,
     pub(crate) bus: WeakBus,
-    pub(crate) permissions: ArcSwapOption<Permissions>,
     /// Which of the brokers the next connection tries first.
     pub(crate) next_broker: AtomicUsize,
     /// By the agents' numbers.
@@ -83,7 +80,6 @@ impl RabbitEndpoint {
         let shared = Arc::new(Shared {
             config,
             bus: bus.downgrade(),
-            permissions: ArcSwapOption::empty(),
             next_broker: AtomicUsize::new(start as usize),
             links: Mutex::default(),
             process: OnceLock::new(),
@@ -104,11 +100,6 @@ impl RabbitEndpoint {
             return Err(OpenError::TransportTaken);
         }
         Ok(Self { shared })
-    }
-
-    /// Says who may write to whom, from now on. Without it everybody may write to everybody.
-    pub fn set_permissions(&self, permissions: Arc<Permissions>) {
-        self.shared.permissions.store(Some(permissions));
     }
 
     /// Waits until messages can come to `agent`, for `patience` at most; says whether they can.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use sealbus_brokers::rabbitmq::{ProcessLogin, RabbitConfig, RabbitEndpoint, RabbitSecurity};
 use sealbus_bus::Bus;
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
-use sealbus_seal::permission::Permissions;
 use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
 
 use super::certification::Certified;
@@ -100,13 +99,6 @@ impl Carrier {
             Self::Mesh(mesh) => mesh.forget_process(process),
             // What waits for its agents waits at the broker.
             Self::RabbitMq { endpoint, .. } => endpoint.forget_process(process),
-        }
-    }
-
-    pub(super) fn set_permissions(&self, permissions: Arc<Permissions>) {
-        match self {
-            Self::Mesh(mesh) => mesh.set_permissions(permissions),
-            Self::RabbitMq { endpoint, .. } => endpoint.set_permissions(permissions),
         }
     }
 

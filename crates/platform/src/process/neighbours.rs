@@ -9,6 +9,7 @@ use sealbus_seal::Identity;
 
 use super::Shared;
 use crate::control::{EndedProcess, ProcessContact, Rules};
+use crate::master::SYSTEM_AGENTS;
 
 impl Shared {
     /// Tells the bus of processes that can be reached.
@@ -80,12 +81,11 @@ impl Shared {
     /// former one stays in force.
     pub(super) fn obey_rules(&self, rules: &Rules) {
         let channels = self.bus.channels();
-        match rules.permission.compile(&self.platform) {
-            Ok(permissions) => {
-                if let Some(carrier) = &self.carrier {
-                    carrier.set_permissions(Arc::new(permissions));
-                }
-            }
+        let mut services = SYSTEM_AGENTS.to_vec();
+        // The node's own agent has the node's name.
+        services.push(&self.host.membership().node);
+        match rules.permission.compile_beside(&self.platform, &services) {
+            Ok(permissions) => self.bus.set_permissions(Arc::new(permissions)),
             Err(error) => tracing::error!(%error, "the platform's policy cannot be obeyed"),
         }
         match ChannelPermissions::compile(&rules.permission, &self.platform) {
