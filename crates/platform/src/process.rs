@@ -17,6 +17,7 @@ mod carrier;
 mod certification;
 mod error;
 mod freeze;
+mod judgement;
 mod letters;
 mod neighbours;
 mod renewal;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sealbus_acl::{AclMessage, Performative};
 use sealbus_bus::channel::{ChannelPath, Subscription, SubscriptionOptions};
-use sealbus_bus::{ProcessEndpoint, Provenance, RefusalReason};
+use sealbus_bus::{Delivery, ProcessEndpoint, Provenance, RefusalReason, SendError};
 use sealbus_platform::attachment::Attachment;
 use sealbus_platform::control::admin::{
     AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus,
@@ -20,7 +20,7 @@ use sealbus_platform::control::{AgentState, Fault, FaultCode, Rules};
 use sealbus_platform::manifest::Manifest;
 use sealbus_platform::master::{Master, MasterConfig, PlatformSettings};
 use sealbus_platform::node::{Node, NodeConfig, NodeError};
-use sealbus_platform::process::{AgentHandle, Process};
+use sealbus_platform::process::{AgentHandle, Parting, Process, ProcessEnd};
 use sealbus_platform::rpc::{self, Caller, MAX_FRAME};
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use sealbus_seal::token::{Purpose, Token};
@@ -519,20 +519,105 @@ async fn every_process_knows_the_others_also_while_the_master_is_away() {
     neighbours(&second, 5).await;
     neighbours(&fourth, 5).await;
     // What the new Master was told to lay down reaches those that were there before.
+    forbidden(&alice, &bob).await;
+    assert_eq!(count(&first, RefusalReason::NotPermitted), 1);
+    say(&alice, &dave, "and you?").await;
+    assert_eq!(hear(&mut dave).await, "and you?");
+}
+
+/// Waits until the rules forbid it.
+async fn forbidden(from: &AgentHandle, to: &AgentHandle) {
     let refused = async {
         loop {
-            say(&alice, &bob, "may I?").await;
-            let counts = second.bus().refusals().counts();
-            if counts.contains(&(RefusalReason::NotPermitted, 0)) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            } else {
-                return;
+            let message = AclMessage::new(Performative::Inform).with_receiver(to.aid().clone());
+            match from.send(message).await {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(SendError::NotPermitted { .. }) => return,
+                Err(error) => panic!("{error}"),
             }
         }
     };
     assert!(tokio::time::timeout(LONG, refused).await.is_ok());
-    say(&alice, &dave, "and you?").await;
-    assert_eq!(hear(&mut dave).await, "and you?");
+}
+
+fn count(process: &Process, reason: RefusalReason) -> u64 {
+    let counts = process.bus().refusals().counts();
+    let found = counts.into_iter().find(|(it, _)| *it == reason);
+    found.map_or(0, |(_, count)| count)
+}
+
+/// Posts a message for an agent that may not be there.
+async fn post(from: &AgentHandle, to: &str, what: &str) {
+    let message = AclMessage::new(Performative::Inform)
+        .with_receiver(from.process().peer(to).unwrap())
+        .with_content(what);
+    from.send_with(message, Delivery::persistent())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_waits_obeys_the_rules_that_hold_when_it_is_delivered() {
+    let directory = tempfile::tempdir().unwrap();
+    let (master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (_first, mut alice) = joined(&operator, "alice", "node-1").await;
+    post(&alice, "bob", "one").await;
+    post(&alice, "carol", "two").await;
+    drop(operator);
+    master.abandon().await;
+
+    let mut config = config(directory.path(), SecurityLevel::Auth);
+    config.settings.rules.permission = Policy {
+        rules: vec![Rule::Deny(Messages {
+            from: vec!["alice".to_owned()],
+            to: vec!["bob".to_owned()],
+        })],
+        ..Policy::default()
+    };
+    let master = Master::start(config).await.unwrap();
+    let operator = Operator::of(&master).await;
+    alive(&operator, 2).await;
+    let (second, mut bob) = joined(&operator, "bob", "node-2").await;
+    let notice = hear(&mut alice).await;
+    assert!(
+        notice.contains("bob@factory") && notice.contains("not-permitted"),
+        "{notice}"
+    );
+    assert_eq!(count(&second, RefusalReason::NotPermitted), 1);
+    let refusal = second.bus().refusals().last().pop().unwrap();
+    assert_eq!(refusal.tried_by, "alice@factory");
+    assert_eq!(refusal.receiver.as_deref(), Some("bob@factory"));
+    let (_third, mut carol) = joined(&operator, "carol", "node-1").await;
+    assert_eq!(hear(&mut carol).await, "two");
+    assert!(bob.mailbox().try_recv().is_none());
+}
+
+#[tokio::test]
+async fn what_a_revoked_agent_had_sent_is_not_delivered_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
+    let (first, alice) = joined(&operator, "alice", "node-1").await;
+    let (second, carol) = joined(&operator, "carol", "node-1").await;
+    post(&alice, "bob", "by a thief, perhaps").await;
+    post(&carol, "bob", "by one that ended").await;
+    carol.leave(Parting::Ended);
+    second.close().await;
+    operator
+        .ask(AdminRequest::Revoke {
+            what: "alice".to_owned(),
+            reason: "her key was stolen".to_owned(),
+        })
+        .await
+        .unwrap();
+    let ended = tokio::time::timeout(LONG, first.ended()).await.unwrap();
+    assert!(matches!(ended, ProcessEnd::Revoked { .. }), "{ended:?}");
+    let (third, mut bob) = joined(&operator, "bob", "node-2").await;
+    assert_eq!(hear(&mut bob).await, "by one that ended");
+    // It came first, and was judged before.
+    assert_eq!(count(&third, RefusalReason::Revoked), 1);
+    let refusal = third.bus().refusals().last().pop().unwrap();
+    assert_eq!(refusal.tried_by, "alice@factory");
+    assert!(bob.mailbox().try_recv().is_none());
 }
 
 #[tokio::test]

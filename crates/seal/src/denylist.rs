@@ -211,6 +211,32 @@ impl DenyList {
         Ok(())
     }
 
+    /// Denies an identity for what it did until `denial.at`, such as messages that still wait, and of its certificates
+    /// those that start before `before`. It is remembered until `not_after`, and a while longer.
+    pub fn deny_identity_before(
+        &mut self,
+        identity: Identity,
+        before: Timestamp,
+        not_after: Timestamp,
+        denial: Denial,
+    ) -> Result<(), DenyListError> {
+        let forget_after = not_after.plus(AFTERLIFE);
+        let (before, forget_after) = match self.identities.get(&identity) {
+            Some((held, entry)) => (before.max(*held), forget_after.max(entry.forget_after)),
+            None => {
+                self.make_room(denial.at)?;
+                (before, forget_after)
+            }
+        };
+        let entry = Entry {
+            denial,
+            forget_after,
+        };
+        self.identities.insert(identity, (before, entry));
+        self.version += 1;
+        Ok(())
+    }
+
     /// Denies every certificate of an identity that exists when it is denied. The last of them
     /// expires at `not_after`.
     ///
@@ -222,30 +248,12 @@ impl DenyList {
         not_after: Timestamp,
         denial: Denial,
     ) -> Result<(), DenyListError> {
-        let forget_after = not_after.plus(AFTERLIFE);
-        let (before, forget_after) = match self.identities.get(&identity) {
-            // Beyond the start of what was issued after an earlier denial in the same second.
-            Some((held, entry)) => (
-                denial.at.max(held.plus(ONE_SECOND)),
-                forget_after.max(entry.forget_after),
-            ),
-            None => {
-                self.make_room(denial.at)?;
-                (denial.at, forget_after)
-            }
+        // Beyond the start of what was issued after an earlier denial in the same second.
+        let before = match self.denied_before(&identity) {
+            Some(held) => denial.at.max(held.plus(ONE_SECOND)),
+            None => denial.at,
         };
-        self.identities.insert(
-            identity,
-            (
-                before,
-                Entry {
-                    denial,
-                    forget_after,
-                },
-            ),
-        );
-        self.version += 1;
-        Ok(())
+        self.deny_identity_before(identity, before, not_after, denial)
     }
 
     fn make_room(&mut self, now: Timestamp) -> Result<(), DenyListError> {
@@ -291,6 +299,11 @@ impl DenyList {
     /// The time before which certificates of `identity` may not start.
     pub fn denied_before(&self, identity: &Identity) -> Option<Timestamp> {
         self.identities.get(identity).map(|(before, _)| *before)
+    }
+
+    /// The last denial of an identity as a whole. O(1).
+    pub fn denied_identity(&self, identity: &Identity) -> Option<Denial> {
+        self.identities.get(identity).map(|(_, entry)| entry.denial)
     }
 
     /// All denied serial numbers, in no order.

@@ -33,6 +33,9 @@ const DENY_LIST_ROW: &str = "deny-list";
 
 /// How long an expired certificate is still shown.
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
+/// How long it is remembered that the sender of messages which still wait was revoked: longer than messages are kept
+/// that were given no expiry.
+const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Characters kept of an operator's reason.
 const LONGEST_REASON: usize = 500;
 
@@ -390,12 +393,41 @@ impl CaService {
         }
         let said: String = said.trim().chars().take(LONGEST_REASON).collect();
         let said = Some(said).filter(|said| !said.is_empty());
+        self.deny_senders(&living, now)?;
         self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
         Ok(living
             .iter()
             .filter_map(|serial| self.issued.get(serial))
             .map(status)
             .collect())
+    }
+
+    /// What the holders of these certificates have sent until now is not delivered any more, if it still waits. Their
+    /// newer certificates hold.
+    fn deny_senders(&mut self, serials: &[Serial], now: Timestamp) -> Result<(), Fault> {
+        let denial = Denial {
+            at: now,
+            reason: Reason::ByOperator,
+        };
+        for serial in serials {
+            let Some(certificate) = self.issued.get(serial) else {
+                continue;
+            };
+            let record = &certificate.record;
+            if !matches!(record.identity, Identity::Agent { .. }) {
+                continue;
+            }
+            let before = record.not_before.plus(Duration::from_secs(1));
+            self.deny_list
+                .deny_identity_before(
+                    record.identity.clone(),
+                    before,
+                    now.plus(SENDERS_REMEMBERED),
+                    denial,
+                )
+                .map_err(|error| internal(&error))?;
+        }
+        Ok(())
     }
 
     fn revoke(

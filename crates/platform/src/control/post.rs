@@ -67,6 +67,8 @@ pub struct DeliveredLetter {
     pub number: u64,
     /// Whether another process of the receiver may have taken it before.
     pub again: bool,
+    /// When it was sent.
+    pub posted: UnixMillis,
     /// When it is not delivered any more.
     pub expiry: UnixMillis,
     /// The message.
@@ -85,6 +87,25 @@ pub enum LetterOutcome {
     Expired,
     /// The receiver is not there, or left it unread.
     Left,
+    /// It may not be delivered.
+    Refused(LetterRefusal),
+}
+
+impl LetterOutcome {
+    /// Whether the letter has no way to go any more.
+    pub(crate) const fn is_final(self) -> bool {
+        matches!(self, Self::Taken | Self::Expired | Self::Refused(_))
+    }
+}
+
+/// Why a letter may not be delivered, by what holds when it is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LetterRefusal {
+    /// The platform's policy does not let its sender write to its receiver.
+    NotPermitted,
+    /// An operator has revoked its sender since.
+    Revoked,
 }
 
 /// A letter that waits, for people.

@@ -11,6 +11,7 @@ use crate::control::attachment::AttachmentNotice;
 use crate::control::node::{NodeAnswer, NodeRequest};
 use crate::control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use crate::control::{AgentLocation, Fault, FaultCode, WaitingProvenance};
+use crate::master::now;
 use crate::post::{Forwarded, MOST_POSTED, Ways, Whereabouts};
 
 /// How long another node may take to have letters on its disk.
@@ -116,6 +117,8 @@ impl Shared {
         let letters = letters.into_iter().map(|mut letter| {
             // Notices are the node's own.
             letter.cover.about = None;
+            // Nobody escapes a revocation by a clock of his own.
+            letter.cover.posted = letter.cover.posted.min(now());
             letter
         });
         Ok(self.post.keep(letters.collect()).await)

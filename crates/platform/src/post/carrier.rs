@@ -151,6 +151,7 @@ impl Carrier {
                 Some(DeliveredLetter {
                     number: *number,
                     again: *again,
+                    posted: cover.posted,
                     expiry: cover.expiry,
                     waiting: WaitingMessage::of(message, cover),
                 })

@@ -26,7 +26,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use sealbus_acl::{AclMessage, Aid, Limits, bitefficient};
-use sealbus_bus::{Acknowledgement, UndeliverableReason, failure_notice, receipt_notice};
+use sealbus_bus::{
+    Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
+};
 use sealbus_journal::{
     Journal, JournalConfig, JournalError, NewRecord, ReadFrom, Stream, StreamConfig, Written,
 };
@@ -34,7 +36,8 @@ use sealbus_seal::Identity;
 use tokio::sync::{Notify, mpsc};
 
 use crate::control::post::{
-    About, Cover, DeliveredLetter, LetterOutcome, PostedLetter, Receipt, WaitingLetter,
+    About, Cover, DeliveredLetter, LetterOutcome, LetterRefusal, PostedLetter, Receipt,
+    WaitingLetter,
 };
 use crate::control::{Blob, Fault, FaultCode, UnixMillis, WaitingMessage, WaitingProvenance};
 use crate::master::{SYSTEM_AGENTS, now};
@@ -404,6 +407,11 @@ impl Post {
                     self.expired(&mailbox, number).await?;
                     gone.push(number);
                 }
+                LetterOutcome::Refused(refusal) => {
+                    let reason = refusal.reason(&mailbox.agent);
+                    self.bounce(&mailbox, number, &reason).await?;
+                    gone.push(number);
+                }
             }
         }
         self.remove(&mailbox, &gone).await?;
@@ -759,6 +767,26 @@ impl WaitingMessage {
         Self {
             message: Blob(message.to_vec()),
             provenance: cover.provenance.clone(),
+        }
+    }
+}
+
+impl LetterRefusal {
+    /// What its sender is told.
+    fn reason(self, receiver: &str) -> UndeliverableReason {
+        let (reason, explanation) = match self {
+            Self::NotPermitted => (
+                RefusalReason::NotPermitted,
+                format!("the policy does not let its sender write to {receiver}"),
+            ),
+            Self::Revoked => (
+                RefusalReason::Revoked,
+                "its sender was revoked before it was delivered".to_owned(),
+            ),
+        };
+        UndeliverableReason::Refused {
+            reason,
+            explanation,
         }
     }
 }

@@ -231,6 +231,7 @@ impl Inbox {
             let DeliveredLetter {
                 number,
                 again,
+                posted,
                 expiry,
                 waiting,
             } = letter;
@@ -276,6 +277,10 @@ impl Inbox {
                     continue;
                 }
             };
+            if let Err(refusal) = shared.judge_letter(&message, posted, &whole) {
+                self.settled(agent, number, LetterOutcome::Refused(refusal));
+                continue;
+            }
             match local.mailbox().push_accepted(message) {
                 Ok(()) => self.say(agent, number, LetterOutcome::Arrived),
                 Err(_) => {
@@ -406,7 +411,7 @@ async fn report(
                 match inbox.host.settle_letters(&agent, outcomes.clone()).await {
                     Ok(()) => {
                         for (number, outcome) in &outcomes {
-                            if matches!(outcome, LetterOutcome::Taken | LetterOutcome::Expired) {
+                            if outcome.is_final() {
                                 inbox.forget(&agent, *number);
                             }
                         }

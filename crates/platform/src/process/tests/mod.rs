@@ -1,6 +1,7 @@
 //! Processes on hosts that are as small as can be, but certify with a real authority.
 
 mod alone;
+mod letters;
 mod meshed;
 
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use sealbus_acl::{AclMessage, Performative};
-use sealbus_bus::{Provenance, SendError, TrySendError};
+use sealbus_bus::{Provenance, RefusalReason, SendError, TrySendError};
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
@@ -114,6 +115,8 @@ struct TestHost {
     certified: AtomicUsize,
     inheritance: Vec<FrozenAgent>,
     reports: Mutex<Vec<(String, AgentReport)>>,
+    /// What became of letters.
+    settled: Mutex<Vec<(u64, LetterOutcome)>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
 }
 
@@ -162,6 +165,7 @@ impl TestHost {
             certified: AtomicUsize::new(0),
             inheritance,
             reports: Mutex::default(),
+            settled: Mutex::default(),
             commands: Mutex::new(Some(commands)),
         };
         (Arc::new(host), tell)
@@ -260,8 +264,9 @@ impl Host for TestHost {
     fn settle_letters<'a>(
         &'a self,
         _agent: &'a str,
-        _outcomes: Vec<(u64, LetterOutcome)>,
+        outcomes: Vec<(u64, LetterOutcome)>,
     ) -> BoxFuture<'a, Result<(), Fault>> {
+        self.settled.lock().extend(outcomes);
         Box::pin(async { Ok(()) })
     }
 
