@@ -91,20 +91,21 @@ rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not sta
 # The Rust tests start a broker each; one after the other they need less memory.
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq -- --ignored --test-threads=1
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test cluster -- --ignored --test-threads=1
 	$(call say,RabbitMQ: platforms and attacks)
 	$(BIN)/pytest tests/rabbitmq
 
 # ---- seeing ----------------------------------------------------------------------------------
 
-demo: $(STAMPS)/tools ## Certified agents on two nodes talk over the mesh, and impostors are refused
+TRANSPORT ?= mesh
+demo: $(STAMPS)/tools ## Certified agents on two nodes talk, and impostors are refused; TRANSPORT=rabbitmq for a broker
 	$(call say,Building the sealbus binary (release; the first time takes some minutes))
 	$(CARGO) build --locked --release -p sealbus-cli
 	$(call say,Building the Python wheel (release))
 	cd python && $(abspath $(BIN))/maturin build --locked --release --out $(abspath $(WHEELS))
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps $$(ls -t $(WHEELS)/sealbus-*.whl | head -1)
 	$(call say,Running the demo)
-	target/release/sealbus demo --python $(BIN)/python $(DEMO)
+	target/release/sealbus demo --transport $(TRANSPORT) --python $(BIN)/python $(DEMO)
 
 bench: $(STAMPS)/tools ## Figures beside their floors, in one run; report in bench/report
 	$(call say,Benchmark)

@@ -5,9 +5,9 @@
 
 mod support;
 
-use sealbus_bus::Provenance;
+use sealbus_bus::{Provenance, TrySendError};
 use sealbus_seal::SecurityLevel;
-use support::{PATIENCE, Platform};
+use support::{PATIENCE, Platform, message};
 
 async fn converse(platform: &Platform) {
     let a = platform.agent("a").await;
@@ -55,6 +55,7 @@ async fn authenticated() {
     converse(&platform).await;
     a_receiver_that_is_not_there(&platform).await;
     unread_messages_come_again(&platform).await;
+    an_alarm_of_the_broker_holds_senders_back(&platform).await;
     the_broker_starts_again(&mut platform).await;
     platform.stop().await;
 }
@@ -116,4 +117,37 @@ async fn the_broker_starts_again(platform: &mut Platform) {
     f.endpoint.shut_down(PATIENCE).await;
     assert!(g.mailbox.try_recv().is_none());
     g.endpoint.shut_down(PATIENCE).await;
+}
+
+async fn an_alarm_of_the_broker_holds_senders_back(platform: &Platform) {
+    let mut config = platform.config();
+    config.unconfirmed_messages = 32;
+    let h = platform.agent_with("h", config).await;
+    let mut i = platform.agent("i").await;
+    platform.control(&["set_vm_memory_high_watermark", "0.00001"]);
+    let is_blocked = || {
+        let links = h.endpoint.links();
+        links.iter().any(|link| link.blocked.is_some())
+    };
+    let mut sent = 0;
+    let deadline = std::time::Instant::now() + PATIENCE;
+    loop {
+        assert!(std::time::Instant::now() < deadline, "nobody was held back");
+        match h.outbox.try_send(message("i@factory", &sent.to_string())) {
+            Ok(()) => sent += 1,
+            Err(TrySendError::Full(_)) if is_blocked() => break,
+            Err(TrySendError::Full(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    platform.control(&["set_vm_memory_high_watermark", "0.6"]);
+    for number in 0..sent {
+        assert_eq!(i.receive_text().await, number.to_string());
+    }
+    h.send("i@factory", "again").await;
+    assert_eq!(i.receive_text().await, "again");
+    assert!(!is_blocked());
+    h.endpoint.shut_down(PATIENCE).await;
+    i.endpoint.shut_down(PATIENCE).await;
 }

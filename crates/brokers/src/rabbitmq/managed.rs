@@ -18,8 +18,8 @@ use super::files::{CONFIGURATION, PLUGINS};
 
 /// Where distributions put the server, apart from `PATH`. Debian's script on `PATH` insists on a user of its own.
 const KNOWN_PLACES: [&str; 2] = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"];
-/// How long it may take to start: an Erlang node needs seconds of processor time.
-const STARTING: Duration = Duration::from_secs(120);
+/// How long it may take to start: an Erlang node needs seconds of processor time, and one of a cluster waits for others.
+const STARTING: Duration = Duration::from_secs(300);
 /// How long it may take to end.
 const ENDING: Duration = Duration::from_secs(20);
 /// File name of its process number.
@@ -104,6 +104,11 @@ pub struct ManagedBroker {
 }
 
 impl ManagedBroker {
+    /// Whether there is a RabbitMQ on this machine to start.
+    pub fn is_installed() -> bool {
+        server().is_some()
+    }
+
     /// Starts the broker whose files lie in `directory`, or finds that it runs, and waits until it listens.
     ///
     /// # Errors

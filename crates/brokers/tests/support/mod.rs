@@ -2,9 +2,12 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+mod cluster;
 pub mod processes;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +42,8 @@ pub struct Platform {
     pub broker: Option<ManagedBroker>,
     pub ports: BrokerPorts,
     pub folder: TempDir,
+    /// The other brokers of its cluster.
+    pub others: Vec<cluster::Member>,
     operator: Login,
     issuing: IssuingAuthority,
     root: RootAuthority,
@@ -80,28 +85,22 @@ impl Platform {
         let issuing = root
             .create_authority("ca-1", Validity::starting(now, DAY))
             .unwrap();
-        let folder = tempfile::Builder::new()
-            .prefix("sealbus-rabbitmq-")
-            .tempdir()
-            .unwrap();
+        let folder = folder();
         let ports = BrokerPorts::keep(folder.path(), LOOPBACK).unwrap();
         let operator = Login {
             user: "operator".to_owned(),
             password: "a secret of this test".to_owned(),
         };
         let certified = certify(&issuing, Identity::agent(&name, names::BROKER).unwrap());
-        BrokerSetup {
+        setup(
+            &name,
             level,
-            address: LOOPBACK,
-            port: ports.amqp,
-            management_port: ports.management,
-            operator: operator.clone(),
-            vhost: name.to_string(),
-            certificate: BrokerCertificate::new(root.certificate(), &certified),
-            installed_at: folder.path().display().to_string(),
-        }
-        .write(folder.path())
-        .unwrap();
+            ports,
+            &operator,
+            &certified,
+            &root,
+            folder.path(),
+        );
         let broker = ManagedBroker::start(folder.path(), LOOPBACK, ports)
             .await
             .unwrap_or_else(|error| panic!("{error}"));
@@ -131,6 +130,7 @@ impl Platform {
             broker: Some(broker),
             ports,
             folder,
+            others: Vec::new(),
             operator,
             issuing,
             root,
@@ -149,8 +149,12 @@ impl Platform {
             SecurityLevel::Tls => RabbitSecurity::Tls(self.shared.clone(), self.trust()),
             _ => RabbitSecurity::Auth(self.trust()),
         };
-        let address = format!("127.0.0.1:{}", self.ports.amqp);
-        RabbitConfig::new(self.name.clone(), vec![address], security)
+        let others = self.others.iter().map(|member| member.ports);
+        let addresses = std::iter::once(self.ports)
+            .chain(others)
+            .map(|ports| format!("127.0.0.1:{}", ports.amqp))
+            .collect();
+        RabbitConfig::new(self.name.clone(), addresses, security)
     }
 
     /// An agent in a process of its own.
@@ -182,22 +186,59 @@ impl Platform {
         }
     }
 
+    /// Runs `rabbitmqctl` on the broker.
+    pub fn control(&self, arguments: &[&str]) -> String {
+        control(self.folder.path(), self.ports, arguments)
+    }
+
     pub async fn stop(mut self) {
         if let Some(mut broker) = self.broker.take() {
             broker.stop().await;
+        }
+        for member in &mut self.others {
+            member.broker.stop().await;
         }
     }
 }
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        // A test that failed leaves no broker behind.
-        if let Some(broker) = &self.broker
-            && let Some(pid) = broker.pid()
-        {
-            let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        // A test that failed leaves no broker behind, nor the port mapper that Erlang started beside it.
+        let others = self.others.iter().map(|member| &member.broker);
+        let mut is_left = false;
+        for broker in self.broker.iter().chain(others) {
+            is_left |= kill(broker);
         }
+        if is_left {
+            end_mapper(self.ports.mapper);
+        }
+    }
+}
+
+/// Kills a broker, as a power failure would; says whether it ran.
+pub fn kill(broker: &ManagedBroker) -> bool {
+    let Some(pid) = broker.pid() else {
+        return false;
+    };
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    true
+}
+
+fn end_mapper(port: u16) {
+    // It refuses while it believes that a broker lives.
+    for _ in 0..100 {
+        let ended = Command::new("epmd")
+            .args(["-port", &port.to_string(), "-kill"])
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if ended.is_ok_and(|status| status.success()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -220,11 +261,82 @@ impl Agent {
     }
 }
 
+/// Runs `rabbitmqctl` on the broker in `folder`.
+pub fn control(folder: &Path, ports: BrokerPorts, arguments: &[&str]) -> String {
+    let places = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"].map(PathBuf::from);
+    let programs = places.map(|place| place.join("rabbitmqctl"));
+    let program = programs.iter().find(|program| program.is_file()).unwrap();
+    let done = Command::new(program)
+        .arg("--quiet")
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("LANG", "C.UTF-8")
+        .env("HOME", folder)
+        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+        .env("RABBITMQ_NODENAME", node_name(ports))
+        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+        .env("ERL_EPMD_PORT", ports.mapper.to_string())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{arguments:?}: {text} {error}");
+    text
+}
+
+pub fn node_name(ports: BrokerPorts) -> String {
+    format!("sealbus{}@localhost", ports.amqp)
+}
+
+/// Waits until `look` finds what it looks for.
+pub async fn wait_for(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let deadline = std::time::Instant::now() + 2 * PATIENCE;
+    while !look().await {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "waited in vain for {what}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 pub fn message(to: &str, content: &str) -> AclMessage {
     let mut message = AclMessage::new(Performative::Inform);
     message.receivers.push(Aid::new(to).unwrap());
     message.content = Some(content.into());
     message
+}
+
+fn folder() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("sealbus-rabbitmq-")
+        .tempdir()
+        .unwrap()
+}
+
+fn setup(
+    name: &PlatformName,
+    level: SecurityLevel,
+    ports: BrokerPorts,
+    operator: &Login,
+    certified: &Credential,
+    root: &RootAuthority,
+    folder: &Path,
+) {
+    BrokerSetup {
+        level,
+        address: LOOPBACK,
+        port: ports.amqp,
+        management_port: ports.management,
+        operator: operator.clone(),
+        vhost: name.to_string(),
+        certificate: BrokerCertificate::new(root.certificate(), certified),
+        installed_at: folder.display().to_string(),
+    }
+    .write(folder)
+    .unwrap();
 }
 
 fn certify(issuing: &IssuingAuthority, identity: Identity) -> Arc<Credential> {

@@ -1,0 +1,71 @@
+//! The transport on a cluster of three RabbitMQ brokers. Run by `make test-rabbitmq`.
+
+#![cfg(feature = "rabbitmq")]
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Agent, PATIENCE, Platform};
+
+/// Messages before the death of a broker, and after it.
+const MANY: u32 = 100;
+
+/// One cluster for all of it: three Erlang nodes take half a minute of processor time to start.
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn nothing_is_lost_when_brokers_die() {
+    let mut platform = Platform::start_cluster().await;
+    // No message is to be given up while brokers start.
+    let mut config = platform.config();
+    config.give_up = Duration::from_secs(900);
+    let a = platform.agent_with("a", config).await;
+    let mut b = platform.agent("b").await;
+    let mut traffic = Traffic::default();
+    for victim in 0..3 {
+        traffic.send(&a, MANY).await;
+        platform.kill_member(victim);
+        traffic.send(&a, MANY).await;
+        traffic.receive(&mut b).await;
+        platform.revive(victim).await;
+    }
+    // The receiver has taken some, and others wait, when there is no broker at all for a while.
+    traffic.send(&a, MANY).await;
+    for victim in 0..3 {
+        platform.kill_member(victim);
+    }
+    traffic.send(&a, MANY).await;
+    platform.revive_all().await;
+    traffic.send(&a, MANY).await;
+    traffic.receive(&mut b).await;
+    a.endpoint.shut_down(PATIENCE).await;
+    assert!(b.mailbox.try_recv().is_none());
+    b.endpoint.shut_down(PATIENCE).await;
+    platform.stop().await;
+}
+
+/// Numbered messages: each is to arrive once, and in order.
+#[derive(Default)]
+struct Traffic {
+    sent: u32,
+    received: u32,
+}
+
+impl Traffic {
+    async fn send(&mut self, from: &Agent, count: u32) {
+        for _ in 0..count {
+            from.send("b@factory", &self.sent.to_string()).await;
+            self.sent += 1;
+            // Under way while something dies, not all in one packet before.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn receive(&mut self, at: &mut Agent) {
+        while self.received < self.sent {
+            assert_eq!(at.receive_text().await, self.received.to_string());
+            self.received += 1;
+        }
+    }
+}

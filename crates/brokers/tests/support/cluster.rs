@@ -1,0 +1,117 @@
+//! A platform on a cluster of three brokers.
+
+use std::iter::once;
+use std::time::Duration;
+
+use sealbus_brokers::rabbitmq::{BrokerPorts, ManagedBroker, names};
+use sealbus_seal::{Identity, SecurityLevel};
+use tempfile::TempDir;
+
+use super::{LOOPBACK, Platform, certify, control, folder, kill, node_name, setup, wait_for};
+
+/// A further broker of a cluster.
+pub struct Member {
+    pub broker: ManagedBroker,
+    pub ports: BrokerPorts,
+    pub folder: TempDir,
+}
+
+impl Platform {
+    pub async fn start_cluster() -> Self {
+        let mut platform = Self::start(SecurityLevel::Auth).await;
+        for _ in 0..2 {
+            let member = platform.join().await;
+            platform.others.push(member);
+        }
+        platform
+    }
+
+    /// A broker of the cluster; the first one has the number 0.
+    fn member(&mut self, index: usize) -> &mut ManagedBroker {
+        match index.checked_sub(1) {
+            None => self.broker.as_mut().unwrap(),
+            Some(index) => &mut self.others[index].broker,
+        }
+    }
+
+    pub fn kill_member(&mut self, index: usize) {
+        assert!(kill(self.member(index)));
+    }
+
+    /// Starts a broker of the cluster again, and waits until every queue has a copy there.
+    pub async fn revive(&mut self, index: usize) {
+        let broker = self.member(index);
+        wait_for("the broker to have died and be there again", async || {
+            broker.keep_running().await.unwrap()
+        })
+        .await;
+        self.complete().await;
+    }
+
+    /// Starts all brokers again after each was killed. None of them comes up alone: it waits for the others.
+    pub async fn revive_all(&mut self) {
+        let Self { broker, others, .. } = self;
+        let brokers = broker
+            .iter_mut()
+            .chain(others.iter_mut().map(|member| &mut member.broker));
+        let reviving = brokers.map(|broker| async {
+            wait_for("the brokers to be there again", async || {
+                broker.keep_running().await.unwrap()
+            })
+            .await;
+        });
+        futures_util::future::join_all(reviving).await;
+        self.complete().await;
+    }
+
+    /// Waits until every broker has a copy of every queue.
+    async fn complete(&self) {
+        let names: Vec<_> = once(self.ports)
+            .chain(self.others.iter().map(|member| member.ports))
+            .map(node_name)
+            .collect();
+        wait_for("all copies of all queues", async || {
+            // Each look is an Erlang node of its own that has to start.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let queues = self.control(&["list_queues", "-p", self.name.as_str(), "name", "online"]);
+            queues
+                .lines()
+                .filter(|line| line.starts_with("Agent-"))
+                .all(|line| names.iter().all(|name| line.contains(name)))
+        })
+        .await;
+    }
+
+    async fn join(&self) -> Member {
+        let folder = folder();
+        let mut ports = BrokerPorts::keep(folder.path(), LOOPBACK).unwrap();
+        // They find each other through one port mapper, and know each other by one cookie.
+        ports.mapper = self.ports.mapper;
+        let cookie = folder.path().join(".erlang.cookie");
+        std::fs::copy(self.folder.path().join(".erlang.cookie"), cookie).unwrap();
+        let identity = Identity::agent(&self.name, names::BROKER).unwrap();
+        setup(
+            &self.name,
+            self.level,
+            ports,
+            &self.operator,
+            &certify(&self.issuing, identity),
+            &self.root,
+            folder.path(),
+        );
+        let broker = ManagedBroker::start(folder.path(), LOOPBACK, ports)
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
+        let member = Member {
+            broker,
+            ports,
+            folder,
+        };
+        let first = node_name(self.ports);
+        let steps: [&[&str]; 3] = [&["stop_app"], &["join_cluster", &first], &["start_app"]];
+        for step in steps {
+            control(member.folder.path(), ports, step);
+        }
+        member
+    }
+}
