@@ -1,5 +1,6 @@
 //! Opens connections to the broker, each in the name of one agent or process.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
 
 use super::config::{RabbitConfig, RabbitSecurity};
 use super::names;
@@ -175,6 +178,7 @@ async fn connect(
         uri,
         Runtime::new(Sockets(Tokio::current())),
         async move |uri: AMQPUri, _| {
+            be_quiet();
             let tcp = TcpStream::connect((uri.authority.host.as_str(), uri.authority.port)).await?;
             // Small messages are not to wait for the acknowledgement of the one before.
             tcp.set_nodelay(true)?;
@@ -194,6 +198,14 @@ async fn connect(
         events,
         user,
     })
+}
+
+/// Switches logging off for this thread, which is one that the AMQP library has started for the connection: it would log
+/// whole messages. What goes wrong on the connection is told by its results and events.
+fn be_quiet() {
+    let nobody = Dispatch::new(NoSubscriber::default());
+    // For as long as the thread lives.
+    mem::forget(tracing::dispatcher::set_default(&nobody));
 }
 
 /// The user name in the client's certificate.

@@ -33,9 +33,7 @@ const POLICY: &str = "sealbus";
 /// The queues of agents and of processes.
 const ALL_QUEUES: &str = "^(Agent-.*-MessageQueue|Process-.*-FrameQueue)$";
 /// Dead letters kept; the oldest go first.
-const DEAD_LETTERS_KEPT: u32 = 10_000;
-/// Messages fetched at a time from the queue of an agent that has ended.
-const FETCHED: u32 = 50;
+pub(super) const DEAD_LETTERS_KEPT: u32 = 10_000;
 
 /// The management interface did not do what was asked.
 #[derive(Debug, Error)]
@@ -71,8 +69,9 @@ pub enum ManagementError {
 /// The management interface of one broker, or of any of a cluster.
 pub struct Management {
     addresses: Vec<String>,
-    vhost: String,
+    pub(super) vhost: String,
     authorization: String,
+    pub(super) operator: String,
     tls: Connector,
     platform: PlatformName,
     open: Mutex<Option<SendRequest<Full<Bytes>>>>,
@@ -83,23 +82,6 @@ pub struct Management {
 pub struct Depth {
     /// All of them.
     pub messages: u64,
-}
-
-/// A message that was left in the queue of an agent that has ended.
-#[derive(Clone, Debug)]
-pub struct LeftMessage {
-    /// The user that sent it, as the broker knows it.
-    pub user: Option<String>,
-    /// Its bit-efficient encoding, as far as it is one.
-    pub payload: Bytes,
-}
-
-#[derive(Deserialize)]
-struct Fetched {
-    payload: String,
-    payload_encoding: String,
-    #[serde(default)]
-    properties: Value,
 }
 
 impl Management {
@@ -117,6 +99,7 @@ impl Management {
             addresses,
             vhost: vhost.to_owned(),
             authorization: format!("Basic {secret}"),
+            operator: operator.user.clone(),
             tls,
             platform,
             open: Mutex::new(None),
@@ -151,6 +134,7 @@ impl Management {
         let arguments = json!({"x-queue-type": "quorum", "x-max-length": DEAD_LETTERS_KEPT, "x-overflow": "drop-head"});
         self.make_queue(dead, arguments).await?;
         self.bind(names::DEAD, dead, dead).await?;
+        self.prepare_notices().await?;
         let policy = json!({
             "pattern": ALL_QUEUES,
             "definition": {"dead-letter-exchange": names::DEAD},
@@ -302,50 +286,6 @@ impl Management {
         }))
     }
 
-    /// Takes messages out of the queue of an agent that has ended, and puts a copy of each among the dead letters.
-    ///
-    /// # Errors
-    /// [`ManagementError`].
-    pub async fn take_left(&self, agent: &str) -> Result<Vec<LeftMessage>, ManagementError> {
-        let vhost = escape(&self.vhost);
-        let path = format!("queues/{vhost}/{}/get", escape(&names::queue(agent)));
-        let body = json!({"count": FETCHED, "ackmode": "ack_requeue_false", "encoding": "base64"});
-        let what = "hand over what an agent left unread";
-        let (status, answer) = self.ask(what, Method::POST, &path, Some(body)).await?;
-        if status == StatusCode::NOT_FOUND {
-            return Ok(Vec::new());
-        }
-        let fetched: Vec<Fetched> = read(what, status, &answer)?;
-        let mut left = Vec::new();
-        for message in fetched {
-            let user = message.properties["user_id"].as_str().map(str::to_owned);
-            let mut headers =
-                json!({"sealbus-receiver": agent, "sealbus-reason": "the agent has ended"});
-            if let Some(user) = &user {
-                headers["sealbus-user"] = json!(user);
-            }
-            let copy = json!({
-                "routing_key": agent,
-                "payload": message.payload,
-                "payload_encoding": message.payload_encoding,
-                "properties": {"delivery_mode": 2, "headers": headers},
-            });
-            let to = format!("exchanges/{vhost}/{}/publish", escape(names::DEAD));
-            let what = "keep a dead letter";
-            let (status, answer) = self.ask(what, Method::POST, &to, Some(copy)).await?;
-            let _: Value = read(what, status, &answer)?;
-            let payload = match message.payload_encoding.as_str() {
-                "base64" => BASE64_STANDARD.decode(&message.payload).unwrap_or_default(),
-                _ => message.payload.into_bytes(),
-            };
-            left.push(LeftMessage {
-                user,
-                payload: payload.into(),
-            });
-        }
-        Ok(left)
-    }
-
     /// Removes a queue, with what is in it.
     ///
     /// # Errors
@@ -355,13 +295,22 @@ impl Management {
         self.delete("remove a queue", &path).await
     }
 
-    async fn make_queue(&self, queue: &str, arguments: Value) -> Result<(), ManagementError> {
+    pub(super) async fn make_queue(
+        &self,
+        queue: &str,
+        arguments: Value,
+    ) -> Result<(), ManagementError> {
         let path = format!("queues/{}/{}", escape(&self.vhost), escape(queue));
         let body = json!({"durable": true, "auto_delete": false, "arguments": arguments});
         self.put("make a queue", &path, body).await
     }
 
-    async fn bind(&self, from: &str, queue: &str, key: &str) -> Result<(), ManagementError> {
+    pub(super) async fn bind(
+        &self,
+        from: &str,
+        queue: &str,
+        key: &str,
+    ) -> Result<(), ManagementError> {
         let path = format!(
             "bindings/{}/e/{}/q/{}",
             escape(&self.vhost),
@@ -399,7 +348,7 @@ impl Management {
     }
 
     /// Asks, on the connection that is open or on a new one.
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         what: &str,
         method: Method,
@@ -521,7 +470,7 @@ fn done(what: &str, status: StatusCode, answer: &[u8]) -> Result<(), ManagementE
     })
 }
 
-fn read<T: for<'de> Deserialize<'de>>(
+pub(super) fn read<T: for<'de> Deserialize<'de>>(
     what: &str,
     status: StatusCode,
     answer: &[u8],

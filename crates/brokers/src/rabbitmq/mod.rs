@@ -12,13 +12,17 @@
 //! Each process has a queue and a login as well, for what the buses of processes say to each other: the frames that channels
 //! stand on. The broker proves the process, and an agent that it speaks through it, by a signature.
 
+pub mod bare;
+mod condition;
 mod config;
 mod connect;
 mod consumer;
+mod dead_letters;
 mod endpoint;
 mod files;
 mod frame_inbox;
 mod incoming;
+mod instructions;
 mod link;
 mod managed;
 pub mod management;
@@ -30,9 +34,12 @@ mod publisher;
 mod socket;
 mod stamp;
 
+pub use condition::{Member, Waiting};
 pub use config::{Login, ProcessLogin, RabbitConfig, RabbitSecurity};
+pub use dead_letters::{DeadLetter, Death};
 pub use endpoint::{LinkReport, OpenError, RabbitEndpoint};
 pub use files::{BrokerCertificate, BrokerSetup};
+pub use instructions::README;
 pub use managed::{BrokerError, BrokerPorts, ManagedBroker};
 pub use management::{Management, ManagementError};
 pub use stamp::Stamp;

@@ -182,6 +182,18 @@ impl<T: Clone> Outgoing<T> {
         Some(publication)
     }
 
+    /// Which of the messages that were published to such a receiver has this number.
+    pub(crate) fn published_as(
+        &self,
+        number: u64,
+        is_receiver: impl Fn(&str) -> bool,
+    ) -> Option<u64> {
+        let mut published = self.published.iter();
+        published
+            .find(|(_, accepted)| accepted.number == number && is_receiver(&accepted.receiver))
+            .map(|(order, _)| *order)
+    }
+
     /// The broker has it.
     pub(crate) fn confirmed(&mut self, order: u64) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;
@@ -353,6 +365,25 @@ mod tests {
         assert_eq!((again.stamp.number, again.stamp.base), (1, 1));
         assert!(outgoing.confirmed(again.order).is_none());
         assert!(outgoing.is_settled());
+    }
+
+    #[test]
+    fn what_came_back_is_known_by_receiver_and_number() {
+        let (mut outgoing, receiver) = outgoing();
+        let other: Arc<str> = "c@f".into();
+        let mut orders = Vec::new();
+        for to in [&receiver, &other, &receiver] {
+            outgoing.accept(to, Bytes::from_static(b"x"), (), Instant::now());
+            orders.push(outgoing.publish().unwrap().order);
+        }
+        let order_of = |outgoing: &Outgoing<()>, name: &str, number| {
+            outgoing.published_as(number, |receiver| receiver == name)
+        };
+        assert_eq!(order_of(&outgoing, "b@f", 2), Some(orders[2]));
+        assert_eq!(order_of(&outgoing, "c@f", 1), Some(orders[1]));
+        assert_eq!(order_of(&outgoing, "c@f", 2), None);
+        assert!(outgoing.confirmed(orders[2]).is_none());
+        assert_eq!(order_of(&outgoing, "b@f", 2), None);
     }
 
     #[test]

@@ -18,7 +18,9 @@ use tokio::time::sleep;
 
 use super::connect::{Opened, Purpose};
 use super::link::Sends;
+use super::names::key_of_process;
 use super::outgoing::Publication;
+use super::stamp::Stamp;
 
 /// The pause before a message is published again that the broker did not take.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -243,22 +245,34 @@ impl<L: Sends> Publisher<'_, L> {
         &mut self,
         (order, confirmation): (u64, LapinResult<Confirmation>),
     ) -> LapinResult<()> {
+        let confirmation = confirmation?;
         let mut outgoing = self.link.wire().outgoing.lock();
-        let outcome = match confirmation? {
-            Confirmation::Ack(None) | Confirmation::NotRequested => {
+        let mut outcomes = Vec::new();
+        let (Confirmation::Ack(returned) | Confirmation::Nack(returned)) = &confirmation else {
+            return Ok(());
+        };
+        // The library hands a message that came back to whichever confirmation comes next: it says itself which it is.
+        let back = returned.as_ref().and_then(|returned| {
+            let stamp = Stamp::parse(returned.properties.message_id().as_ref()?.as_str())?;
+            let key = returned.routing_key.as_str();
+            let is_key_of = |receiver: &str| key == receiver || key == key_of_process(receiver);
+            outgoing.published_as(stamp.number, is_key_of)
+        });
+        if let Some(back) = back {
+            outcomes.extend(outgoing.unroutable(back));
+        }
+        if back != Some(order) {
+            if matches!(confirmation, Confirmation::Ack(_)) {
                 self.link.wire().sent.fetch_add(1, Ordering::Relaxed);
                 self.link.confirmed(order);
-                outgoing.confirmed(order)
-            }
-            Confirmation::Ack(Some(_)) => outgoing.unroutable(order),
-            Confirmation::Nack(_) => {
+                outcomes.extend(outgoing.confirmed(order));
+            } else {
                 self.is_stuck |= outgoing.refused(order);
                 self.again_at = Some(Instant::now() + AGAIN);
-                None
             }
-        };
+        }
         drop(outgoing);
-        self.link.tell(outcome.into_iter().collect());
+        self.link.tell(outcomes);
         self.link.open_gate();
         Ok(())
     }
