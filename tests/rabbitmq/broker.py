@@ -6,7 +6,9 @@ import base64
 import datetime
 import ipaddress
 import json
+import os
 import ssl
+import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -20,6 +22,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import NameOID
 
+from operator_brokers import program
+
 MESSAGES = "sealbus.messages"
 
 
@@ -32,6 +36,7 @@ class Broker:
         ports = json.loads((self.folder / "ports.json").read_text())
         self.port: int = ports["amqp"]
         self.management: int = ports["management"]
+        self.mapper: int = ports["mapper"]
         self.password: str = json.loads((self.folder / "passwords.json").read_text())["operator"]
 
     # ---- as the operator
@@ -59,6 +64,28 @@ class Broker:
 
     def queues(self) -> set[str]:
         return {queue["name"] for queue in self.ask("queues/factory?columns=name")}
+
+    def control(self, *arguments: str) -> str:
+        """What `rabbitmqctl` says."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(self.folder),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_NODENAME": f"sealbus{self.port}@localhost",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self.mapper),
+        }
+        done = subprocess.run(
+            [program("rabbitmqctl"), "--quiet", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=environment,
+        )
+        assert done.returncode == 0, f"rabbitmqctl {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
 
     # ---- as an attacker
 

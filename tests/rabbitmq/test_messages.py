@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from typing import Any
 
 from broker import Broker, queue_of, user_of
 from harness import Platform, wait_for
-
-MANY = 300
-
-
-def order(platform: Platform, agent: str, *words: Any) -> Any:
-    return json.loads(platform.send(agent, json.dumps(words)))
-
-
-def heard(platform: Platform, agent: str, sender: str, count: int) -> None:
-    def look() -> list[int] | None:
-        numbers: list[int] = order(platform, agent, "heard").get(sender, [])
-        return numbers if len(numbers) >= count else None
-
-    numbers = wait_for(look, f"{agent} to hear {count} numbers from {sender}", also=platform.logs)
-    assert numbers == list(range(count))
-
-
-def talk(platform: Platform) -> None:
-    # The operator's agent is written in Rust, the others in Python.
-    assert order(platform, "alice", "echo", "hello") == "hello"
-    order(platform, "alice", "send", "bob", MANY, 0)
-    order(platform, "bob", "send", "alice", MANY, 0)
-    heard(platform, "bob", "alice", MANY)
-    heard(platform, "alice", "bob", MANY)
+from talking import order, talk
 
 
 def test_messages_both_ways_where_senders_are_proved(platform: Platform, broker: Broker) -> None:

@@ -93,6 +93,9 @@ pub(crate) enum Command {
     /// Show what other platforms may do here and have done, and change it
     #[command(subcommand)]
     Gateway(Gateway),
+    /// Set up a message broker, and see what it holds
+    #[command(subcommand)]
+    Broker(Broker),
     /// Publish, read and ask on channels
     #[command(subcommand)]
     Channel(Channel),
@@ -413,6 +416,45 @@ pub(crate) struct GatewayDeny {
     pub(crate) platform: String,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Broker {
+    /// Write what a RabbitMQ of your own needs to carry a platform: configuration, plugins, definitions, and a
+    /// certificate signed by the platform's CA
+    #[command(
+        name = "rabbitmq",
+        after_help = "Example: sealbus broker rabbitmq platform.toml --write-config ./broker-1 --listen 10.0.0.5 --installed-at /etc/rabbitmq/factory"
+    )]
+    RabbitMq(BrokerRabbitMq),
+    /// Show whether the brokers run and take messages, and what waits there
+    #[command(after_help = "Example: sealbus broker status --json")]
+    Status,
+    /// Show what was not delivered: when, from whom, to whom, and why
+    #[command(after_help = "Example: sealbus broker dead-letters")]
+    DeadLetters,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BrokerRabbitMq {
+    /// The manifest, whose [rabbitmq] names the broker in `addresses`
+    #[arg(default_value = "platform.toml", value_name = "MANIFEST")]
+    pub(crate) manifest: PathBuf,
+    /// The folder the files are written to
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) write_config: PathBuf,
+    /// Where it listens [default: the one in `addresses`, if there is one only]
+    #[arg(long, value_name = "IP")]
+    pub(crate) listen: Option<std::net::IpAddr>,
+    /// Port for agents [default: as in `addresses`, or 5671]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Port of the management interface [default: as in `management`, or 15671]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) management_port: Option<u16>,
+    /// Where the folder will lie on the broker's machine [default: where it is written]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) installed_at: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DfSearch {
     /// Type of the service
@@ -548,6 +590,9 @@ pub(crate) struct Demo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DemoTransport {
     Mesh,
+    /// A RabbitMQ of the demo's own; the program must be installed
+    #[value(name = "rabbitmq")]
+    RabbitMq,
 }
 
 #[derive(Debug, Subcommand)]
@@ -627,9 +672,12 @@ pub(crate) struct DemoAttack {
     /// The agent written to, with its platform
     #[arg(long)]
     pub(crate) receiver: String,
-    /// Where that agent's process listens
+    /// Where that agent's process listens, or the broker
     #[arg(long)]
     pub(crate) address: std::net::SocketAddr,
+    /// The virtual host, if the address is a broker's
+    #[arg(long)]
+    pub(crate) broker: Option<String>,
     /// The agent whose name is borrowed, with its platform
     #[arg(long)]
     pub(crate) innocent: String,

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Acl, Arguments, Ca, Channel, Command, Df, Gateway, General};
+use crate::arguments::{Acl, Arguments, Broker, Ca, Channel, Command, Df, Gateway, General};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::Output;
@@ -42,6 +42,10 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
         Command::Up(up) => runtime()?.block_on(commands::up::up(&arguments.general, up, output))?,
         Command::Node(node) => {
             runtime()?.block_on(commands::run::node(&arguments.general, node, output))?;
+        }
+        Command::Broker(Broker::RabbitMq(broker)) => {
+            let written = commands::broker::write_config(&arguments.general, broker, output);
+            runtime()?.block_on(written)?;
         }
         Command::Gateway(Gateway::Run) => runtime()?.block_on(commands::gateway::run())?,
         asking => runtime()?.block_on(ask(&arguments.general, asking, output))?,
@@ -98,6 +102,10 @@ async fn ask(general: &General, command: &Command, output: Output) -> Result<(),
         }
         Command::Gateway(Gateway::Counters) => {
             commands::gateway::counters(connection, output).await
+        }
+        Command::Broker(Broker::Status) => commands::broker::status(connection, output).await,
+        Command::Broker(Broker::DeadLetters) => {
+            commands::broker::dead_letters(connection, output).await
         }
         Command::Kill(kill) => commands::agents::kill(connection, kill, output).await,
         Command::Move(to) => commands::agents::relocate(connection, to, output).await,

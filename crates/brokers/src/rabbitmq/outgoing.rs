@@ -194,6 +194,11 @@ impl<T: Clone> Outgoing<T> {
             .map(|(order, _)| *order)
     }
 
+    /// Whether an answer to it is awaited.
+    pub(crate) fn is_published(&self, order: u64) -> bool {
+        self.published.contains_key(&order)
+    }
+
     /// The broker has it.
     pub(crate) fn confirmed(&mut self, order: u64) -> Option<Outcome<T>> {
         let accepted = self.published.remove(&order)?;

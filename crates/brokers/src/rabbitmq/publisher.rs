@@ -261,7 +261,8 @@ impl<L: Sends> Publisher<'_, L> {
         if let Some(back) = back {
             outcomes.extend(outgoing.unroutable(back));
         }
-        if back != Some(order) {
+        // What came back is settled, whichever confirmation is its own.
+        if outgoing.is_published(order) {
             if matches!(confirmation, Confirmation::Ack(_)) {
                 self.link.wire().sent.fetch_add(1, Ordering::Relaxed);
                 self.link.confirmed(order);

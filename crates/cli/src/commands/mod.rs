@@ -1,6 +1,7 @@
 //! One function a command. They ask the platform and print; the thinking lives there.
 
 pub(crate) mod agents;
+pub(crate) mod broker;
 pub(crate) mod certificates;
 pub(crate) mod channels;
 pub(crate) mod gateway;

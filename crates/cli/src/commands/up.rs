@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use sealbus_platform::control::Login;
 use sealbus_platform::control::Rules;
 use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, NodeState};
-use sealbus_platform::manifest::{Manifest, RabbitEntry, ReadError};
+use sealbus_platform::manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError};
 use sealbus_platform::master::{
-    Master, MasterConfig, MasterError, PlatformSettings, RabbitSettings,
+    BrokerChoice, Master, MasterConfig, MasterError, PlatformSettings, RabbitSettings,
 };
 use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
@@ -156,9 +156,9 @@ fn settings(
 
 /// The broker of the manifest, with the operator's password.
 fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
-    Ok(match entry {
-        RabbitEntry::Managed => RabbitSettings::Managed,
-        RabbitEntry::Existing {
+    let broker = match &entry.broker {
+        BrokerEntry::Managed => BrokerChoice::Managed,
+        BrokerEntry::Existing {
             addresses,
             management,
             operator,
@@ -170,7 +170,7 @@ fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
                     path: password_file.into(),
                     source,
                 })?;
-            RabbitSettings::Existing {
+            BrokerChoice::Existing {
                 addresses: addresses.clone(),
                 management: management.clone(),
                 operator: Login {
@@ -179,6 +179,10 @@ fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
                 },
             }
         }
+    };
+    Ok(RabbitSettings {
+        broker,
+        message_life: entry.message_life.map(Duration::from_secs),
     })
 }
 

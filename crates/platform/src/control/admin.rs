@@ -1,6 +1,6 @@
 //! The command line and the Master, over a unix socket that only the platform's owner may open.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
 use serde::{Deserialize, Serialize};
@@ -136,6 +136,15 @@ pub enum AdminRequest {
         /// Its addresses.
         addresses: Vec<String>,
     },
+    /// How the broker is, what waits there, and what was not delivered.
+    Broker,
+    /// Certify a broker that operators run themselves.
+    CertifyBroker {
+        /// Where it listens.
+        address: IpAddr,
+        /// Its signing request (PKCS #10).
+        request: Blob,
+    },
     /// End all agents, nodes and the Master.
     Shutdown {
         /// Milliseconds agents have to leave by themselves.
@@ -255,6 +264,15 @@ pub enum AdminAnswer {
         /// The node they are on now.
         node: String,
     },
+    /// To `Broker`.
+    Broker(BrokerStatus),
+    /// To `CertifyBroker`.
+    BrokerCertified {
+        /// The root certificate, DER.
+        root: Blob,
+        /// The broker's certificate and its issuers', DER.
+        chain: Vec<Blob>,
+    },
     /// To everything else.
     Done,
 }
@@ -284,6 +302,53 @@ pub struct PlatformStatus {
     pub certificates: u64,
     /// Refusals counted in all.
     pub refusals: u64,
+}
+
+/// The broker, or the cluster of brokers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerStatus {
+    /// Where agents reach it.
+    pub addresses: Vec<String>,
+    /// Its members, by name.
+    pub members: Vec<BrokerMember>,
+    /// Messages that wait for their agents there, by the agents' full names.
+    pub waiting: Vec<(String, u64)>,
+    /// Dead letters the broker keeps.
+    pub kept: u64,
+    /// Dead letters since the Master was started.
+    pub dead: u64,
+    /// The latest of them, latest last.
+    pub dead_letters: Vec<DeadLetterRecord>,
+}
+
+/// One broker of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerMember {
+    /// Its name.
+    pub name: String,
+    /// Whether it runs.
+    pub running: bool,
+    /// Why it lets the cluster take no messages: `memory`, `disk`.
+    pub alarms: Vec<String>,
+}
+
+/// A message that was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetterRecord {
+    /// When.
+    pub at: UnixMillis,
+    /// Who sent it, as far as the broker knows or, at the levels without proof, the message says.
+    pub from: Option<String>,
+    /// The agent it was for.
+    pub to: Option<String>,
+    /// Why.
+    pub why: String,
+    /// Its performative; none if it is no ACL message.
+    pub performative: Option<String>,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Whether its sender was told.
+    pub told: bool,
 }
 
 /// A node.

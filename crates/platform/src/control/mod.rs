@@ -302,6 +302,9 @@ pub struct BrokerDescription {
     /// The login all agents share, at the levels where they do not prove who they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<Login>,
+    /// Seconds after which a message that was not taken is given up; without it none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_life: Option<u64>,
 }
 
 /// What a node says about itself.

@@ -13,12 +13,26 @@ const KEYS: &[&str] = &[
     "management",
     "operator",
     "password-file",
+    LIFE,
 ];
+/// The key that a managed broker may have too.
+const LIFE: &str = "message-life";
 
 /// `[rabbitmq]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RabbitEntry {
+    /// Which.
+    #[serde(flatten)]
+    pub broker: BrokerEntry,
+    /// Seconds after which a message that was not taken goes to the dead letters; without it none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_life: Option<u64>,
+}
+
+/// Which RabbitMQ a platform runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "broker", rename_all = "kebab-case")]
-pub enum RabbitEntry {
+pub enum BrokerEntry {
     /// `managed = true`: a private one, started and ended with the platform.
     Managed,
     /// One that is there.
@@ -95,7 +109,9 @@ impl<'t> Reader<'t> {
             }
             None => false,
         };
-        let others = KEYS.iter().skip(1).filter(|key| table.contains_key(**key));
+        let message_life = self.duration(table, LIFE);
+        let others = KEYS.iter().skip(1).filter(|key| **key != LIFE);
+        let others = others.filter(|key| table.contains_key(**key));
         if managed {
             if let Some(key) = others.map(|key| (*key).to_owned()).next() {
                 let at = table.get(key.as_str()).map_or(span, |value| value.span());
@@ -104,7 +120,10 @@ impl<'t> Reader<'t> {
                 self.problem(at, message, Some(help));
                 return None;
             }
-            return Some(RabbitEntry::Managed);
+            return Some(RabbitEntry {
+                broker: BrokerEntry::Managed,
+                message_life,
+            });
         }
         let addresses = self.addresses(table, "addresses", &span);
         let management = self.addresses(table, "management", &span);
@@ -115,11 +134,14 @@ impl<'t> Reader<'t> {
             "password-file = \"operator.secret\"",
             &span,
         );
-        Some(RabbitEntry::Existing {
-            addresses: addresses?,
-            management: management?,
-            operator: operator?,
-            password_file: self.directory.join(password_file?).display().to_string(),
+        Some(RabbitEntry {
+            broker: BrokerEntry::Existing {
+                addresses: addresses?,
+                management: management?,
+                operator: operator?,
+                password_file: self.directory.join(password_file?).display().to_string(),
+            },
+            message_life,
         })
     }
 

@@ -15,7 +15,7 @@ pub(crate) mod program;
 mod read;
 mod rules;
 
-pub use broker::RabbitEntry;
+pub use broker::{BrokerEntry, RabbitEntry};
 pub use read::{ManifestError, ManifestProblem, ReadError};
 
 /// A platform's manifest.

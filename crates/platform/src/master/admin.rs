@@ -14,6 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::broker_certificate::certify_broker;
 use super::desk::{Desk, DeskHandle, timestamp};
 use super::gateways;
 use super::listing::{agents, nodes};
@@ -200,6 +201,22 @@ impl Admin {
                 let df = addresses.into_iter().fold(name, Aid::with_address);
                 self.system.directories.join(df).await?;
                 Ok(AdminAnswer::Done)
+            }
+            AdminRequest::Broker => {
+                let broker = self.desk.run(|desk, _| Ok(desk.broker.clone())).await?;
+                let broker = broker.ok_or_else(|| {
+                    let message = "the platform runs on the mesh: it has no broker";
+                    Fault::new(FaultCode::Unknown, message.to_owned())
+                })?;
+                Ok(AdminAnswer::Broker(broker.status().await?))
+            }
+            AdminRequest::CertifyBroker { address, request } => {
+                let (root, chain) = certify_broker(&self.desk, address, request.0).await?;
+                let chain = chain.to_certificates();
+                Ok(AdminAnswer::BrokerCertified {
+                    root: Blob(root),
+                    chain: chain.iter().map(|der| Blob(der.to_vec())).collect(),
+                })
             }
             AdminRequest::Shutdown { grace } => {
                 self.shut_down(Duration::from_millis(grace)).await;

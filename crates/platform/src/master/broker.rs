@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_acl::{Limits, bitefficient};
 use sealbus_brokers::rabbitmq::{
     BrokerCertificate, BrokerError, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management,
     ManagementError, names,
 };
-use sealbus_bus::{Outbox, UndeliverableReason};
+use sealbus_bus::Outbox;
 use sealbus_seal::tls::{CertificateSource, Connector, TlsError};
 use sealbus_seal::{
     Certificate, CertificateError, Credential, Identity, KeyError, KeyPair, PlatformName,
@@ -20,13 +19,14 @@ use sealbus_seal::{
 use tokio::sync::{Mutex, watch};
 
 use super::SYSTEM_AGENTS;
-use super::desk::{Desk, DeskHandle, News, timestamp};
+use super::broker_alarms::{Alarms, shown};
+use super::broker_certificate::certify_broker;
+use super::dead_letters::DeadLetters;
+use super::desk::{Desk, DeskHandle, News};
 use super::state::MASTER_NODE;
-use crate::control::admin::NodeState;
+use crate::control::admin::{BrokerStatus, NodeState};
 use crate::control::{Blob, BrokerDescription, Fault, FaultCode, TransportDescription};
 
-/// Life of the certificate of a managed broker: it is made anew at each start of the Master.
-const CERTIFICATE: Duration = Duration::from_secs(365 * 86_400);
 /// The folder of a managed broker in the Master's state directory.
 const FOLDER: &str = "broker";
 /// File name of the operator's password, and of that which all agents share.
@@ -40,9 +40,18 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Changes in quick succession are looked at together.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// Which RabbitMQ the platform runs on.
+/// The RabbitMQ a platform runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RabbitSettings {
+pub struct RabbitSettings {
+    /// Which.
+    pub broker: BrokerChoice,
+    /// After so long a message that was not taken goes to the dead letters; without it none does.
+    pub message_life: Option<Duration>,
+}
+
+/// Which RabbitMQ a platform runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BrokerChoice {
     /// One that is started with the platform and ended with it.
     Managed,
     /// One that is there.
@@ -97,6 +106,9 @@ pub(crate) struct Broker {
     /// Held while it is changed who may log in, so that nobody is dismissed who was admitted meanwhile.
     changing: Mutex<()>,
     managed: Mutex<Option<ManagedBroker>>,
+    addresses: Vec<String>,
+    dead_letters: DeadLetters,
+    alarms: Alarms,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -121,8 +133,8 @@ impl Broker {
             error,
         })?;
         let (credential, platform, trust) = certify(desk, address).await?;
-        let (managed, addresses, management, operator) = match settings {
-            RabbitSettings::Existing {
+        let (managed, addresses, management, operator) = match &settings.broker {
+            BrokerChoice::Existing {
                 addresses,
                 management,
                 operator,
@@ -132,7 +144,7 @@ impl Broker {
                 management.clone(),
                 operator.clone(),
             ),
-            RabbitSettings::Managed => {
+            BrokerChoice::Managed => {
                 let operator = Login {
                     user: OPERATOR.to_owned(),
                     password: passwords.operator.clone(),
@@ -174,6 +186,9 @@ impl Broker {
             address,
             changing: Mutex::new(()),
             managed: Mutex::new(managed),
+            addresses: addresses.clone(),
+            dead_letters: DeadLetters::default(),
+            alarms: Alarms::default(),
         });
         let prepared = broker.prepare(&operator, &passwords).await;
         if let Err(error) = prepared {
@@ -188,6 +203,7 @@ impl Broker {
             addresses,
             vhost,
             login,
+            message_life: settings.message_life.map(|life| life.as_secs()),
         };
         let own = broker.clone();
         desk.run(move |desk, _| {
@@ -287,8 +303,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Keeps the broker's users and queues in line with who is placed where, until the Master ends. What an agent that
-    /// has ended left unread comes back to its senders, in the name of `ams`.
+    /// Keeps the broker's users and queues in line with who is placed where, until the Master ends. What was not delivered
+    /// comes back to its senders, in the name of `ams`.
     pub(crate) async fn follow(
         self: Arc<Self>,
         desk: DeskHandle,
@@ -334,6 +350,13 @@ impl Broker {
     }
 
     async fn look(&self, desk: &DeskHandle, ams: &Outbox) -> Result<(), Stopped> {
+        self.admit_and_dismiss(desk).await?;
+        self.take_dead(desk, ams).await?;
+        self.alarms.look(&self.management.members().await?);
+        Ok(())
+    }
+
+    async fn admit_and_dismiss(&self, desk: &DeskHandle) -> Result<(), Stopped> {
         let _changing = self.changing.lock().await;
         let address = self.address;
         let there = desk
@@ -350,7 +373,7 @@ impl Broker {
             if let Some(agent) = names::agent_of_queue(&queue) {
                 let local = agent.rsplit_once('@').map_or(agent, |(name, _)| name);
                 if !there.queues.contains(local) {
-                    self.close_queue(agent, ams).await?;
+                    self.close_queue(agent).await?;
                 }
             } else if let Some(process) = names::process_of_queue(&queue)
                 && !there.processes.contains(process)
@@ -362,28 +385,48 @@ impl Broker {
         Ok(())
     }
 
-    async fn close_queue(&self, agent: &str, ams: &Outbox) -> Result<(), ManagementError> {
-        loop {
-            let left = self.management.take_left(agent).await?;
-            if left.is_empty() {
-                break;
-            }
-            for message in left {
-                let Ok(lost) = bitefficient::decode_ref(&message.payload, &Limits::default())
-                else {
-                    continue;
-                };
-                let reason = UndeliverableReason::ReceiverGone;
-                if let Some(notice) = sealbus_bus::failure_notice(&ams.aid(), &lost, agent, &reason)
-                    && let Err(error) = ams.send(notice).await
-                {
-                    tracing::debug!(agent, %error, "a sender could not be told");
-                }
-            }
-        }
+    async fn close_queue(&self, agent: &str) -> Result<(), ManagementError> {
+        while self.management.bury_left(agent).await? > 0 {}
         self.management.remove_queue(&names::queue(agent)).await?;
         tracing::debug!(agent, "has no queue any more");
         Ok(())
+    }
+
+    /// Counts what was not delivered, and tells its senders.
+    async fn take_dead(&self, desk: &DeskHandle, ams: &Outbox) -> Result<(), ManagementError> {
+        loop {
+            let dead = self.management.take_dead().await?;
+            if dead.is_empty() {
+                return Ok(());
+            }
+            let is_proved = self.level.authenticates();
+            for letter in dead {
+                let noting = self
+                    .dead_letters
+                    .note(letter, &self.platform, is_proved, desk, ams);
+                noting.await;
+            }
+        }
+    }
+
+    /// How it is, what waits there, and what was not delivered.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`]: its management interface does not answer.
+    pub(crate) async fn status(&self) -> Result<BrokerStatus, Fault> {
+        let unavailable =
+            |error: ManagementError| Fault::new(FaultCode::Unavailable, error.to_string());
+        let members = self.management.members().await.map_err(unavailable)?;
+        let waiting = self.management.waiting().await.map_err(unavailable)?;
+        let (dead, dead_letters) = self.dead_letters.so_far();
+        Ok(BrokerStatus {
+            addresses: self.addresses.clone(),
+            members: members.into_iter().map(shown).collect(),
+            waiting: waiting.agents,
+            kept: waiting.dead_letters,
+            dead,
+            dead_letters,
+        })
     }
 
     /// Ends a managed broker.
@@ -487,21 +530,9 @@ async fn certify(
     BrokerStartError,
 > {
     let key = KeyPair::generate()?;
-    let request = key.signing_request()?;
-    let (chain, platform, trust) = desk
-        .run(move |desk, now| {
-            let identity = Identity::agent(&desk.name, names::BROKER)
-                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
-            let chain = desk.ca.certify_own(
-                identity,
-                address,
-                None,
-                &request,
-                CERTIFICATE,
-                timestamp(now),
-            )?;
-            Ok((chain, desk.name.clone(), desk.ca.trust().clone()))
-        })
+    let (_, chain) = certify_broker(desk, address, key.signing_request()?).await?;
+    let (platform, trust) = desk
+        .run(|desk, _| Ok((desk.name.clone(), desk.ca.trust().clone())))
         .await?;
     Ok((Credential::new(key, chain)?, platform, trust))
 }

@@ -31,7 +31,7 @@ use crate::store::{Batch, EmbeddedStore, Store, StoreError};
 /// File name of the operators' socket.
 const ADMIN_SOCKET: &str = "admin.sock";
 /// File name of the store.
-const STORE: &str = "state.redb";
+pub(super) const STORE: &str = "state.redb";
 /// The row the ports are kept in.
 const PORTS_ROW: &str = "ports";
 /// Life of the certificate shown to those who join.
@@ -275,7 +275,7 @@ impl Master {
 }
 
 /// Opens the store. A Master that was just killed may hold it for another moment.
-async fn open_store(path: &Path) -> Result<EmbeddedStore, StoreError> {
+pub(super) async fn open_store(path: &Path) -> Result<EmbeddedStore, StoreError> {
     let since = Instant::now();
     loop {
         match EmbeddedStore::open(path) {

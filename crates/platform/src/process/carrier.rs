@@ -164,6 +164,7 @@ fn rabbitmq(
         identity: certified.certificate.identity().clone(),
         credential: Some(certified.credential),
     });
+    config.message_life = broker.message_life.map(Duration::from_secs);
     let endpoint = RabbitEndpoint::open(config, bus)
         .map_err(|error| OpenError::Description(error.to_string()))?;
     Ok(Carrier::RabbitMq {

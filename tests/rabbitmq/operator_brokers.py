@@ -1,0 +1,144 @@
+"""RabbitMQ brokers that an operator starts by hand, from the files `sealbus broker rabbitmq` wrote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from harness import alive, wait_for
+
+PLACES = [Path("/usr/lib/rabbitmq/bin"), Path("/opt/rabbitmq/sbin")]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on; held together, so that they differ."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+class OperatorBroker:
+    """One broker: its configuration in `config`, everything else in a folder of its own."""
+
+    def __init__(
+        self, config: Path, folder: Path, number: int, management: int, distribution: int, mapper: int
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.node = f"operator{number}-{distribution}@localhost"
+        self.management = management
+        self.distribution = distribution
+        self.mapper = mapper
+        self.process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+
+    def environment(self) -> dict[str, str]:
+        at = self.folder
+        return {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            # The cookie lies there.
+            "HOME": str(at),
+            # What the written instructions say.
+            "RABBITMQ_CONFIG_FILE": str(self.config / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.config / "enabled_plugins"),
+            # What a broker of its own machine has already: a name, and places to write to.
+            "RABBITMQ_NODENAME": self.node,
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_MNESIA_BASE": str(at / "data"),
+            "RABBITMQ_LOG_BASE": str(at / "log"),
+            "RABBITMQ_GENERATED_CONFIG_DIR": str(at / "generated"),
+            "RABBITMQ_SCHEMA_DIR": str(at / "schema"),
+            "RABBITMQ_FEATURE_FLAGS_FILE": str(at / "feature_flags"),
+            "RABBITMQ_PID_FILE": str(at / "pid"),
+            "RABBITMQ_DIST_PORT": str(self.distribution),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self.mapper),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} "
+            "+sbwt none +sbwtdcpu none +sbwtdio none",
+        }
+
+    @property
+    def pid(self) -> int | None:
+        try:
+            pid = int((self.folder / "pid").read_text())
+        except (OSError, ValueError):
+            return None
+        return pid if alive(pid) else None
+
+    def spawn(self) -> None:
+        (self.folder / "pid").unlink(missing_ok=True)
+        with (self.folder / "start.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [program("rabbitmq-server")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment(),
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        wait_for(self._is_there, f"the broker {self.node} to start", deadline=900, also=self.words)
+
+    def _is_there(self) -> bool:
+        # Its listeners come last.
+        with socket.socket() as probe:
+            return self.pid is not None and probe.connect_ex(("127.0.0.1", self.management)) == 0
+
+    def control(self, *arguments: str) -> str:
+        """What `rabbitmqctl` says."""
+        done = subprocess.run(
+            [program("rabbitmqctl"), "--quiet", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            env=self.environment(),
+        )
+        assert done.returncode == 0, f"rabbitmqctl {arguments}: {done.stdout}{done.stderr}\n{self.words()}"
+        return done.stdout
+
+    def join(self, first: OperatorBroker) -> None:
+        shutil.copy(first.folder / ".erlang.cookie", self.folder)
+        self.spawn()
+        self.wait()
+        for step in (["stop_app"], ["join_cluster", first.node], ["start_app"]):
+            self.control(*step)
+
+    def kill(self) -> None:
+        """As a power failure would."""
+        if self.process is None:
+            return
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not alive(pid), "the broker to be dead")
+        self.process.wait(60)
+        self.process = None
+
+    def words(self) -> str:
+        log = self.folder / "start.log"
+        return log.read_text(errors="replace")[-4000:] if log.exists() else ""
+
+    def end(self) -> None:
+        """Kills it, and the port mapper that Erlang started beside it."""
+        self.kill()
+        environment = {"PATH": os.environ["PATH"], "ERL_EPMD_ADDRESS": "127.0.0.1"}
+        subprocess.run(
+            ["epmd", "-port", str(self.mapper), "-kill"], env=environment, capture_output=True, timeout=60
+        )
+
+
+def program(name: str) -> str:
+    return next((str(place / name) for place in PLACES if (place / name).exists()), name)
