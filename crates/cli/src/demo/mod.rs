@@ -12,7 +12,9 @@ use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
+use indicatif::ProgressBar;
 use owo_colors::OwoColorize;
+use sealbus_brokers::rabbitmq::{BrokerError, ManagedBroker};
 use sealbus_platform::control::admin::ServiceStatus;
 use sealbus_seal::SecurityLevel;
 use tokio::process::Command;
@@ -22,7 +24,7 @@ pub(crate) use self::attack::run as attack;
 use self::conversation::{Question, RECEIVER, Received, SENDER, Sent, Task};
 use self::report::{LevelReport, Report};
 use self::stage::{AGENTS, NODES, Stage};
-use crate::arguments::Demo;
+use crate::arguments::{Demo, DemoTransport};
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -57,6 +59,15 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
     } else {
         demo.level.clone()
     };
+    if demo.transport == DemoTransport::RabbitMq && !ManagedBroker::is_installed() {
+        return Err(CliError::Failed {
+            message: BrokerError::NotInstalled.to_string(),
+            help: Some(
+                "the demo starts a RabbitMQ of its own, so the system's service need not run"
+                    .to_owned(),
+            ),
+        });
+    }
     let python = interpreter(&demo.python).await?;
     let mut report = Report {
         nodes: NODES,
@@ -67,15 +78,11 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
         let steps = output.waiting(&format!(
             "level {level}: starting a Master, {NODES} nodes, {AGENTS} agents"
         ));
-        let mut stage = Stage::open(level, &python).await?;
-        say(output, &placement(&stage).await?);
-        steps.set_message(format!("level {level}: 10 pairs talk"));
-        report.levels.push(traffic(&mut stage).await?);
-        if level == SecurityLevel::Auth {
-            steps.set_message("level auth: four attacks");
-            report.refusals = attack::all(&mut stage).await?;
+        let mut stage = Stage::open(level, demo.transport, &python).await?;
+        if let Err(error) = play(&mut stage, &mut report, &steps, output).await {
+            stage.abandon().await;
+            return Err(error);
         }
-        report.certificates += stage.status().await?.certificates;
         steps.set_message(format!("level {level}: ending"));
         stage.close().await?;
         steps.finish_and_clear();
@@ -87,6 +94,25 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// What happens on a platform that is up.
+async fn play(
+    stage: &mut Stage,
+    report: &mut Report,
+    steps: &ProgressBar,
+    output: Output,
+) -> Result<(), CliError> {
+    let level = stage.level();
+    say(output, &placement(stage).await?);
+    steps.set_message(format!("level {level}: 10 pairs talk"));
+    report.levels.push(traffic(stage).await?);
+    if level == SecurityLevel::Auth {
+        steps.set_message("level auth: four attacks");
+        report.refusals = attack::all(stage).await?;
+    }
+    report.certificates += stage.status().await?.certificates;
+    Ok(())
 }
 
 /// The Python interpreter, checked to have the package, so that a missing one is named before anything starts.

@@ -1,5 +1,6 @@
 //! A platform of the demo's own: a Master with its CA service, two nodes and twenty agents, each a process.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::process::{Child, Command};
 
 use super::conversation::{RECEIVER, SENDER};
+use crate::arguments::DemoTransport;
 use crate::commands::unexpected;
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -24,8 +26,11 @@ pub(crate) const AGENTS: u32 = 4 * EACH;
 /// Remote Nodes.
 pub(crate) const NODES: u32 = 2;
 
-/// How long anything may take before the demo gives up on it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The platform's name.
+pub(crate) const PLATFORM: &str = "demo";
+
+/// How long anything may take before the demo gives up on it. On a busy machine a broker needs minutes to start.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -33,12 +38,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Stage {
     directory: PathBuf,
     level: SecurityLevel,
+    transport: DemoTransport,
     master: Child,
 }
 
 impl Stage {
     /// Starts the platform and its agents, in a directory of its own.
-    pub(crate) async fn open(level: SecurityLevel, python: &Path) -> Result<Self, CliError> {
+    pub(crate) async fn open(
+        level: SecurityLevel,
+        transport: DemoTransport,
+        python: &Path,
+    ) -> Result<Self, CliError> {
         let directory =
             std::env::temp_dir().join(format!("sealbus-demo-{}-{level}", std::process::id()));
         let failed = |action, path: &Path| {
@@ -52,8 +62,11 @@ impl Stage {
         std::fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("this program")))?;
         let manifest = directory.join("platform.toml");
-        std::fs::write(&manifest, manifest_text(level, &program, python)?)
-            .map_err(failed("write", &manifest))?;
+        std::fs::write(
+            &manifest,
+            manifest_text(level, transport, &program, python)?,
+        )
+        .map_err(failed("write", &manifest))?;
         let log = directory.join("master.log");
         let log_file = std::fs::File::create(&log).map_err(failed("create", &log))?;
         let log_twin = log_file.try_clone().map_err(failed("open", &log))?;
@@ -71,24 +84,43 @@ impl Stage {
         let mut stage = Self {
             directory,
             level,
+            transport,
             master,
         };
-        stage
-            .until(
-                "the agents to register with the DF",
-                async |stage: &mut Self| {
-                    let ready =
-                        stage.services(SENDER).await?.len() + stage.services(RECEIVER).await?.len();
-                    Ok((ready == AGENTS as usize).then_some(()))
-                },
-            )
-            .await?;
+        let ready = stage.until(
+            "the agents to register with the DF",
+            async |stage: &mut Self| {
+                let ready =
+                    stage.services(SENDER).await?.len() + stage.services(RECEIVER).await?.len();
+                Ok((ready == AGENTS as usize).then_some(()))
+            },
+        );
+        if let Err(error) = ready.await {
+            stage.abandon().await;
+            return Err(error);
+        }
         Ok(stage)
     }
 
     /// The platform's level.
     pub(crate) fn level(&self) -> SecurityLevel {
         self.level
+    }
+
+    /// What carries its messages.
+    pub(crate) fn transport(&self) -> DemoTransport {
+        self.transport
+    }
+
+    /// Where its broker listens.
+    pub(crate) async fn broker(&self) -> Result<Option<SocketAddr>, CliError> {
+        match self.connect().await?.ask(AdminRequest::Broker).await? {
+            AdminAnswer::Broker(status) => Ok(status
+                .addresses
+                .first()
+                .and_then(|address| address.parse().ok())),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Where its state, its logs and its manifest are.
@@ -209,8 +241,13 @@ impl Stage {
         })
     }
 
-    /// Ends the platform and everything it started, and removes its directory.
-    pub(crate) async fn close(mut self) -> Result<(), CliError> {
+    /// Ends the platform after something went wrong; its directory stays.
+    pub(crate) async fn abandon(mut self) {
+        // The first error is the one that counts.
+        let _ = self.end().await;
+    }
+
+    async fn end(&mut self) -> Result<(), CliError> {
         let grace = Duration::from_secs(3);
         let request = AdminRequest::Shutdown {
             grace: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
@@ -223,6 +260,12 @@ impl Stage {
                 help: Some(format!("the logs are in {}", self.directory.display())),
             });
         }
+        Ok(())
+    }
+
+    /// Ends the platform and everything it started, and removes its directory.
+    pub(crate) async fn close(mut self) -> Result<(), CliError> {
+        self.end().await?;
         // What cannot be removed is in the temporary directory anyway.
         let _ = std::fs::remove_dir_all(&self.directory);
         Ok(())
@@ -230,7 +273,12 @@ impl Stage {
 }
 
 /// The manifest: twenty agents, half Python, half Rust, placed by the Master.
-fn manifest_text(level: SecurityLevel, program: &Path, python: &Path) -> Result<String, CliError> {
+fn manifest_text(
+    level: SecurityLevel,
+    transport: DemoTransport,
+    program: &Path,
+    python: &Path,
+) -> Result<String, CliError> {
     let quoted = |path: &Path| {
         path.to_str()
             .map(|path| serde_json::Value::from(path).to_string())
@@ -240,7 +288,11 @@ fn manifest_text(level: SecurityLevel, program: &Path, python: &Path) -> Result<
             })
     };
     let (rust, python) = (quoted(program)?, quoted(python)?);
-    let mut text = format!("[platform]\nname = \"demo\"\nlevel = \"{level}\"\nnodes = {NODES}\n");
+    let mut text =
+        format!("[platform]\nname = \"{PLATFORM}\"\nlevel = \"{level}\"\nnodes = {NODES}\n");
+    if transport == DemoTransport::RabbitMq {
+        text += "transport = \"rabbitmq\"\n\n[rabbitmq]\nmanaged = true\n";
+    }
     for (language, command) in [
         ("rust", format!("{rust}, \"demo-agent\"")),
         (

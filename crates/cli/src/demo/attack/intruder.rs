@@ -1,6 +1,6 @@
-//! The attacking program: it speaks the mesh's protocol by itself, and breaks its rules.
+//! The attacking program: it speaks the mesh's protocol, or the broker's, by itself, and breaks its rules.
 //!
-//! Nothing of the SDK, the bus or the mesh endpoint stands between it and the victim, because those would stop it on
+//! Nothing of the SDK, the bus or the transport's endpoint stands between it and the victim, because those would stop it on
 //! its own side already. It goes on, connection after connection, until it is ended.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,6 +12,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use sealbus_acl::{AclMessage, Aid, Performative, bitefficient};
+use sealbus_brokers::rabbitmq::names;
 use sealbus_mesh::frame::{self, Frame, Hello, PREFACE, PROTOCOL_VERSION};
 use sealbus_mesh::protocol_name;
 use sealbus_platform::attachment::Attachment;
@@ -31,6 +32,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::super::conversation::nanoseconds;
 use super::TAKEN;
+use super::amqp::{Amqp, Publication};
 use crate::arguments::{AttackKind, DemoAttack};
 use crate::error::CliError;
 
@@ -39,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Attacks until it is ended; each thing it is told goes to standard output.
 pub(crate) async fn run(attack: &DemoAttack) -> Result<(), CliError> {
@@ -49,7 +51,11 @@ pub(crate) async fn run(attack: &DemoAttack) -> Result<(), CliError> {
     };
     let disguise = Disguise::new(attack).await.map_err(failed)?;
     loop {
-        match assault(attack, &disguise).await {
+        let assaulted = match &attack.broker {
+            None => assault(attack, &disguise).await,
+            Some(vhost) => assault_by_broker(attack, &disguise, vhost).await,
+        };
+        match assaulted {
             Ok(()) => {}
             Err(told) => anstream::println!("{told}"),
         }
@@ -178,13 +184,7 @@ async fn assault(attack: &DemoAttack, disguise: &Disguise) -> Result<(), Failure
         .await?;
     connection.until_accepted().await?;
     loop {
-        let message = AclMessage::new(Performative::Inform)
-            .with_sender(Aid::new(disguise.sender.clone())?)
-            .with_receiver(Aid::new(attack.receiver.clone())?)
-            .with_conversation_id(attack.conversation.clone())
-            .with_content(nanoseconds().to_string());
-        let mut payload = Vec::new();
-        bitefficient::encode(&message, &mut payload)?;
+        let payload = message(attack, disguise)?;
         connection
             .send(&Frame::Message {
                 sender: 0,
@@ -194,6 +194,76 @@ async fn assault(attack: &DemoAttack, disguise: &Disguise) -> Result<(), Failure
             .await?;
         connection.listen().await?;
     }
+}
+
+/// One connection to the broker: from the login to the moment it has had enough.
+///
+/// A forger writes as itself and puts another's name into the message; then it says to be the other to the broker, too.
+async fn assault_by_broker(
+    attack: &DemoAttack,
+    disguise: &Disguise,
+    vhost: &str,
+) -> Result<(), Failure> {
+    let config = tls(disguise.agent.as_ref())?;
+    let mut broker = Amqp::open(attack.address, Arc::new(config), vhost).await?;
+    let user = |name: &str| {
+        let local = name.split('@').next().unwrap_or_default();
+        names::user(local, IpAddr::V4(Ipv4Addr::LOCALHOST))
+    };
+    let own = match &disguise.agent {
+        Some(agent) => agent.certificate()?.identity().agent_name(),
+        None => None,
+    };
+    let own = user(own.as_deref().unwrap_or(&disguise.sender));
+    let forged = user(&disguise.sender);
+    let epoch = ProcessId::random()?.to_string();
+    let epoch = epoch.get(..16).unwrap_or("0000000000000000");
+    for number in 1u64.. {
+        let message = message(attack, disguise)?;
+        let message_id = format!("{epoch}-{number:x}-1");
+        let mut publication = Publication {
+            exchange: names::MESSAGES,
+            routing_key: &attack.receiver,
+            message_id: &message_id,
+            user_id: Some(&own),
+            payload: &message,
+        };
+        broker.publish(&publication).await?;
+        anstream::println!("{TAKEN}");
+        if own != forged && number > 10 {
+            publication.user_id = Some(&forged);
+            broker.publish(&publication).await?;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// What the intruder writes, encoded.
+fn message(attack: &DemoAttack, disguise: &Disguise) -> Result<Vec<u8>, Failure> {
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(Aid::new(disguise.sender.clone())?)
+        .with_receiver(Aid::new(attack.receiver.clone())?)
+        .with_conversation_id(attack.conversation.clone())
+        .with_content(nanoseconds().to_string());
+    let mut payload = Vec::new();
+    bitefficient::encode(&message, &mut payload)?;
+    Ok(payload)
+}
+
+/// TLS that believes anybody and shows this certificate.
+fn tls(credential: Option<&Credential>) -> Result<ClientConfig, Failure> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Indifferent));
+    Ok(match credential {
+        Some(credential) => {
+            let source: Arc<dyn ResolvesClientCert> = CertificateSource::new(credential)?;
+            builder.with_client_cert_resolver(source)
+        }
+        None => builder.with_no_client_auth(),
+    })
 }
 
 /// A connection to the victim's process, on which the intruder writes what it likes.
@@ -209,17 +279,7 @@ struct Connection {
 
 impl Connection {
     async fn open(attack: &DemoAttack, disguise: &Disguise) -> Result<Self, Failure> {
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Indifferent));
-        let mut config = match &disguise.process {
-            Some(credential) => {
-                let source: Arc<dyn ResolvesClientCert> = CertificateSource::new(credential)?;
-                builder.with_client_cert_resolver(source)
-            }
-            None => builder.with_no_client_auth(),
-        };
+        let mut config = tls(disguise.process.as_ref())?;
         config.alpn_protocols = vec![protocol_name(SecurityLevel::Auth).to_vec()];
         let stream = TcpStream::connect(attack.address).await?;
         stream.set_nodelay(true)?;

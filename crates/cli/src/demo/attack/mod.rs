@@ -1,5 +1,6 @@
 //! Four attacks, each made by a program of its own against a real agent, and what the platform says of each.
 
+mod amqp;
 mod intruder;
 
 use std::net::SocketAddr;
@@ -15,8 +16,8 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::conversation::{Question, RECEIVER, Received, SENDER};
 use super::local_name;
 use super::report::Refusal;
-use super::stage::Stage;
-use crate::arguments::AttackKind;
+use super::stage::{PLATFORM, Stage};
+use crate::arguments::{AttackKind, DemoTransport};
 use crate::commands::unexpected;
 use crate::error::CliError;
 
@@ -26,6 +27,8 @@ pub(crate) use intruder::run;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the intruder goes on after the platform refused it: what it still sends must not arrive either.
 const ENCORE: Duration = Duration::from_millis(300);
+/// How often the broker must have refused the intruder where the platform never hears of it.
+const REFUSED_BY_BROKER: u32 = 3;
 /// What the intruder prints when a message of its own has been taken.
 const TAKEN: &str = "taken";
 
@@ -63,6 +66,9 @@ pub(crate) async fn all(stage: &mut Stage) -> Result<Vec<Refusal>, CliError> {
 /// the receiver what arrived.
 async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError> {
     let target = Target::find(stage).await?;
+    if stage.transport() == DemoTransport::RabbitMq && kind != AttackKind::Forgery {
+        return attack_broker(stage, kind, &target).await;
+    }
     let conversation = format!("attack-{kind:?}").to_lowercase();
     let before = refusals(stage).await?;
     let mut intruder = Intruder::start(stage, kind, &target, &conversation).await?;
@@ -99,11 +105,45 @@ async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError
     })
 }
 
+/// Makes an attack that the broker refuses: it keeps no account of it, so what it told the intruder counts, and what arrived.
+async fn attack_broker(
+    stage: &mut Stage,
+    kind: AttackKind,
+    target: &Target,
+) -> Result<Refusal, CliError> {
+    let conversation = format!("attack-{kind:?}").to_lowercase();
+    let mut intruder = Intruder::start(stage, kind, target, &conversation).await?;
+    if kind == AttackKind::Revoked {
+        intruder.until_taken().await?;
+        let request = AdminRequest::Revoke {
+            what: intruder.agent.to_owned(),
+            reason: "caught by the demo".to_owned(),
+        };
+        stage.connect().await?.ask(request).await?;
+    }
+    let said = intruder.until_refused(REFUSED_BY_BROKER).await?;
+    // What the broker took before is on its way, in order, before this question.
+    let honest = count(stage, target, &conversation).await?;
+    tokio::time::sleep(ENCORE).await;
+    intruder.end().await;
+    let arrived = count(stage, target, &conversation).await?;
+    let is_clean = arrived == honest && (kind == AttackKind::Revoked || honest == 0);
+    Ok(Refusal {
+        attack: kind.title().to_owned(),
+        refused: said.is_some() && is_clean,
+        reason: match said {
+            Some(said) if is_clean => format!("refused by the broker: {said}"),
+            Some(said) => format!("{arrived} messages arrived, although: {said}"),
+            None => "the broker refused nothing".to_owned(),
+        },
+    })
+}
+
 /// Whom an attack is aimed at.
 struct Target {
     /// The agent that is written to.
     receiver: String,
-    /// Where its process listens.
+    /// Where its process listens, or the broker.
     address: SocketAddr,
     /// An agent whose name is borrowed.
     innocent: String,
@@ -129,12 +169,15 @@ impl Target {
             .next()
             .ok_or_else(missing)?
             .agent;
-        let agents = stage.agents().await?;
-        let found = agents
-            .into_iter()
-            .find(|agent| agent.name == receiver)
-            .ok_or_else(missing)?;
-        let address = found.address.ok_or_else(missing)?;
+        let address = match stage.transport() {
+            DemoTransport::Mesh => {
+                let agents = stage.agents().await?;
+                let found = agents.into_iter().find(|agent| agent.name == receiver);
+                found.and_then(|agent| agent.address)
+            }
+            DemoTransport::RabbitMq => stage.broker().await?,
+        };
+        let address = address.ok_or_else(missing)?;
         Ok(Self {
             receiver,
             address,
@@ -173,6 +216,9 @@ impl Intruder {
             .args(["--address", &target.address.to_string()])
             .args(["--innocent", &target.innocent])
             .args(["--conversation", conversation]);
+        if stage.transport() == DemoTransport::RabbitMq {
+            command.args(["--broker", PLATFORM]);
+        }
         if let Some(agent) = kind.agent() {
             let request = AdminRequest::Ticket {
                 agent: agent.to_owned(),
@@ -222,6 +268,21 @@ impl Intruder {
                 "the agent that was to be revoked could not send before",
             )),
         }
+    }
+
+    /// Waits until it was refused so many times without a message taken between; what it was told last.
+    async fn until_refused(&mut self, times: u32) -> Result<Option<String>, CliError> {
+        let refused = async {
+            let mut told = 0;
+            while let Ok(Some(line)) = self.output.next_line().await {
+                told = if line == TAKEN { 0 } else { told + 1 };
+                if told >= times {
+                    return Some(line);
+                }
+            }
+            None
+        };
+        Ok(tokio::time::timeout(PATIENCE, refused).await.ok().flatten())
     }
 
     /// Ends it; the last it said.
