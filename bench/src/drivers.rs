@@ -1,13 +1,17 @@
 //! Drivers of the papers' benchmark that are part of this program: Sealbus itself, and the limits it is held
 //! against.
 
+mod broker;
 mod certify;
 mod http;
 mod known;
+mod rabbitmq;
 mod raw;
 mod sealbus;
 mod sleep;
 mod stage;
+
+pub(crate) use broker::serve as serve_rabbitmq;
 
 use clap::Subcommand;
 
@@ -16,12 +20,14 @@ use crate::drivers::stage::DriverError;
 /// What to drive.
 #[derive(Subcommand)]
 pub(crate) enum System {
-    /// Agents of Sealbus, in one process or over the mesh
+    /// Agents of Sealbus: in one process, over the mesh, or over RabbitMQ
     Sealbus,
     /// Agents of Sealbus on two platforms, each with a gateway, over FIPA's message transport for HTTP
     Http,
     /// Bare TCP or bare mutual TLS
     Raw,
+    /// RabbitMQ with the same promises, without Sealbus
+    Rabbitmq,
     /// A link that adds a delay, drops and repeats messages, and says how much of each
     Known,
 }
@@ -37,6 +43,7 @@ pub(crate) fn run(system: &System) -> Result<(), DriverError> {
             System::Sealbus => tokio::spawn(stage::serve::<sealbus::Agents>()).await,
             System::Http => tokio::spawn(stage::serve::<http::Agents>()).await,
             System::Raw => tokio::spawn(stage::serve::<raw::Connections>()).await,
+            System::Rabbitmq => tokio::spawn(stage::serve::<rabbitmq::Clients>()).await,
             System::Known => tokio::spawn(stage::serve::<known::Link>()).await,
         }
         .map_err(stage::failed)?

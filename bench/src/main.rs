@@ -44,6 +44,9 @@ enum Table {
     /// Play the agents of one side for the papers' benchmark, over standard input and output
     #[command(subcommand, hide = true)]
     Driver(drivers::System),
+    /// Run a server for the papers' benchmark, until the standard input ends
+    #[command(hide = true)]
+    ServeRabbitmq,
 }
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Table::Mesh(arguments) => mesh::run(&arguments).map_err(Into::into),
         Table::Papers(arguments) => papers::run(&arguments).map_err(Into::into),
         Table::Driver(system) => drivers::run(&system).map_err(Into::into),
+        Table::ServeRabbitmq => drivers::serve_rabbitmq().map_err(Into::into),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

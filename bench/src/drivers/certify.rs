@@ -1,5 +1,5 @@
 //! Certificates for the two processes of a run: the receiving one is the authority, the sending one asks it over a unix
-//! socket in the run's folder.
+//! socket in the run's folder. With a broker, which must be certified before both, both ask the process that started it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,22 +24,32 @@ impl Certificates {
     pub(crate) fn open(order: &Prepare) -> Result<Self, DriverError> {
         let path = Path::new(&order.folder).join(SOCKET);
         if order.role == Role::Send {
-            let stream = UnixStream::connect(path)?;
-            let answers = BufReader::new(stream.try_clone()?);
-            return Ok(Self::Asked(Box::new(
-                Customer::new(answers, stream).map_err(failed)?,
-            )));
+            return Self::ask(&path);
         }
         let authority = Arc::new(Authority::create().map_err(failed)?);
+        Self::serve(authority.clone(), &path)?;
+        Ok(Self::Own(authority))
+    }
+
+    /// Those of the authority that listens at `path`.
+    pub(crate) fn ask(path: &Path) -> Result<Self, DriverError> {
+        let stream = UnixStream::connect(path)?;
+        let answers = BufReader::new(stream.try_clone()?);
+        let customer = Customer::new(answers, stream).map_err(failed)?;
+        Ok(Self::Asked(Box::new(customer)))
+    }
+
+    /// Certifies who asks at `path`, as long as the process lives.
+    pub(crate) fn serve(authority: Arc<Authority>, path: &Path) -> Result<(), DriverError> {
         let listener = UnixListener::bind(path)?;
-        let serving = authority.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                let authority = authority.clone();
                 // A customer that goes away has what it needs.
-                let _ = answer(&serving, stream);
+                std::thread::spawn(move || answer(&authority, stream));
             }
         });
-        Ok(Self::Own(authority))
+        Ok(())
     }
 
     pub(crate) fn credential(

@@ -1,4 +1,4 @@
-//! Agents of Sealbus, driven through the bus as the SDK drives them: in one process, or in two over the mesh.
+//! Agents of Sealbus, driven through the bus as the SDK drives them: in one process, or in two over the mesh or a RabbitMQ.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
+use sealbus_brokers::rabbitmq::RabbitEndpoint;
 use sealbus_bus::channel::{
     ChannelPath, ChannelPattern, Channels, Qos, Subscription, SubscriptionOptions,
 };
@@ -19,6 +20,7 @@ use sealbus_seal::{Identity, SecurityLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::drivers::broker::{Access, Doorway};
 use crate::drivers::certify::Certificates;
 use crate::drivers::stage::{DriverError, Prepared, Received, Sender, System, failed};
 use crate::mesh::credentials::platform;
@@ -29,12 +31,17 @@ const TOGETHER: usize = 256;
 /// The channel of a broadcast.
 const CHANNEL: &str = "/bench";
 const FAREWELL: Duration = Duration::from_millis(200);
+/// How long an agent may take to be there for the broker.
+const REACHABLE: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 struct Settings {
     /// The mesh's level; agents of one process have none.
     #[serde(default)]
     level: SecurityLevel,
+    /// The broker, if they run on one.
+    #[serde(flatten)]
+    broker: Option<Access>,
 }
 
 /// How the other process is reached.
@@ -42,6 +49,8 @@ struct Settings {
 struct Endpoint {
     identity: String,
     address: SocketAddr,
+    /// In the names of its agents: a broker remembers those of runs before.
+    run: String,
 }
 
 impl Endpoint {
@@ -64,12 +73,18 @@ impl Resolver for Elsewhere {
     }
 }
 
-fn sender_name(number: u32) -> String {
-    format!("sender-{number}@bench")
+fn sender_name(run: &str, number: u32) -> String {
+    format!("sender{run}-{number}@bench")
 }
 
-fn receiver_name(number: u32) -> String {
-    format!("receiver-{number}@bench")
+fn receiver_name(run: &str, number: u32) -> String {
+    format!("receiver{run}-{number}@bench")
+}
+
+/// What carries messages to the other process.
+enum Carrier {
+    Mesh(MeshEndpoint),
+    RabbitMq(RabbitEndpoint, Doorway),
 }
 
 /// An agent that sends.
@@ -120,7 +135,7 @@ impl Sender for Speaker {
 /// The agents of a process.
 pub(crate) struct Agents {
     bus: Bus,
-    endpoint: Option<MeshEndpoint>,
+    carrier: Option<Carrier>,
     elsewhere: Arc<Elsewhere>,
     /// Agents that listen.
     listening: Vec<tokio::task::JoinHandle<()>>,
@@ -133,42 +148,54 @@ impl System for Agents {
         order: &Prepare,
         received: Arc<Received>,
     ) -> Result<Prepared<Self>, DriverError> {
-        let Settings { level } = serde_json::from_value(order.system.clone()).map_err(failed)?;
+        let Settings { level, broker } =
+            serde_json::from_value(order.system.clone()).map_err(failed)?;
         let config = BusConfig::new(platform().map_err(failed)?);
         let bus = Bus::new(config, tokio::runtime::Handle::current());
         let elsewhere = Arc::new(Elsewhere::default());
-        let mut endpoint = None;
+        let process = raw::process("bench").map_err(failed)?;
+        let mut here = Endpoint {
+            identity: process.to_string(),
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            run: String::new(),
+        };
+        let mut carrier = None;
         let mut certificates = None;
         if order.role != Role::Both {
-            if level.encrypts() {
-                certificates = Some(Certificates::open(order)?);
-            }
-            endpoint = Some(bind(&bus, level, certificates.as_mut()).await?);
             bus.set_resolver(elsewhere.clone());
+            carrier = Some(match &broker {
+                Some(access) => {
+                    here.run = format!("-{}", order.run);
+                    let door = access.open(level)?;
+                    let endpoint = RabbitEndpoint::open(door.config()?, &bus).map_err(failed)?;
+                    Carrier::RabbitMq(endpoint, door)
+                }
+                None => {
+                    if level.encrypts() {
+                        certificates = Some(Certificates::open(order)?);
+                    }
+                    let mesh = bind(&bus, level, process, certificates.as_mut()).await?;
+                    here.address = mesh.process().address;
+                    Carrier::Mesh(mesh)
+                }
+            });
         }
         let mut agents = Self {
             bus,
-            endpoint,
+            carrier,
             elsewhere,
             listening: Vec::new(),
         };
+        let mut there = here.clone();
         if order.role == Role::Send {
             agents.meet(&order.there)?;
+            there = serde_json::from_value(order.there.clone()).map_err(failed)?;
         }
-        let mut attach = |name: &str| -> Result<(Outbox, Mailbox), DriverError> {
-            let credential = match certificates.as_mut().filter(|_| level.authenticates()) {
-                Some(certificates) => {
-                    let identity = Identity::from_agent_name(name).map_err(failed)?;
-                    Some(certificates.credential(identity)?)
-                }
-                None => None,
-            };
-            agents.bus.attach(name, credential, None).map_err(failed)
-        };
         let scenario = &order.scenario;
         if order.role != Role::Send {
             for number in 0..scenario.receivers {
-                let (outbox, mailbox) = attach(&receiver_name(number))?;
+                let name = receiver_name(&here.run, number);
+                let (outbox, mailbox) = agents.attach(&name, level, &mut certificates).await?;
                 let received = received.clone();
                 agents
                     .listening
@@ -192,8 +219,8 @@ impl System for Agents {
         let mut senders = Vec::new();
         if order.role != Role::Receive {
             for number in 0..scenario.senders {
-                let name = sender_name(number);
-                let (outbox, mailbox) = attach(&name)?;
+                let name = sender_name(&here.run, number);
+                let (outbox, mailbox) = agents.attach(&name, level, &mut certificates).await?;
                 let mut sample = AclMessage::new(Performative::Inform)
                     .with_sender(Aid::new(&name).map_err(failed)?);
                 let receiver = match scenario.shape {
@@ -204,7 +231,8 @@ impl System for Agents {
                 let mut channel = None;
                 match receiver {
                     Some(receiver) => {
-                        let receiver = Aid::new(receiver_name(receiver)).map_err(failed)?;
+                        let receiver =
+                            Aid::new(receiver_name(&there.run, receiver)).map_err(failed)?;
                         sample = sample.with_receiver(receiver);
                     }
                     None => {
@@ -220,15 +248,8 @@ impl System for Agents {
                 });
             }
         }
-        let here = match &agents.endpoint {
-            Some(endpoint) => {
-                let process = endpoint.process();
-                let endpoint = Endpoint {
-                    identity: process.identity.to_string(),
-                    address: process.address,
-                };
-                serde_json::to_value(endpoint).map_err(failed)?
-            }
+        let here = match &agents.carrier {
+            Some(_) => serde_json::to_value(here).map_err(failed)?,
             None => Value::Null,
         };
         Ok(Prepared {
@@ -240,7 +261,7 @@ impl System for Agents {
     }
 
     fn meet(&mut self, there: &Value) -> Result<(), DriverError> {
-        if self.endpoint.is_some() {
+        if self.carrier.is_some() {
             let there: Endpoint = serde_json::from_value(there.clone()).map_err(failed)?;
             let there = there.to_process()?;
             self.bus.process_joined(there.clone());
@@ -253,18 +274,48 @@ impl System for Agents {
         for agent in &self.listening {
             agent.abort();
         }
-        if let Some(endpoint) = &self.endpoint {
-            endpoint.shut_down(FAREWELL).await;
+        match self.carrier {
+            None => {}
+            Some(Carrier::Mesh(mesh)) => mesh.shut_down(FAREWELL).await,
+            Some(Carrier::RabbitMq(endpoint, door)) => {
+                endpoint.shut_down(FAREWELL).await;
+                door.dismiss().await;
+            }
         }
+    }
+}
+
+impl Agents {
+    async fn attach(
+        &mut self,
+        name: &str,
+        level: SecurityLevel,
+        certificates: &mut Option<Certificates>,
+    ) -> Result<(Outbox, Mailbox), DriverError> {
+        let credential = match (&mut self.carrier, certificates) {
+            (Some(Carrier::RabbitMq(_, door)), _) => door.admit(name).await?,
+            (_, Some(certificates)) if level.authenticates() => {
+                let identity = Identity::from_agent_name(name).map_err(failed)?;
+                Some(certificates.credential(identity)?)
+            }
+            _ => None,
+        };
+        let attached = self.bus.attach(name, credential, None).map_err(failed)?;
+        if let Some(Carrier::RabbitMq(endpoint, _)) = &self.carrier
+            && !endpoint.receiving(name, REACHABLE).await
+        {
+            return Err(failed(format!("{name} cannot receive")));
+        }
+        Ok(attached)
     }
 }
 
 async fn bind(
     bus: &Bus,
     level: SecurityLevel,
+    process: Identity,
     certificates: Option<&mut Certificates>,
 ) -> Result<MeshEndpoint, DriverError> {
-    let process = raw::process("bench").map_err(failed)?;
     let security = match certificates {
         None => MeshSecurity::None,
         Some(certificates) => {

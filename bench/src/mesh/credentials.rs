@@ -55,6 +55,11 @@ impl Authority {
         Ok(Arc::new(Credential::new(key, chain)?))
     }
 
+    /// The root certificate, DER.
+    pub(crate) fn root(&self) -> &[u8] {
+        self.root.certificate()
+    }
+
     pub(crate) fn root_text(&self) -> String {
         to_text(self.root.certificate())
     }

@@ -1,0 +1,211 @@
+//! A RabbitMQ set up as a platform sets it up, for the papers' benchmark, and how its clients reach it.
+
+use std::io::{BufRead, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sealbus_brokers::rabbitmq::{
+    BrokerCertificate, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management, RabbitConfig,
+    RabbitSecurity, names,
+};
+use sealbus_seal::tls::{CertificateSource, Connector};
+use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel};
+use serde::{Deserialize, Serialize};
+
+use crate::drivers::certify::Certificates;
+use crate::drivers::stage::{DriverError, failed};
+use crate::mesh::credentials::{Authority, platform};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// File name of the socket at which clients are certified.
+const AUTHORITY: &str = "authority";
+
+/// What a setting says.
+#[derive(Deserialize)]
+struct Settings {
+    level: SecurityLevel,
+}
+
+/// What clients need to know.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Access {
+    broker: String,
+    management: String,
+    operator: Login,
+    agents: Login,
+    /// Where certificates are asked for.
+    authority: PathBuf,
+}
+
+/// Starts a broker as the first line of the input says, prints how it is reached, and ends it when the input ends.
+pub(crate) fn serve() -> Result<(), DriverError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut input = std::io::stdin().lock();
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let Settings { level } = serde_json::from_str(&line).map_err(failed)?;
+    let folder = std::env::temp_dir().join(format!("sealbus-bench-{}", std::process::id()));
+    let result = runtime.block_on(async {
+        let (mut broker, access) = start(&folder, level).await?;
+        let mut output = std::io::stdout().lock();
+        writeln!(
+            output,
+            "{}",
+            serde_json::to_string(&access).map_err(failed)?
+        )?;
+        output.flush()?;
+        // Until it ends.
+        while input.read_line(&mut line)? > 0 {}
+        broker.stop().await;
+        Ok(())
+    });
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+async fn start(
+    folder: &Path,
+    level: SecurityLevel,
+) -> Result<(ManagedBroker, Access), DriverError> {
+    let name = platform().map_err(failed)?;
+    let authority = Arc::new(Authority::create().map_err(failed)?);
+    let identity = Identity::agent(&name, names::BROKER).map_err(failed)?;
+    let credential = authority.credential(identity).map_err(failed)?;
+    let ports = BrokerPorts::keep(folder, LOOPBACK)?;
+    let login = |user: &str| -> Result<Login, DriverError> {
+        Ok(Login {
+            user: user.to_owned(),
+            password: ProcessId::random().map_err(failed)?.to_string(),
+        })
+    };
+    let access = Access {
+        broker: format!("{LOOPBACK}:{}", ports.amqp),
+        management: format!("{LOOPBACK}:{}", ports.management),
+        operator: login("operator")?,
+        agents: login("agents")?,
+        authority: folder.join(AUTHORITY),
+    };
+    BrokerSetup {
+        level,
+        address: LOOPBACK,
+        port: ports.amqp,
+        management_port: ports.management,
+        operator: access.operator.clone(),
+        vhost: name.to_string(),
+        certificate: BrokerCertificate::new(authority.root(), &credential),
+        installed_at: folder.display().to_string(),
+    }
+    .write(folder)?;
+    Certificates::serve(authority, &access.authority)?;
+    let mut broker = ManagedBroker::start(folder, LOOPBACK, ports)
+        .await
+        .map_err(failed)?;
+    if let Err(error) = prepare(&access, level).await {
+        broker.stop().await;
+        return Err(error);
+    }
+    Ok((broker, access))
+}
+
+async fn prepare(access: &Access, level: SecurityLevel) -> Result<(), DriverError> {
+    let mut clients = access.open(level)?;
+    let management = clients.management()?;
+    let operator = &access.operator.user;
+    management.prepare(operator).await.map_err(failed)?;
+    if !level.authenticates() {
+        management.admit_all(&access.agents).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The way to the broker for the agents of a process.
+pub(crate) struct Doorway {
+    access: Access,
+    level: SecurityLevel,
+    certificates: Certificates,
+    management: Option<Arc<Management>>,
+    /// The agents that were admitted.
+    admitted: Vec<String>,
+}
+
+impl Access {
+    pub(crate) fn open(&self, level: SecurityLevel) -> Result<Doorway, DriverError> {
+        Ok(Doorway {
+            access: self.clone(),
+            level,
+            certificates: Certificates::ask(&self.authority)?,
+            management: None,
+            admitted: Vec::new(),
+        })
+    }
+}
+
+impl Doorway {
+    pub(crate) fn config(&self) -> Result<RabbitConfig, DriverError> {
+        let login = self.access.agents.clone();
+        let security = match self.level {
+            SecurityLevel::None => RabbitSecurity::None(login),
+            SecurityLevel::Tls => RabbitSecurity::Tls(login, self.certificates.trust()?),
+            _ => RabbitSecurity::Auth(self.certificates.trust()?),
+        };
+        let addresses = vec![self.access.broker.clone()];
+        Ok(RabbitConfig::new(
+            platform().map_err(failed)?,
+            addresses,
+            security,
+        ))
+    }
+
+    fn management(&mut self) -> Result<Arc<Management>, DriverError> {
+        if let Some(management) = &self.management {
+            return Ok(management.clone());
+        }
+        let name = platform().map_err(failed)?;
+        // The management interface asks for no certificate; which one would be shown does not matter.
+        let identity = Identity::agent(&name, names::BROKER).map_err(failed)?;
+        let credential = self.certificates.credential(identity)?;
+        let source = CertificateSource::new(&credential).map_err(failed)?;
+        let trust = self.certificates.trust()?;
+        let tls = Connector::new(SecurityLevel::Tls, source, trust, &[]).map_err(failed)?;
+        let addresses = vec![self.access.management.clone()];
+        let management = Management::new(
+            addresses,
+            name.as_str(),
+            &self.access.operator,
+            tls,
+            name.clone(),
+        );
+        Ok(self.management.insert(Arc::new(management)).clone())
+    }
+
+    /// Makes an agent's queue and user, as the Master does; its certificate.
+    pub(crate) async fn admit(
+        &mut self,
+        agent: &str,
+    ) -> Result<Option<Arc<Credential>>, DriverError> {
+        let management = self.management()?;
+        management.open_queue(agent).await.map_err(failed)?;
+        self.admitted.push(agent.to_owned());
+        if !self.level.encrypts() {
+            return Ok(None);
+        }
+        if self.level.authenticates() {
+            let local = agent.split('@').next().unwrap_or(agent);
+            management.admit(local, LOOPBACK).await.map_err(failed)?;
+        }
+        let identity = Identity::from_agent_name(agent).map_err(failed)?;
+        self.certificates.credential(identity).map(Some)
+    }
+
+    /// Removes the queues it made, so that the next cell finds the broker as this one did.
+    pub(crate) async fn dismiss(self) {
+        if let Some(management) = self.management {
+            for agent in &self.admitted {
+                let _ = management.close_queue(agent).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! RabbitMQ by its client library alone: the same queues, connections, confirms and acknowledgements as Sealbus asks for, and
+//! nothing else. What Sealbus adds is measured against it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::{FutureExt, StreamExt};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Connection, Consumer, PublisherConfirm};
+use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
+use sealbus_brokers::rabbitmq::{RabbitConfig, bare, names};
+use sealbus_seal::{Credential, SecurityLevel};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::drivers::broker::{Access, Doorway};
+use crate::drivers::stage::{DriverError, Prepared, Received, Sender, System, failed};
+
+/// Messages acknowledged together, if so many come at once.
+const TOGETHER: usize = 64;
+
+#[derive(Deserialize)]
+struct Settings {
+    level: SecurityLevel,
+    #[serde(flatten)]
+    access: Access,
+}
+
+/// A client: a connection to send, and one to receive.
+struct Client {
+    config: RabbitConfig,
+    name: String,
+    user: String,
+    credential: Option<Arc<Credential>>,
+    out: Channel,
+    /// They close when they are dropped.
+    connections: Vec<Connection>,
+}
+
+impl Client {
+    async fn connect(
+        config: &RabbitConfig,
+        name: String,
+        credential: Option<Arc<Credential>>,
+    ) -> Result<Self, DriverError> {
+        let (connection, user) = bare::connect(config, &name, credential.clone())
+            .await
+            .map_err(failed)?;
+        let out = connection.create_channel().await.map_err(failed)?;
+        let options = ConfirmSelectOptions::default();
+        out.confirm_select(options).await.map_err(failed)?;
+        Ok(Self {
+            config: config.clone(),
+            name,
+            user,
+            credential,
+            out,
+            connections: vec![connection],
+        })
+    }
+
+    async fn consume(&mut self) -> Result<(Channel, Consumer), DriverError> {
+        let (connection, _) = bare::connect(&self.config, &self.name, self.credential.clone())
+            .await
+            .map_err(failed)?;
+        let channel = connection.create_channel().await.map_err(failed)?;
+        self.connections.push(connection);
+        let qos = BasicQosOptions::default();
+        channel
+            .basic_qos(self.config.prefetch, qos)
+            .await
+            .map_err(failed)?;
+        let consumer = channel
+            .basic_consume(
+                names::queue(&self.name).into(),
+                self.name.as_str().into(),
+                BasicConsumeOptions::default(),
+                FieldTable::default(),
+            )
+            .await
+            .map_err(failed)?;
+        Ok((channel, consumer))
+    }
+
+    async fn publish(&self, to: &str, content: &[u8]) -> Result<PublisherConfirm, DriverError> {
+        let properties = BasicProperties::default()
+            .with_delivery_mode(2)
+            .with_user_id(self.user.as_str().into())
+            .with_reply_to(self.name.as_str().into());
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        self.out
+            .basic_publish(
+                names::MESSAGES.into(),
+                to.into(),
+                options,
+                content,
+                properties,
+            )
+            .await
+            .map_err(failed)
+    }
+}
+
+/// A client that sends.
+pub(crate) struct Speaker {
+    client: Client,
+    receiver: String,
+    unconfirmed: VecDeque<PublisherConfirm>,
+    /// Round trips: where answers come.
+    answers: Option<(Channel, Consumer)>,
+}
+
+impl Sender for Speaker {
+    async fn send(&mut self, content: &[u8]) -> Result<(), DriverError> {
+        let confirm = self.client.publish(&self.receiver, content).await?;
+        self.unconfirmed.push_back(confirm);
+        // What is confirmed, and more if too much is not.
+        let most = self.client.config.unconfirmed_messages;
+        loop {
+            let is_full = self.unconfirmed.len() >= most;
+            let Some(first) = self.unconfirmed.front_mut() else {
+                break;
+            };
+            let confirmed = match is_full {
+                true => Some(first.await),
+                false => first.now_or_never(),
+            };
+            let Some(confirmed) = confirmed else {
+                break;
+            };
+            self.unconfirmed.pop_front();
+            if !confirmed.map_err(failed)?.is_ack() {
+                return Err(failed("the broker did not take a message"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    async fn ask(&mut self, content: &[u8]) -> Result<bool, DriverError> {
+        self.send(content).await?;
+        let (channel, consumer) = self
+            .answers
+            .as_mut()
+            .ok_or_else(|| failed("this client does not receive"))?;
+        let answer = consumer
+            .next()
+            .await
+            .ok_or_else(|| failed("the queue was closed"))?
+            .map_err(failed)?;
+        let tag = answer.delivery_tag;
+        channel
+            .basic_ack(tag, BasicAckOptions::default())
+            .await
+            .map_err(failed)?;
+        Ok(answer.data == content)
+    }
+}
+
+/// The clients of a process.
+pub(crate) struct Clients {
+    door: Doorway,
+    listening: Vec<tokio::task::JoinHandle<Result<(), DriverError>>>,
+}
+
+impl System for Clients {
+    type Sender = Speaker;
+
+    async fn prepare(
+        order: &Prepare,
+        received: Arc<Received>,
+    ) -> Result<Prepared<Self>, DriverError> {
+        let Settings { level, access } =
+            serde_json::from_value(order.system.clone()).map_err(failed)?;
+        let mut door = access.open(level)?;
+        let config = door.config()?;
+        let scenario = &order.scenario;
+        let name = |role: &str, number: u32| format!("{role}-{}-{number}@bench", order.run);
+        // The senders hear which receivers there are.
+        let run = order.there.as_str().unwrap_or(&order.run).to_owned();
+        let mut listening = Vec::new();
+        if order.role != Role::Send {
+            for number in 0..scenario.receivers {
+                let name = name("receiver", number);
+                let credential = door.admit(&name).await?;
+                let mut client = Client::connect(&config, name, credential).await?;
+                let (channel, consumer) = client.consume().await?;
+                let received = received.clone();
+                listening.push(match scenario.kind {
+                    Kind::RoundTrip => tokio::spawn(answer(client, channel, consumer, received)),
+                    Kind::Stream => {
+                        let size = scenario.size;
+                        tokio::spawn(take(number, size, client, channel, consumer, received))
+                    }
+                });
+            }
+        }
+        let mut senders = Vec::new();
+        if order.role != Role::Receive {
+            for number in 0..scenario.senders {
+                let name = name("sender", number);
+                let credential = door.admit(&name).await?;
+                let mut client = Client::connect(&config, name, credential).await?;
+                let answers = match scenario.kind {
+                    Kind::RoundTrip => Some(client.consume().await?),
+                    Kind::Stream => None,
+                };
+                let receiver = match scenario.shape {
+                    Shape::OneToOne => number,
+                    Shape::ManyToOne => 0,
+                    Shape::Broadcast => return Err(failed("there is no broadcast here")),
+                };
+                senders.push(Speaker {
+                    client,
+                    receiver: format!("receiver-{run}-{receiver}@bench"),
+                    unconfirmed: VecDeque::new(),
+                    answers,
+                });
+            }
+        }
+        Ok(Prepared {
+            system: Self { door, listening },
+            senders,
+            here: Value::from(order.run.as_str()),
+            client: "lapin 4".to_owned(),
+        })
+    }
+
+    fn meet(&mut self, _: &Value) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    async fn leave(self) {
+        for client in &self.listening {
+            client.abort();
+        }
+        self.door.dismiss().await;
+    }
+}
+
+/// Counts what comes.
+async fn take(
+    number: u32,
+    size: usize,
+    _client: Client,
+    channel: Channel,
+    mut consumer: Consumer,
+    received: Arc<Received>,
+) -> Result<(), DriverError> {
+    let all = BasicAckOptions { multiple: true };
+    while let Some(delivery) = consumer.next().await {
+        let mut next = Some(delivery);
+        let mut last = 0;
+        let mut count = 0;
+        while let Some(delivery) = next {
+            let delivery = delivery.map_err(failed)?;
+            let now_ns = monotonic_ns();
+            last = delivery.delivery_tag;
+            let mut tally = received.tally.lock();
+            tally.count(number, &delivery.data, size, now_ns);
+            drop(tally);
+            count += 1;
+            next = match count < TOGETHER {
+                true => consumer.next().now_or_never().flatten(),
+                false => None,
+            };
+        }
+        channel.basic_ack(last, all).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Sends each message's content back.
+async fn answer(
+    client: Client,
+    channel: Channel,
+    mut consumer: Consumer,
+    received: Arc<Received>,
+) -> Result<(), DriverError> {
+    while let Some(delivery) = consumer.next().await {
+        let delivery = delivery.map_err(failed)?;
+        let to = delivery.properties.reply_to().as_ref();
+        let to = to.ok_or_else(|| failed("a question says not who asks"))?;
+        client.publish(to.as_str(), &delivery.data).await?;
+        received.answered.fetch_add(1, Ordering::Relaxed);
+        let tag = delivery.delivery_tag;
+        channel
+            .basic_ack(tag, BasicAckOptions::default())
+            .await
+            .map_err(failed)?;
+    }
+    Ok(())
+}
