@@ -204,7 +204,7 @@ impl Doorway {
     pub(crate) async fn dismiss(self) {
         if let Some(management) = self.management {
             for agent in &self.admitted {
-                let _ = management.close_queue(agent).await;
+                let _ = management.remove_queue(&names::queue(agent)).await;
             }
         }
     }
