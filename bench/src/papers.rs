@@ -205,12 +205,13 @@ impl Run<'_> {
         for table in self.tables {
             if !Self::wants(&self.arguments.table, &table.id)
                 || !table.includes(system)
-                || is_quick && !system.is_quick(table)
                 || repetition >= self.repetitions(table)
             {
                 continue;
             }
-            for column in table.columns.iter().filter(|it| it.quick || !is_quick) {
+            for column in
+                (table.columns.iter()).filter(|it| !is_quick || system.is_quick(table, it))
+            {
                 let agents = column.senders.max(column.receivers);
                 let size = column.size.unwrap_or(table.size);
                 let key = Key {

@@ -65,11 +65,11 @@ const THROUGHPUT: Metric = Metric {
     is_less_better: false,
 };
 
-/// What a table is judged by, the most important first.
+/// What a table is judged by, the most important first. At a given pace all who keep up have one throughput: what differs
+/// is the latency.
 pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
     match shows {
-        Shown::LatencyAndThroughput => vec![LATENCY],
-        Shown::ThroughputAndLatency => vec![THROUGHPUT, LATENCY],
+        Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => vec![LATENCY],
         Shown::RoundTrip => vec![Metric {
             name: "round trip p50",
             ..LATENCY
@@ -101,7 +101,7 @@ pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
     }
 }
 
-/// What a table's plot shows. At a given pace all who keep up have one throughput: what differs is the latency.
+/// What a table's plot shows: of latencies the mean, as the papers print it.
 pub(crate) fn plotted(shows: Shown) -> Vec<Metric> {
     match shows {
         Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => vec![MEAN],
@@ -181,6 +181,25 @@ pub(crate) struct Middle {
     pub(crate) spread: Spread,
 }
 
+/// Why a cell has no figures.
+#[derive(Clone)]
+pub(crate) enum Lack {
+    /// It failed.
+    Failed(String),
+    /// It could not be tried.
+    Cannot(String),
+}
+
+impl Lack {
+    /// The word in the table, and why.
+    pub(crate) fn words(&self) -> (&'static str, &str) {
+        match self {
+            Self::Failed(why) => ("failed", why),
+            Self::Cannot(why) => ("not here", why),
+        }
+    }
+}
+
 /// What a cell came to over its repetitions: the one in the middle, or why there is none.
 pub(crate) fn middle(
     results: &Results,
@@ -188,14 +207,15 @@ pub(crate) fn middle(
     system: &System,
     setting: &Setting,
     column: &str,
-) -> Option<Result<Middle, String>> {
+) -> Option<Result<Middle, Lack>> {
     let metric = *metrics(table.shows).first()?;
     let mut measured = Vec::new();
     let mut fault = None;
     for it in results.of(&table.id, &system.id, &setting.name, column) {
         match &it.outcome {
             Outcome::Measured(figures) => measured.push((**figures).clone()),
-            Outcome::Failed { why, .. } | Outcome::Cannot { why } => fault = Some(why.clone()),
+            Outcome::Failed { why, .. } => fault = Some(Lack::Failed(why.clone())),
+            Outcome::Cannot { why } => fault = Some(Lack::Cannot(why.clone())),
         }
     }
     let value = |figures: &Figures| (metric.get)(figures).unwrap_or(0.0);

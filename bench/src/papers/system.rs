@@ -6,7 +6,7 @@ use sealbus_bench_driver::{Kind, Shape};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::papers::scenario::Table;
+use crate::papers::scenario::{Column, Table};
 use crate::papers::{PapersError, read_folder};
 
 /// What a setting protects, weakest first: only rows of one class are compared.
@@ -111,6 +111,8 @@ pub(crate) struct System {
     pub(crate) tables: Vec<String>,
     /// The tables it is measured for in the quick profile; when missing, as many as in the full one.
     pub(crate) quick: Option<Vec<String>>,
+    /// The most agents on one side in the quick profile.
+    pub(crate) quick_agents: Option<u32>,
     /// Its cells take long: it has its turn after the others.
     #[serde(default)]
     pub(crate) slow: bool,
@@ -127,9 +129,13 @@ fn one() -> u32 {
 }
 
 impl System {
-    pub(crate) fn is_quick(&self, table: &Table) -> bool {
+    /// Whether a cell is part of the quick profile.
+    pub(crate) fn is_quick(&self, table: &Table, column: &Column) -> bool {
         let tables = self.quick.as_ref();
-        tables.is_none_or(|tables| tables.contains(&table.id))
+        let agents = column.senders.max(column.receivers);
+        column.quick
+            && tables.is_none_or(|tables| tables.contains(&table.id))
+            && self.quick_agents.is_none_or(|most| agents <= most)
     }
 
     /// Whether it can play a table, or why not.

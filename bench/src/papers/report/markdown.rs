@@ -173,7 +173,7 @@ fn row(
                 );
                 shown(table, &it.figures)
             }
-            Some(Err(_)) => "failed".to_owned(),
+            Some(Err(lack)) => lack.words().0.to_owned(),
             None => String::new(),
         };
         let _ = write!(text, " {shown} |");

@@ -141,9 +141,10 @@ fn draw_goals(page: &mut String, goals: &[Goal]) {
     );
     for goal in goals {
         let place = goal.measured.as_ref().map_or("", |(_, place)| place);
-        let class = match goal.is_met {
-            true => "met",
-            false => "late",
+        let class = match (&goal.measured, goal.is_met) {
+            (None, _) => "open",
+            (_, true) => "met",
+            (_, false) => "late",
         };
         let _ = writeln!(
             page,

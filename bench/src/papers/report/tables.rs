@@ -183,8 +183,9 @@ fn row(
                 last = Some(it);
                 cell_of(page, table, it);
             }
-            Some(Err(why)) => {
-                let _ = write!(page, "<td title=\"{}\">failed</td>", escape(why));
+            Some(Err(lack)) => {
+                let (word, why) = lack.words();
+                let _ = write!(page, "<td title=\"{}\">{word}</td>", escape(why));
             }
             None => page.push_str("<td></td>"),
         }
