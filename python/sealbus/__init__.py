@@ -42,6 +42,7 @@ from sealbus.channel import (
     ChannelSubscription,
     Reach,
     Replies,
+    Retention,
     on_event,
     on_question,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "Replies",
     "RequestError",
     "RequestTimeout",
+    "Retention",
     "SealbusError",
     "SendError",
     "ServiceDescription",

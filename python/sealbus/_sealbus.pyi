@@ -162,11 +162,12 @@ class Message(AclMessage):
     @property
     def kept_number(self) -> int | None:
         """Its number among the persistent messages that were kept for this agent, if it is one: greater than that of
-        each kept before it. An agent that must do nothing twice, even if it is killed, notes the numbers it has dealt
+        each kept before it. Of an event of a persistent channel, its number in its :attr:`ChannelEvent.log`. An agent that must do nothing twice, even if it is killed, notes the numbers it has dealt
         with."""
     @property
     def may_be_again(self) -> bool:
-        """Whether this agent may have had this persistent message before: its process was killed before its node knew."""
+        """Whether this agent may have had this persistent message, or event of a durable subscription, before: its process
+        was killed before its node knew."""
     @property
     def undelivered(self) -> tuple[str, str] | None:
         """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""
@@ -189,6 +190,12 @@ class ChannelEvent(Message):
     @property
     def qos(self) -> str:
         """The QoS it was published with."""
+    @property
+    def log(self) -> str | None:
+        """The node from whose log it was read, if it was. With the node and the channel, ``number`` is its own for ever."""
+    @property
+    def missed(self) -> int:
+        """So many events before this one were not kept long enough: the channel's retention has cut them off."""
     @property
     def published_ms(self) -> int:
         """When it was published, by its sender's clock: milliseconds since 1970."""
@@ -386,6 +393,14 @@ class ChannelHandle:
     def qos(self) -> str: ...
     @property
     def agent(self) -> str | None: ...
+    def retain(
+        self,
+        pump: Pump,
+        call: int,
+        age: float | None,
+        count: int | None,
+        bytes: int | None,
+    ) -> None: ...
     def try_publish(self, message: AclMessage, qos: str) -> tuple[int, int] | None: ...
     def publish(self, pump: Pump, call: int, message: AclMessage, qos: str) -> None: ...
     def send(

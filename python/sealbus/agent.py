@@ -15,6 +15,7 @@ from sealbus.channel import (
     ChannelSubscription,
     FlowPolicy,
     Listening,
+    Retention,
     subscribe,
 )
 from sealbus.directory import Ams, Df
@@ -299,7 +300,9 @@ class Agent:
 
     # ----- channels
 
-    async def channel(self, address: str, *, qos: str = "") -> Channel:
+    async def channel(
+        self, address: str, *, qos: str = "", retention: Retention | None = None
+    ) -> Channel:
         """The channel with this path, such as ``/offers/tea``, or this address, such as
         ``sealbus:at-least-once:///offers/tea/``.
 
@@ -308,9 +311,15 @@ class Agent:
         ``persistent`` or ``persistent=7d``; ``priority=0`` to ``9``; ``valid-from=`` and ``expiry=``, a length of time
         or a FIPA date-time; ``level=``; ``ack=none``, ``process``, ``agent`` or ``disk``. What the platform cannot give
         raises :class:`~sealbus.ChannelError`, by name.
+
+        What is persistent is on a disk of the platform before anybody gets it. `retention` says how much of it is kept,
+        on a platform inside the program; elsewhere the manifest says it.
         """
         life = self._living
-        return Channel(life, life.handle.channel(address, qos))
+        channel = Channel(life, life.handle.channel(address, qos))
+        if retention is not None:
+            await channel.retain(retention)
+        return channel
 
     async def subscribe(
         self,
@@ -331,7 +340,9 @@ class Agent:
         sender's side; a wrong one raises :class:`~sealbus.FilterError` with the place. `policy` says what happens when
         events come faster than they are taken, once so many `events` or `bytes` wait. `takes` adds questions to everyone,
         or takes only them. `durable` and `since` are for persistent channels: go on where the subscription of this name
-        stopped, begin at a time, or with the last so many events.
+        stopped; begin at a time, or with the last so many events. A durable one does so the first time only. An event counts
+        as dealt with when the next one is asked for, or the subscription is cancelled; if the program is killed before,
+        it comes again, with ``may_be_again``.
         """
         return subscribe(
             self._living,

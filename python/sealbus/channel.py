@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sealbus._sealbus import Value
     from sealbus.life import Life
 
-__all__ = ["Channel", "ChannelSubscription", "Reach", "Replies", "on_event", "on_question"]
+__all__ = ["Channel", "ChannelSubscription", "Reach", "Replies", "Retention", "on_event", "on_question"]
 
 FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
 """What happens when events come faster than a subscription takes them."""
@@ -40,6 +40,17 @@ class Reach(NamedTuple):
     """Subscriptions of this program."""
     processes: int
     """Other processes with subscriptions."""
+
+
+class Retention(NamedTuple):
+    """How much of a persistent channel is kept: no more than any of these allows."""
+
+    age: float | None = None
+    """Seconds since an event was kept."""
+    count: int | None = None
+    """Events."""
+    bytes: int | None = None
+    """Bytes on disk."""
 
 
 class Counters(NamedTuple):
@@ -129,6 +140,10 @@ class Channel:
     def agent(self) -> str | None:
         """The agent that the address named, if it named one."""
         return self._handle.agent
+
+    async def retain(self, retention: Retention) -> None:
+        """Has so much kept of this channel, on a platform inside the program; elsewhere the manifest says it."""
+        await self._life.call(self._handle.retain, *retention)
 
     async def publish(
         self,

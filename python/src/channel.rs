@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 use sealbus::{
     Channel, ChannelEvent, ChannelPattern, ChannelReplies, ChannelSubscription, FlowPolicy,
-    Mechanism, Moment, Outbox, QosOverride, QueueLimits, Reach, Replay, RequestOptions,
+    LogRetention, Mechanism, Moment, Outbox, QosOverride, QueueLimits, Reach, Replay, RequestOptions,
     SubscribeError, Subscribing,
 };
 use sealbus_bus::ReceivedMessage;
@@ -42,6 +42,9 @@ impl PyChannelEvent {
         source: Option<&Arc<ChannelSubscription>>,
     ) -> PyResult<Option<Py<Self>>> {
         let provenance = event.provenance().clone();
+        let kept = event
+            .log()
+            .map(|_| (event.header().number, event.may_be_again()));
         let message = event.message().clone().into_message();
         let received = ReceivedMessage::shared(message, provenance.clone());
         let Ok(message) = PyAclMessage::received(received) else {
@@ -53,7 +56,7 @@ impl PyChannelEvent {
         let initializer = PyClassInitializer::from(message)
             .add_subclass(PyMessage {
                 provenance,
-                kept: None,
+                kept,
             })
             .add_subclass(Self { event, source });
         Py::new(py, initializer).map(Some)
@@ -90,6 +93,18 @@ impl PyChannelEvent {
     #[getter]
     fn qos(&self) -> String {
         self.event.header().qos.to_string()
+    }
+
+    /// The node from whose log it was read.
+    #[getter]
+    fn log(&self) -> Option<&str> {
+        self.event.log()
+    }
+
+    /// Events before it that were not kept long enough.
+    #[getter]
+    fn missed(&self) -> u64 {
+        self.event.missed()
     }
 
     /// Milliseconds since 1970.
@@ -160,6 +175,31 @@ impl PyChannelHandle {
     #[getter]
     fn agent(&self) -> PyResult<Option<&str>> {
         Ok(self.channel.get()?.agent())
+    }
+
+    /// Has so much kept of it: seconds, events, bytes.
+    fn retain(
+        &self,
+        pump: &PyPump,
+        call: u64,
+        age: Option<f64>,
+        count: Option<u64>,
+        bytes: Option<u64>,
+    ) -> PyResult<()> {
+        let age = age.map(Duration::try_from_secs_f64).transpose();
+        let retention = LogRetention {
+            age: age.map_err(error::channel)?,
+            count,
+            bytes,
+        };
+        let channel = self.channel.get()?.clone();
+        pump.call(call, async move {
+            let retained = channel.retain(retention).await;
+            move |py: Python<'_>| match retained {
+                Ok(()) => Ok(py.None()),
+                Err(problem) => Err(error::channel(problem)),
+            }
+        })
     }
 
     /// Publishes without waiting; None if it must wait.

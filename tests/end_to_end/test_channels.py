@@ -25,7 +25,7 @@ def test_the_command_line_lists_publishes_reads_and_asks(platform, tmp_path):
 
     def subscribers(channels):
         told = json.loads(sealbus("channel", "list", "--json", *state).stdout)
-        return [each["agent"].split("@")[0] for each in told if each["channels"] == channels]
+        return [each["agent"].split("@")[0] for each in told["subscriptions"] if each["channels"] == channels]
 
     wait_for(lambda: subscribers("/offers/**") == ["shop-1", "shop-2"], "both shops to subscribe")
     text = sealbus("channel", "list", *state).stdout.decode()

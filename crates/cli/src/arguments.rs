@@ -275,8 +275,8 @@ pub(crate) struct ChannelTail {
     /// Only what fulfils this expression (CEL), such as "sender == 'seller-1@factory'"
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
-    /// On persistent channels, begin so long ago (10m), or with the last so many events (100)
-    #[arg(long, value_name = "TIME|COUNT")]
+    /// On persistent channels, begin so long ago (10m), with the last so many events (100), or with an event's number (#17)
+    #[arg(long, value_name = "TIME|COUNT|#NUMBER")]
     pub(crate) since: Option<Since>,
     /// End after so many events
     #[arg(long, value_name = "N")]
@@ -318,12 +318,16 @@ pub(crate) struct ChannelRequest {
 pub(crate) enum Since {
     Time(Lifetime),
     Count(u64),
+    Number(u64),
 }
 
 impl std::str::FromStr for Since {
     type Err = sealbus_bus::LifetimeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(number) = text.strip_prefix('#').and_then(|number| number.parse().ok()) {
+            return Ok(Self::Number(number));
+        }
         match text.parse() {
             Ok(count) => Ok(Self::Count(count)),
             Err(_) => text.parse().map(Self::Time),

@@ -4,9 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use sealbus_bus::channel::ChannelPath;
+use sealbus_journal::Retention;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::control::attachment::AgentReport;
+use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, FrozenAgent,
@@ -132,6 +135,25 @@ pub trait Host: Send + Sync + 'static {
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 
+    /// Asks the logs of persistent channels that a node keeps. Only the node of this process keeps what its agents publish.
+    fn channel_log<'a>(
+        &'a self,
+        node: &'a str,
+        request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>>;
+
+    /// Has so much kept of a persistent channel, where no manifest says it: on an embedded platform.
+    fn retain<'a>(
+        &'a self,
+        channel: &'a ChannelPath,
+        _retention: Retention,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        let message = format!("how much is kept of {channel} is said in the platform's manifest");
+        let fault = Fault::new(FaultCode::NotPermitted, message)
+            .advise("see `retention` of [[channel]] there");
+        Box::pin(std::future::ready(Err(fault)))
+    }
+
     /// State and mailboxes of agents that moved here; empty unless [`Membership::inherits`]. To be
     /// restored before the process announces its address.
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>>;
@@ -139,6 +161,14 @@ pub trait Host: Send + Sync + 'static {
     /// The platform's commands; `None` after the first call. When the channel ends the platform is
     /// gone for good, and the process is to leave.
     fn commands(&self) -> Option<mpsc::Receiver<Command>>;
+}
+
+/// What the platform's own agents are told that ask for a log.
+pub(crate) fn no_logs() -> Fault {
+    Fault::new(
+        FaultCode::NotPermitted,
+        "the platform's own agents use no persistent channels",
+    )
 }
 
 /// What the platform's own agents are told that want a message kept.

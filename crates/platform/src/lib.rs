@@ -10,6 +10,7 @@
 
 pub mod attachment;
 pub mod ca_service;
+mod channel_log;
 pub mod control;
 mod correspondence;
 pub mod directory;
@@ -21,6 +22,7 @@ pub mod management;
 pub mod manifest;
 pub mod master;
 pub mod node;
+mod node_journal;
 pub mod placement;
 mod post;
 pub mod process;

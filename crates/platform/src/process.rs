@@ -15,6 +15,7 @@
 mod agent;
 mod carrier;
 mod certification;
+mod channel_log;
 mod error;
 mod freeze;
 mod judgement;
@@ -180,6 +181,8 @@ impl Process {
         // On an embedded platform the system agents come first, and share the bus.
         if host.keeps_letters() {
             bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
+            let logs = channel_log::NodeLogs::start(host.clone(), bus.downgrade());
+            bus.channels().set_logs(logs);
         }
         let shared = Arc::new(Shared {
             inbox: letters::Inbox::start(host.clone()),
@@ -396,6 +399,8 @@ impl Process {
         for entry in entries {
             shared.remove(&entry, &Parting::Ended);
         }
+        // Each subscription ends by itself in time.
+        shared.bus.channels().settled().await;
         if let Some(carrier) = &shared.carrier {
             carrier.shut_down(LAST_MESSAGES).await;
         }

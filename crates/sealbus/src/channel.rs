@@ -7,11 +7,11 @@ use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
 use sealbus_acl::{AclMessage, Content, Performative};
-use sealbus_bus::Outbox;
+use sealbus_bus::{NotKept, Outbox};
 use sealbus_bus::channel::frame::Replay;
 use sealbus_bus::channel::{
     AddressError, ChannelAddress, ChannelHeader, ChannelPath, ChannelPattern, Channels, Ended,
-    FlowPolicy, Mechanism, PathError, PublishError, Qos, QosError, QosOverride, QueueCounters,
+    FlowPolicy, LogRetention, Mechanism, PathError, PublishError, Qos, QosError, QosOverride, QueueCounters,
     QueueLimits, Reach, ReceivedEvent, RequestOptions, SubscribeError, SubscriptionOptions,
     UnavailableQos,
 };
@@ -227,6 +227,14 @@ impl Channel {
         Ok(ChannelReplies(replies))
     }
 
+    /// Has so much kept of this channel, if it is persistent: on an embedded platform. Others have it in their manifest.
+    ///
+    /// # Errors
+    /// [`NotKept`], such as that the manifest says how much is kept.
+    pub async fn retain(&self, retention: LogRetention) -> Result<(), NotKept> {
+        self.channels.retain(&self.path, retention).await
+    }
+
     /// Subscribes to this channel; see [`Subscribing`].
     pub fn subscribe(&self) -> Subscribing {
         Subscribing::new(self.outbox.clone(), ChannelPattern::from(&self.path))
@@ -287,14 +295,19 @@ impl Subscribing {
         self
     }
 
-    /// Goes on where the subscription of this name stopped, on persistent channels.
+    /// Goes on where the subscription of this name stopped, on persistent channels; the first time it begins now, or
+    /// [`since`](Self::since).
+    ///
+    /// An event counts as dealt with when the agent asks for the next one, or ends the subscription. If its process is
+    /// killed before, the event comes again, and says so: [`ChannelEvent::may_be_again`].
     #[must_use]
     pub fn durable(mut self, name: impl Into<String>) -> Self {
         self.options.durable = Some(name.into());
         self
     }
 
-    /// Begins with what was published before, on persistent channels.
+    /// Begins with what was published before, on persistent channels; [`Replay::Last`] and [`Replay::From`] count on each
+    /// node, which keeps what its own agents publish.
     #[must_use]
     pub fn since(mut self, replay: Replay) -> Self {
         self.options.replay = replay;
@@ -438,6 +451,25 @@ impl ChannelEvent {
     /// The channel's header: QoS, number, times.
     pub fn header(&self) -> &ChannelHeader {
         &self.received.header
+    }
+
+    /// The node from whose log it was read, if it was. With it, and its channel, the number in the
+    /// [header](Self::header) is its own for ever.
+    pub fn log(&self) -> Option<&str> {
+        let logged = self.header().logged.as_ref();
+        logged.map(|logged| &*logged.node)
+    }
+
+    /// Whether the agent may have had this event before, by the same durable subscription in a process that was killed.
+    pub fn may_be_again(&self) -> bool {
+        let logged = self.header().logged.as_ref();
+        logged.is_some_and(|logged| logged.again)
+    }
+
+    /// So many events before this one were not kept long enough to be read: the channel's retention cut them off.
+    pub fn missed(&self) -> u64 {
+        let logged = self.header().logged.as_ref();
+        logged.map_or(0, |logged| logged.missed)
     }
 
     /// The message, with what is known about its sender.

@@ -104,7 +104,7 @@ pub use sealbus_acl::{
 pub use sealbus_bus::channel::frame::Replay;
 pub use sealbus_bus::channel::{
     ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern, FilterError,
-    FlowPolicy, Mechanism, Moment, PathError, Persistence, Priority, PublishError, Qos, QosError,
+    FlowPolicy, LogRetention, Mechanism, Moment, PathError, Persistence, Priority, PublishError, Qos, QosError,
     QosOverride, QueueCounters, QueueLimits, Reach, Reliability, RequestOptions, SubscribeError,
     Time, UnavailableQos,
 };

@@ -1,6 +1,8 @@
 //! The AgentBus as agents use it: publish, send, request, subscribe. Around the [exchange](super::exchange), on the bus's
 //! runtime.
 
+mod kept;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -16,6 +18,8 @@ use tokio::sync::Notify;
 
 use super::declared::DeclaredChannels;
 use super::event::ReceivedEvent;
+use super::frame::Replay;
+use super::log::{ChannelLogs, Feeds};
 use super::exchange::{
     Aftermath, Asked, Attempt, ChannelReport, Collector, Consumer, Ended, Exchange, ExchangeConfig,
     Now, Outcome, Publication, PublishError, Reach, Receipt, SubscribeError, SubscriptionOptions,
@@ -101,6 +105,9 @@ pub(crate) struct Shared {
     introduced: Notify,
     /// Tasks that wait to be introduced.
     waiting: AtomicUsize,
+    logs: OnceLock<Arc<dyn ChannelLogs>>,
+    turns: kept::Turns,
+    feeds: Arc<Feeds>,
 }
 
 impl Drop for Shared {
@@ -137,6 +144,9 @@ impl Channels {
             was_introduced: AtomicBool::new(false),
             introduced: Notify::new(),
             waiting: AtomicUsize::new(0),
+            logs: OnceLock::new(),
+            turns: kept::Turns::default(),
+            feeds: Arc::default(),
         });
         let alarm = shared.alarm.clone();
         bus.runtime()
@@ -220,6 +230,8 @@ impl Channels {
     /// What was accepted reaches every process that is known to subscribe, or its publisher finds a `failure` message
     /// in its mailbox that names the channel; unless the QoS is best-effort.
     ///
+    /// What is persistent is on the disk of this process's node before anybody gets it.
+    ///
     /// # Errors
     /// [`PublishError`]; nobody has it then, but for [`PublishError::Unacknowledged`].
     pub async fn publish(
@@ -231,18 +243,22 @@ impl Channels {
     ) -> Result<Reach, PublishError> {
         let message = self.prepare(outbox, qos, message.into())?;
         self.introduce().await;
+        if qos.persistence.is_persistent() {
+            return self.publish_kept(outbox, channel, qos, &message).await;
+        }
         self.put(
             outbox,
             channel,
             qos,
             &message,
+            None,
             |exchange, publication, now| exchange.publish(publication, now),
         )
         .await
     }
 
-    /// Publishes an event if there is room for it everywhere; `None` if not. Waits for nothing, neither for acknowledgements nor to hear of
-    /// subscriptions.
+    /// Publishes an event if there is room for it everywhere; `None` if not, and always for what is persistent. Waits for
+    /// nothing, neither for acknowledgements nor to hear of subscriptions.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
@@ -254,11 +270,15 @@ impl Channels {
         message: impl Into<Arc<AclMessage>>,
     ) -> Result<Option<Reach>, PublishError> {
         let message = self.prepare(outbox, qos, message.into())?;
+        if qos.persistence.is_persistent() {
+            return Ok(None);
+        }
         let publication = Publication {
             publisher: outbox.name(),
             channel,
             qos,
             message: &message,
+            kept: None,
             receipt: None,
             turn: None,
         };
@@ -296,6 +316,7 @@ impl Channels {
             channel,
             qos,
             &message,
+            None,
             |exchange, publication, now| exchange.send(publication, &receiver, now),
         )
         .await
@@ -326,6 +347,7 @@ impl Channels {
                 channel,
                 &qos,
                 &message,
+                None,
                 |exchange, publication, now| {
                     exchange.request(publication, options.within, options.first, now)
                 },
@@ -350,9 +372,14 @@ impl Channels {
         if outbox.agent().mailbox().closed().is_some() {
             return Err(SubscribeError::Detached(outbox.name().clone()));
         }
+        let wants_log = options.durable.is_some() || options.replay != Replay::Now;
+        if wants_log && self.shared.logs.get().is_none() {
+            return Err(SubscribeError::NoLog);
+        }
         let consumer = self
             .shared
             .work(|exchange, now| exchange.subscribe(outbox.name(), options, now))?;
+        self.feed(&consumer);
         Ok(Subscription {
             channels: self.clone(),
             agent: outbox.agent().clone(),
@@ -374,6 +401,7 @@ impl Channels {
     pub(crate) fn agent_left(&self, agent: &str) {
         self.shared
             .work(|exchange, now| exchange.agent_left(agent, now));
+        self.shared.turns.forget(agent);
     }
 
     /// Checks what is asked, and fills in the sender.
@@ -397,6 +425,7 @@ impl Channels {
         channel: &ChannelPath,
         qos: &Qos,
         message: &Arc<AclMessage>,
+        kept: Option<(u64, Moment)>,
         mut put: impl FnMut(&mut Exchange, &Publication<'_>, Now) -> Result<Attempt<T>, PublishError>,
     ) -> Result<T, PublishError> {
         let receipt = qos.acknowledgement.is_some().then(Arc::<Receipt>::default);
@@ -408,6 +437,7 @@ impl Channels {
                     channel,
                     qos,
                     message,
+                    kept,
                     receipt: receipt.as_ref(),
                     turn,
                 };
@@ -603,13 +633,17 @@ impl Shared {
         // The transport is set before agents publish; one that came later could only add to what is there.
         self.capabilities.get_or_init(|| {
             let transport = self.bus.upgrade().and_then(|bus| bus.transport().cloned());
-            match transport {
+            let (mut capabilities, name) = match transport {
                 Some(transport) => (
                     ChannelCapabilities::over(&transport.capabilities()),
                     transport.name(),
                 ),
                 None => (ChannelCapabilities::in_process(), "in-process"),
+            };
+            if self.logs.get().is_some() {
+                capabilities = capabilities.with_log();
             }
+            (capabilities, name)
         })
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::log::Logged;
 use super::moment::Moment;
 use super::path::ChannelPath;
 use super::qos::Qos;
@@ -67,8 +68,8 @@ pub struct ChannelHeader {
     pub channel: ChannelPath,
     /// The QoS in effect: the channel's, overridden by the message's.
     pub qos: Qos,
-    /// Counts what the publisher put on this channel, from 1; in a persistent channel, the offset in its log. Order and
-    /// deduplication go by it.
+    /// Counts what the publisher put on this channel, from 1; in a persistent channel, the number in the log of its
+    /// publisher's node. Order and deduplication go by it.
     pub number: u64,
     /// When it was published.
     pub published: Moment,
@@ -76,6 +77,8 @@ pub struct ChannelHeader {
     pub valid_from: Option<Moment>,
     /// It is not to be handed out from then on; [`Qos::expiry`] as a moment.
     pub expiry: Option<Moment>,
+    /// What is to be known of it if it was read from a log.
+    pub logged: Option<Logged>,
 }
 
 impl ChannelHeader {
@@ -95,12 +98,19 @@ impl ChannelHeader {
             valid_from: qos.valid_from.map(|time| time.from(published)),
             expiry: qos.expiry.map(|time| time.from(published)),
             qos,
+            logged: None,
         }
     }
 
     /// Whether it may no longer be handed out.
     pub fn is_expired(&self, now: Moment) -> bool {
         self.expiry.is_some_and(|expiry| now >= expiry)
+    }
+
+    /// Whether it expires before it may be handed out.
+    pub fn is_never_valid(&self, now: Moment) -> bool {
+        let is_too_late = |expiry| self.valid_from.is_some_and(|from| from >= expiry);
+        self.is_expired(now) || self.expiry.is_some_and(is_too_late)
     }
 
     /// Whether it may be handed out already.

@@ -704,6 +704,7 @@ impl<'a> Head<'a> {
             published: self.published,
             valid_from: self.valid_from,
             expiry: self.expiry,
+            logged: None,
         }
     }
 

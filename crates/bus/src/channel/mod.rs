@@ -22,6 +22,7 @@ pub(crate) mod exchange;
 mod filter;
 mod flow;
 pub mod frame;
+mod log;
 mod moment;
 mod path;
 mod pattern;
@@ -44,6 +45,9 @@ pub use filter::{
     MAX_FILTER_LENGTH, MAX_PATTERN_SIZE,
 };
 pub use flow::{FlowPolicy, QueueLimits, UnknownFlowPolicy};
+pub use log::{
+    ChannelLogs, EventToKeep, LogCursor, LogPart, LogReading, LogRetention, Logged, LoggedEvent, NotRead,
+};
 pub use moment::Moment;
 pub use path::{
     ChannelPath, MAX_LEVEL_LENGTH, MAX_LEVELS, MAX_PATH_LENGTH, PathError, PathProblem,

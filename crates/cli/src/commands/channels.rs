@@ -12,6 +12,7 @@ use sealbus_acl::Number;
 use sealbus_bus::Lifetime;
 use sealbus_bus::channel::Ended;
 use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use sealbus_platform::control::channel_log::KeptLog;
 use sealbus_platform::process::AgentHandle;
 use serde::Serialize;
 use serde_json::json;
@@ -150,10 +151,19 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
         })
         .collect();
     subscribers.sort_by(|one, two| (&one.channels, &one.agent).cmp(&(&two.channels, &two.agent)));
-    output.show(&subscribers, || {
-        let mut table = table(&["CHANNELS", "AGENT", "ANSWERS", "POLICY", "FILTER"]);
+    let AdminAnswer::ChannelLogs { logs, silent } =
+        connection.ask(AdminRequest::ChannelLogs).await?
+    else {
+        return Err(unexpected());
+    };
+    for node in &silent {
+        anstream::eprintln!("warning: {node} does not answer; what it keeps is not shown");
+    }
+    let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });
+    output.show(&listed, || {
+        let mut shown = table(&["CHANNELS", "AGENT", "ANSWERS", "POLICY", "FILTER"]);
         for subscriber in &subscribers {
-            table.add_row([
+            shown.add_row([
                 subscriber.channels.as_str(),
                 &subscriber.agent,
                 if subscriber.answers { "yes" } else { "no" },
@@ -161,9 +171,43 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
                 subscriber.filter.as_deref().unwrap_or("-"),
             ]);
         }
-        table.trim_fmt()
+        let subscriptions = shown.trim_fmt();
+        if logs.is_empty() {
+            return subscriptions;
+        }
+        format!("{subscriptions}\n\n{}", kept(&logs))
     });
     Ok(())
+}
+
+/// What nodes keep of persistent channels.
+fn kept(logs: &[KeptLog]) -> String {
+    let mut shown = table(&["KEPT", "NODE", "EVENTS", "BYTES", "FROM", "DURABLE", "STATE"]);
+    for log in logs {
+        let state = match (&log.damage, log.torn) {
+            (Some(damage), _) => printable(damage),
+            (None, 0) => "whole".to_owned(),
+            (None, torn) => format!("{torn} bytes were torn, and cut off"),
+        };
+        let durable: Vec<String> = log
+            .durable
+            .iter()
+            .map(|(name, next)| format!("{} #{next}", printable(name)))
+            .collect();
+        shown.add_row([
+            log.channel.clone(),
+            log.node.clone(),
+            log.events.to_string(),
+            log.bytes.to_string(),
+            format!("#{}", log.first),
+            match durable.as_slice() {
+                [] => "-".to_owned(),
+                durable => durable.join(", "),
+            },
+            state,
+        ]);
+    }
+    shown.trim_fmt()
 }
 
 /// The message that is put on a channel.
@@ -224,6 +268,10 @@ pub(crate) async fn publish(
 #[derive(Serialize)]
 struct Seen<'a> {
     channel: &'a str,
+    /// The node from whose log it was read.
+    log: Option<&'a str>,
+    /// Events before it that were not kept long enough.
+    missed: u64,
     mechanism: &'static str,
     published: u64,
     number: u64,
@@ -240,6 +288,8 @@ impl<'a> Seen<'a> {
         let header = event.header();
         Self {
             channel: header.channel.as_str(),
+            log: event.log(),
+            missed: event.missed(),
             mechanism: header.mechanism.as_str(),
             published: header.published.unix_ms(),
             number: header.number,
@@ -313,6 +363,7 @@ async fn read(
     match tail.since {
         None => {}
         Some(Since::Count(count)) => subscribing = subscribing.since(Replay::Last(count)),
+        Some(Since::Number(number)) => subscribing = subscribing.since(Replay::From(number)),
         Some(Since::Time(Lifetime(ago))) => {
             let since = SystemTime::now().checked_sub(ago);
             let since = Moment::from(since.unwrap_or(SystemTime::UNIX_EPOCH));

@@ -18,6 +18,7 @@ use sealbus_seal::token::{Purpose, Secret, Token, TokenError};
 use tokio::sync::{mpsc, watch};
 
 use crate::control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest, Welcome};
+use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject};
 use crate::host::{Command, Host, Membership};
@@ -247,6 +248,24 @@ impl Host for Attachment {
                 outcomes,
             };
             self.ask(request).await.map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        node: &'a str,
+        request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        async move {
+            let request = AttachmentRequest::ChannelLog {
+                node: node.to_owned(),
+                request,
+            };
+            match self.ask(request).await? {
+                AttachmentAnswer::ChannelLog { log } => Ok(log),
+                _ => Err(nonsense()),
+            }
         }
         .boxed()
     }

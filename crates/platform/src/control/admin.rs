@@ -6,6 +6,7 @@ use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
 use serde::{Deserialize, Serialize};
 
 use super::node::{GatewayStatus, LogPosition};
+use super::channel_log::KeptLog;
 use super::post::WaitingLetter;
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 
@@ -70,6 +71,8 @@ pub enum AdminRequest {
         /// Local name.
         agent: String,
     },
+    /// What is kept of persistent channels, on all nodes.
+    ChannelLogs,
     /// Events of the certification log from a sequence number on.
     CertificationEvents {
         /// The first wanted.
@@ -187,6 +190,13 @@ pub enum AdminAnswer {
         letters: Vec<WaitingLetter>,
         /// How many there are in all.
         total: u64,
+        /// Nodes that did not answer: what they keep is not known.
+        silent: Vec<String>,
+    },
+    /// To `ChannelLogs`.
+    ChannelLogs {
+        /// By channel and node.
+        logs: Vec<KeptLog>,
         /// Nodes that did not answer: what they keep is not known.
         silent: Vec<String>,
     },

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::channel_log::{LogAnswer, LogRequest};
 use super::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, PlatformDescription,
@@ -66,6 +67,13 @@ pub enum AttachmentRequest {
         agent: String,
         /// Their numbers, and what came of each.
         outcomes: Vec<(u64, LetterOutcome)>,
+    },
+    /// Something about the logs of persistent channels.
+    ChannelLog {
+        /// The node that keeps them.
+        node: String,
+        /// What.
+        request: LogRequest,
     },
     /// The agents of this process cannot be moved.
     NotFrozen {
@@ -130,6 +138,11 @@ pub enum AttachmentAnswer {
     Posted {
         /// In the order of the letters.
         refused: Vec<Option<Fault>>,
+    },
+    /// To `ChannelLog`.
+    ChannelLog {
+        /// The answer.
+        log: LogAnswer,
     },
     /// To everything else.
     Done,

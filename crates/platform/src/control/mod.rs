@@ -10,6 +10,7 @@
 
 pub mod admin;
 pub mod attachment;
+pub mod channel_log;
 mod blob;
 pub mod enrolment;
 pub mod node;

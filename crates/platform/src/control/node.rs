@@ -10,6 +10,7 @@ use sealbus_seal::token::SecretHash;
 use serde::{Deserialize, Serialize};
 
 use super::attachment::{AgentReport, FrozenPart};
+use super::channel_log::{LogAnswer, LogRequest};
 use super::post::{PostedLetter, WaitingLetter};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
@@ -320,6 +321,11 @@ pub enum NodeRequest {
         /// Its local name.
         agent: String,
     },
+    /// Something about the logs of persistent channels that this node keeps; asked by another node, or the Master.
+    ChannelLog {
+        /// What.
+        request: LogRequest,
+    },
     /// A piece of an agent's log.
     Log {
         /// The process group whose log it is (`seller-1`): it goes on over restarts.
@@ -386,6 +392,11 @@ pub enum NodeAnswer {
         letters: Vec<WaitingLetter>,
         /// How many there are in all.
         total: u64,
+    },
+    /// To `ChannelLog`.
+    ChannelLog {
+        /// The answer.
+        log: LogAnswer,
     },
     /// To everything else.
     Done,

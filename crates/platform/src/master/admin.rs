@@ -22,6 +22,7 @@ use super::system::SystemAgents;
 use crate::control::admin::{
     AdminAnswer, AdminRequest, NodeState, PlatformStatus, SendMessage, ServiceStatus,
 };
+use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::node::{LogPosition, NodeAnswer, NodeRequest};
 use crate::control::{Blob, Fault, FaultCode, UnixMillis};
 use crate::management::client::{Answer, ask_df};
@@ -126,6 +127,7 @@ impl Admin {
             }
             AdminRequest::Move { agent, node } => self.move_agent(agent, node).await,
             AdminRequest::Mailbox { agent } => self.mailbox(&agent).await,
+            AdminRequest::ChannelLogs => self.channel_logs().await,
             AdminRequest::Log { agent, from } => self.log(&agent, from).await,
             AdminRequest::CertificationEvents { from, limit } => {
                 self.desk
@@ -397,23 +399,26 @@ impl Admin {
         }
     }
 
+    /// What all nodes answer, each with its name.
+    async fn ask_all_nodes(
+        &self,
+        request: &NodeRequest,
+    ) -> Result<Vec<(String, Result<NodeAnswer, Fault>)>, Fault> {
+        let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
+        let asked = nodes.into_iter().map(|node| async move {
+            let answer = match node.state {
+                NodeState::Alive => self.system.master.ask(&node.name, request, READING).await,
+                _ => Err(Fault::new(FaultCode::Unavailable, "it is not alive")),
+            };
+            (node.name, answer)
+        });
+        Ok(futures_util::future::join_all(asked).await)
+    }
+
     async fn mailbox(&self, agent: &str) -> Result<AdminAnswer, Fault> {
         let agent = local(agent);
-        let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
-        let asked = nodes.into_iter().map(|node| {
-            let request = NodeRequest::Mailbox {
-                agent: agent.clone(),
-            };
-            async move {
-                let answer = match node.state {
-                    NodeState::Alive => self.system.master.ask(&node.name, &request, READING).await,
-                    _ => Err(Fault::new(FaultCode::Unavailable, "it is not alive")),
-                };
-                (node.name, answer)
-            }
-        });
         let (mut letters, mut total, mut silent) = (Vec::new(), 0, Vec::new());
-        for (node, answer) in futures_util::future::join_all(asked).await {
+        for (node, answer) in self.ask_all_nodes(&NodeRequest::Mailbox { agent }).await? {
             match answer {
                 Ok(NodeAnswer::Mailbox {
                     letters: more,
@@ -430,6 +435,23 @@ impl Admin {
             total,
             silent,
         })
+    }
+
+    async fn channel_logs(&self) -> Result<AdminAnswer, Fault> {
+        let request = NodeRequest::ChannelLog {
+            request: LogRequest::List,
+        };
+        let (mut logs, mut silent) = (Vec::new(), Vec::new());
+        for (node, answer) in self.ask_all_nodes(&request).await? {
+            match answer {
+                Ok(NodeAnswer::ChannelLog {
+                    log: LogAnswer::List { logs: more },
+                }) => logs.extend(more),
+                _ => silent.push(node),
+            }
+        }
+        logs.sort_by(|one, two| (&one.channel, &one.node).cmp(&(&two.channel, &two.node)));
+        Ok(AdminAnswer::ChannelLogs { logs, silent })
     }
 
     async fn log(&self, agent: &str, from: LogPosition) -> Result<AdminAnswer, Fault> {

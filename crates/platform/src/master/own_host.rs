@@ -8,19 +8,22 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use sealbus_bus::channel::ChannelPath;
+use sealbus_journal::Retention;
 use sealbus_seal::{Identity, Name};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{Desk, DeskHandle, News, timestamp};
 use super::state::MASTER_NODE;
 use crate::control::attachment::AgentReport;
+use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::node::DirectoryStep;
 use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, FrozenAgent, ProcessContact,
     RefusalRecord, Subject,
 };
-use crate::host::{Command, Host, Membership, no_letters};
+use crate::host::{Command, Host, Membership, no_letters, no_logs};
 use crate::post::{OwnPost, PostPlace};
 
 /// Commands that wait for the process.
@@ -70,7 +73,7 @@ impl OwnHost {
             post,
         } = place;
         let names = agents.clone();
-        let (process, platform, deny_list, revision, processes, rules) = desk
+        let (process, platform, name, deny_list, revision, processes, rules) = desk
             .run(move |desk, now| {
                 let pid = Some(std::process::id());
                 let process = desk.state.adopt(&group, agents, pid, now)?;
@@ -78,8 +81,10 @@ impl OwnHost {
                 let directory = desk.state.directory();
                 let revision = directory.revision();
                 let (processes, rules) = (directory.processes(), directory.rules().clone());
-                let platform = desk.platform.clone();
-                Ok((process, platform, deny_list, revision, processes, rules))
+                let (platform, name) = (desk.platform.clone(), desk.name.clone());
+                Ok((
+                    process, platform, name, deny_list, revision, processes, rules,
+                ))
             })
             .await?;
         let (sender, commands) = mpsc::channel(COMMANDS);
@@ -87,8 +92,7 @@ impl OwnHost {
         let watching = watch_news(desk.clone(), news, revision, asked.clone(), sender.clone());
         tokio::spawn(watching);
         let post = post.map(|place| {
-            let (name, longest) = (platform.name.clone(), platform.max_message);
-            OwnPost::new(place, name, longest, sender.clone())
+            OwnPost::new(place, name, platform.max_message, sender.clone())
         });
         let host = Self {
             desk,
@@ -316,6 +320,28 @@ impl Host for OwnHost {
         match &self.post {
             Some(post) => post.settle(agent, outcomes).boxed(),
             None => std::future::ready(Ok(())).boxed(),
+        }
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        _node: &'a str,
+        request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        match &self.post {
+            Some(post) => post.channel_log(request).boxed(),
+            None => std::future::ready(Err(no_logs())).boxed(),
+        }
+    }
+
+    fn retain<'a>(
+        &'a self,
+        channel: &'a ChannelPath,
+        retention: Retention,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        match &self.post {
+            Some(post) => post.retain(channel, retention).boxed(),
+            None => std::future::ready(Err(no_logs())).boxed(),
         }
     }
 

@@ -10,12 +10,13 @@ use tokio::sync::mpsc;
 
 use super::shared::Shared;
 use crate::control::attachment::AgentReport;
+use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
 use crate::control::node::MasterRequest;
 use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject};
 use crate::enrolment::{Enrolment, EnrolmentError};
-use crate::host::{Command, Host, Membership, no_letters};
+use crate::host::{Command, Host, Membership, no_letters, no_logs};
 
 /// [`Host`] of the node's own process.
 pub(crate) struct NodeHost {
@@ -113,6 +114,14 @@ impl Host for NodeHost {
         _outcomes: Vec<(u64, LetterOutcome)>,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         std::future::ready(Ok(())).boxed()
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        _node: &'a str,
+        _request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        std::future::ready(Err(no_logs())).boxed()
     }
 
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {

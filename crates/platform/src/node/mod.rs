@@ -1,6 +1,7 @@
 //! The Remote Node: starts agent processes, vouches for them, and keeps them in touch with the
 //! platform while the Master is away.
 
+mod channel_log;
 mod child;
 mod freezing;
 mod host;
@@ -38,7 +39,7 @@ use crate::control::{Blob, NodeDescription};
 use crate::directory::Replica;
 use crate::enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
 use crate::master::now;
-use crate::post::Post;
+use crate::node_journal::NodeJournal;
 
 pub(crate) use serve::listen;
 
@@ -51,7 +52,7 @@ use shared::Shared;
 /// File name of the socket processes attach to.
 const SOCKET: &str = "node.sock";
 
-/// Folder of the messages it keeps.
+/// Folder of the messages and events it keeps.
 const JOURNAL: &str = "journal";
 
 /// How a node is to run.
@@ -202,14 +203,13 @@ impl Node {
             memory.keep_port(address.port())?;
         }
         let logs = Logs::open(memory.directory()).map_err(system("keep logs"))?;
-        let post = {
+        let opened = {
             let folder = memory.directory().join(JOURNAL);
-            let (name, platform) = (joined.name.clone(), joined.platform.name.clone());
+            let (name, platform) = (joined.name.clone(), enrolment.platform.clone());
             let longest = joined.platform.max_message;
-            let opening = move || Post::open(&folder, &name, &platform, longest);
+            let opening = move || NodeJournal::open(&folder, &name, &platform, longest);
             let opened = tokio::task::spawn_blocking(opening).await;
-            let post = opened.map_err(|error| system("open its journal")(error.into()))?;
-            Arc::new(post?)
+            opened.map_err(|error| system("open its journal")(error.into()))??
         };
         let remembered = memory.processes()?;
         let (reports, queue) = mpsc::unbounded_channel();
@@ -226,7 +226,9 @@ impl Node {
             nodes: Mutex::default(),
             asked: Mutex::default(),
             processes: Processes::default(),
-            post,
+            post: Arc::new(opened.post),
+            channel_logs: Arc::new(opened.logs),
+            journal: opened.journal,
             logs,
             memory,
             presence: watch::Sender::new(None),
@@ -246,6 +248,7 @@ impl Node {
         }));
         let ways = Arc::new(post::NodeWays(shared.clone()));
         tasks.spawn(crate::post::run(shared.post.clone(), ways));
+        tasks.spawn(shared.channel_logs.clone().tidy());
         tasks.spawn(session::report(shared.clone(), queue));
         let (end, ended) = watch::channel(false);
         tasks.spawn(session::run(shared.clone(), enrolment, joined, source, end));
@@ -289,7 +292,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // Who starts the node again opens it, though tasks of this one may not have ended yet.
-        self.shared.post.close();
+        self.shared.journal.close();
     }
 }
 

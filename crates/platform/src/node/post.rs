@@ -147,12 +147,7 @@ impl Shared {
         from: &str,
         letters: Vec<PostedLetter>,
     ) -> Result<NodeAnswer, Fault> {
-        // Only a node's own agent is at a node of its own name.
-        let is_node = match self.locate(from).await? {
-            AgentLocation::Process(contact) => contact.node == from,
-            _ => false,
-        };
-        if !is_node {
+        if !self.is_node(from).await? {
             tracing::warn!(from, "carries letters to a node and is none itself");
             return Err(Fault::new(
                 FaultCode::NotPermitted,

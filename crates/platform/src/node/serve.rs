@@ -238,6 +238,10 @@ impl Shared {
             AttachmentRequest::Letters { agent, outcomes } => {
                 self.letters_settled(process, &agent, outcomes).await?;
             }
+            AttachmentRequest::ChannelLog { node, request } => {
+                let log = self.channel_log_of(process, &node, request).await?;
+                return Ok(AttachmentAnswer::ChannelLog { log });
+            }
             AttachmentRequest::Frozen { part } => self.processes.frozen_part(process, &part)?,
             AttachmentRequest::NotFrozen { reason } => self.processes.not_frozen(process, &reason),
             AttachmentRequest::Inherit { index } => {

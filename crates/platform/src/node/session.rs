@@ -300,6 +300,10 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry) {
             .fetch(&from, &process, index)
             .map(|part| NodeAnswer::Part { part }),
         Ok(NodeRequest::Post { letters }) => shared.carried_here(&from, letters).await,
+        Ok(NodeRequest::ChannelLog { request }) => {
+            let log = shared.channel_log_for(&from, request).await;
+            log.map(|log| NodeAnswer::ChannelLog { log })
+        }
         Ok(_) if from != MASTER => {
             tracing::warn!(%from, "asks a node to do what only the Master may");
             Err(Fault::new(
@@ -344,6 +348,10 @@ async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, 
         NodeRequest::Mailbox { agent } => {
             let (letters, total) = shared.post.list(&agent);
             return Ok(NodeAnswer::Mailbox { letters, total });
+        }
+        NodeRequest::ChannelLog { request } => {
+            let log = shared.channel_log_for(MASTER, request).await?;
+            return Ok(NodeAnswer::ChannelLog { log });
         }
         NodeRequest::Thaw { process } => shared.thaw(&process).await?,
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
+use sealbus_journal::Journal;
 use sealbus_seal::{Credential, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
@@ -14,6 +15,7 @@ use super::log::Logs;
 use super::memory::Memory;
 use super::processes::Processes;
 use crate::ca_service::{Signed, Vouching};
+use crate::channel_log::ChannelLogs;
 use crate::control::attachment::AttachmentNotice;
 use crate::control::node::{
     AuthorityAnswer, AuthorityRequest, DirectoryUpdate, MasterAnswer, MasterRequest,
@@ -63,6 +65,10 @@ pub(crate) struct Shared {
     pub(crate) processes: Processes,
     /// Messages kept for agents that are away.
     pub(crate) post: Arc<Post>,
+    /// Logs of persistent channels.
+    pub(crate) channel_logs: Arc<ChannelLogs>,
+    /// Where both are written.
+    pub(crate) journal: Journal,
     pub(crate) logs: Logs,
     pub(crate) memory: Memory,
     pub(crate) presence: watch::Sender<Option<Presence>>,

@@ -18,7 +18,6 @@ mod own;
 mod shelf;
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +29,12 @@ use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
 };
 use sealbus_journal::{
-    Journal, JournalConfig, JournalError, NewRecord, ReadFrom, Stream, StreamConfig, Written,
+    Journal, JournalError, NewRecord, ReadFrom, Stream, StreamConfig, Written,
 };
 use sealbus_seal::Identity;
 use tokio::sync::{Notify, mpsc};
 
+use crate::node_journal::{LONGEST_KEPT, longest};
 use crate::control::post::{
     About, Cover, DeliveredLetter, LetterOutcome, LetterRefusal, PostedLetter, Receipt,
     WaitingLetter,
@@ -49,8 +49,6 @@ pub(crate) use own::{OwnPost, PostPlace};
 
 /// How long a letter without an expiry is kept, and each notice.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Longest message that is kept: with its encoding it fits a frame between process and node.
-const LONGEST: usize = 12 << 20;
 /// Most letters in one request.
 pub(crate) const MOST_POSTED: usize = 1024;
 /// Most letters of a mailbox that are listed.
@@ -140,27 +138,16 @@ pub(crate) fn new_origin() -> u64 {
 }
 
 impl Post {
-    /// Opens the journal in `folder`, and what waits in it. Blocks.
+    /// What waits in a journal. Blocks.
     ///
     /// # Errors
     /// If the journal cannot be used.
     pub(crate) fn open(
-        folder: &Path,
+        journal: Journal,
         node: &str,
         platform: &str,
         max_message: u64,
     ) -> Result<Self, JournalError> {
-        let (journal, report) = Journal::open(folder, JournalConfig::default())?;
-        for torn in &report.torn {
-            tracing::warn!(
-                stream = torn.stream, file = %torn.file.display(), offset = torn.offset,
-                bytes = torn.bytes, problem = torn.problem,
-                "cut off what the journal had not acknowledged when it was interrupted"
-            );
-        }
-        for damage in &report.damaged {
-            tracing::error!(%damage, "the journal is damaged");
-        }
         let (carried, to_carry) = mpsc::unbounded_channel();
         let ams = Aid {
             name: format!("ams@{platform}"),
@@ -171,8 +158,7 @@ impl Post {
         let post = Self {
             node: node.to_owned(),
             platform: platform.to_owned(),
-            // Between nodes a letter is a message that holds another, encoded for it.
-            longest: LONGEST.min(usize::try_from(max_message / 2).unwrap_or(LONGEST)),
+            longest: longest(max_message),
             ams,
             journal,
             mailboxes: Mutex::default(),
@@ -200,11 +186,6 @@ impl Post {
             post.carry(&mailbox);
         }
         Ok(post)
-    }
-
-    /// Gives the journal up: what was begun is written, and nothing more is kept.
-    pub(crate) fn close(&self) {
-        self.journal.close();
     }
 
     fn mailbox(&self, agent: &str) -> Result<Arc<Mailbox>, JournalError> {
@@ -659,7 +640,7 @@ impl Put {
 fn mailbox_config() -> StreamConfig {
     StreamConfig {
         segment_bytes: 4 << 20,
-        largest_payload: LONGEST,
+        largest_payload: LONGEST_KEPT,
         ..StreamConfig::default()
     }
 }

@@ -7,13 +7,21 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use sealbus_bus::channel::ChannelPath;
 use tokio::sync::{OnceCell, mpsc};
 use tokio::task::AbortHandle;
 
+use sealbus_journal::Retention;
+use sealbus_seal::PlatformName;
+
 use super::{Forwarded, Post, Ways, Whereabouts, run};
+use crate::channel_log::ChannelLogs;
+use crate::control::Rules;
+use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
 use crate::control::{Fault, FaultCode};
 use crate::host::Command;
+use crate::node_journal::NodeJournal;
 
 /// The name it has as a node.
 const NODE: &str = "program";
@@ -30,7 +38,7 @@ pub(crate) enum PostPlace {
 /// Keeps messages for agents of this process that are away, or not there yet.
 pub(crate) struct OwnPost {
     place: PostPlace,
-    platform: String,
+    platform: PlatformName,
     max_message: u64,
     ways: Arc<OwnWays>,
     open: OnceCell<Open>,
@@ -38,13 +46,16 @@ pub(crate) struct OwnPost {
 
 struct Open {
     post: Arc<Post>,
-    carrying: AbortHandle,
+    logs: Arc<ChannelLogs>,
+    tasks: [AbortHandle; 2],
     temporary: Option<PathBuf>,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.carrying.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
         if let Some(folder) = &self.temporary
             && let Err(error) = std::fs::remove_dir_all(folder)
         {
@@ -94,7 +105,7 @@ impl Ways for OwnWays {
 impl OwnPost {
     pub(crate) fn new(
         place: PostPlace,
-        platform: String,
+        platform: PlatformName,
         max_message: u64,
         commands: mpsc::Sender<Command>,
     ) -> Self {
@@ -111,7 +122,7 @@ impl OwnPost {
     }
 
     /// The post, opened if it was not.
-    async fn opened(&self) -> Result<&Arc<Post>, Fault> {
+    async fn opened(&self) -> Result<&Open, Fault> {
         let open = || async {
             let (folder, temporary) = match &self.place {
                 PostPlace::Folder(folder) => (folder.join("journal"), None),
@@ -122,20 +133,37 @@ impl OwnPost {
                 }
             };
             let (platform, max_message) = (self.platform.clone(), self.max_message);
-            let opening = move || Post::open(&folder, NODE, &platform, max_message);
-            let post = tokio::task::spawn_blocking(opening)
+            let opening = move || NodeJournal::open(&folder, NODE, &platform, max_message);
+            let opened = tokio::task::spawn_blocking(opening)
                 .await
                 .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
                 .map_err(super::storage)?;
-            let post = Arc::new(post);
-            let carrying = tokio::spawn(run(post.clone(), self.ways.clone())).abort_handle();
+            let (post, logs) = (Arc::new(opened.post), Arc::new(opened.logs));
+            logs.obey(&Rules::default());
+            let carrying = tokio::spawn(run(post.clone(), self.ways.clone()));
+            let tidying = tokio::spawn(logs.clone().tidy());
             Ok::<_, Fault>(Open {
                 post,
-                carrying,
+                logs,
+                tasks: [carrying.abort_handle(), tidying.abort_handle()],
                 temporary,
             })
         };
-        Ok(&self.open.get_or_try_init(open).await?.post)
+        self.open.get_or_try_init(open).await
+    }
+
+    /// Answers what this program asks of its logs of channels.
+    pub(crate) async fn channel_log(&self, request: LogRequest) -> Result<LogAnswer, Fault> {
+        self.opened().await?.logs.answer(request).await
+    }
+
+    /// Keeps so much of a channel.
+    pub(crate) async fn retain(
+        &self,
+        channel: &ChannelPath,
+        retention: Retention,
+    ) -> Result<(), Fault> {
+        self.opened().await?.logs.retain(channel, retention)
     }
 
     /// Keeps letters of this program's agents.
@@ -143,7 +171,7 @@ impl OwnPost {
         &self,
         letters: Vec<PostedLetter>,
     ) -> Result<Vec<Option<Fault>>, Fault> {
-        Ok(self.opened().await?.keep(letters).await)
+        Ok(self.opened().await?.post.keep(letters).await)
     }
 
     /// Takes note of what came of letters.
@@ -152,7 +180,7 @@ impl OwnPost {
         agent: &str,
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> Result<(), Fault> {
-        self.opened().await?.settle(agent, outcomes).await
+        self.opened().await?.post.settle(agent, outcomes).await
     }
 
     /// An agent of this program is there, or not any more. What a former run of the program kept for it is delivered.

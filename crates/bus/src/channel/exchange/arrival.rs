@@ -703,7 +703,7 @@ impl Exchange {
     ) -> Vec<Arc<Consumer>> {
         use crate::channel::event::Mechanism;
         let is_wanted = |it: &Here| match &header.mechanism {
-            Mechanism::Event => it.uses.sees,
+            Mechanism::Event => it.sees(header),
             Mechanism::Message { receiver } => it.uses.reads && it.consumer.agent == *receiver,
             Mechanism::Request { .. } => it.uses.answers,
             Mechanism::Reply { .. } => false,

@@ -13,6 +13,7 @@ use super::targets::Filter;
 use crate::channel::event::{Mechanism, ReceivedEvent, RequestId};
 use crate::channel::flow::{FlowPolicy, QueueLimits};
 use crate::channel::frame::Replay;
+use crate::channel::log::{LogNote, Tracker};
 use crate::channel::moment::Moment;
 use crate::channel::pattern::ChannelPattern;
 use crate::channel::qos::Reliability;
@@ -74,6 +75,11 @@ impl SubscriptionOptions {
         }
     }
 
+    /// Whether it gets the events of persistent channels from the logs, and not as they are published.
+    pub fn reads_logs(&self) -> bool {
+        self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
+    }
+
     /// The same with requests.
     #[must_use]
     pub fn answering(mut self) -> Self {
@@ -113,18 +119,20 @@ pub(super) struct TakenNote {
 }
 
 /// Where an event came from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Source {
     /// An agent of this process.
     Here(Option<Arc<Receipt>>),
     /// Another process; with what is to be told it.
     There(PeerKey, Option<Arc<TakenNote>>),
+    /// A log.
+    Log(LogNote),
 }
 
 impl Source {
     pub(super) fn peer(&self) -> Option<PeerKey> {
         match self {
-            Self::Here(_) => None,
+            Self::Here(_) | Self::Log(_) => None,
             Self::There(peer, _) => Some(*peer),
         }
     }
@@ -223,6 +231,8 @@ pub(crate) struct Consumer {
     pub(crate) agent: Arc<str>,
     pub(crate) options: SubscriptionOptions,
     pub(super) filter: Option<Filter>,
+    /// What it has read of the logs, if it reads them.
+    pub(crate) tracker: Option<Arc<Tracker>>,
     state: Mutex<State>,
     /// Where publishers of this process wait for room.
     pub(super) gate: Arc<Gate>,
@@ -251,6 +261,7 @@ impl Consumer {
         Self {
             id,
             agent,
+            tracker: options.reads_logs().then(Arc::default),
             options,
             filter,
             state: Mutex::new(State {
@@ -321,6 +332,12 @@ impl Consumer {
                 state.give_up(&entry, self, aftermath);
                 return Put::Beyond;
             }
+            state
+                .queue
+                .push_accepted(entry, terms, now, &mut state.lost);
+            Put::Taken
+        } else if matches!(entry.source, Source::Log(_)) {
+            // No more is read of the logs than there is room for.
             state
                 .queue
                 .push_accepted(entry, terms, now, &mut state.lost);
@@ -467,6 +484,9 @@ impl Consumer {
 
     /// Ends it. What is in the queue stays with the agent, unless it is `drained`.
     pub(super) fn end(&self, why: Ended, aftermath: &mut Aftermath) {
+        if let Some(tracker) = &self.tracker {
+            tracker.finish();
+        }
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.ended.get_or_insert(why);
@@ -598,6 +618,8 @@ fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Aftermath) {
         Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
         Source::Here(Some(receipt)) => receipt.fail(&not_taken()),
         Source::Here(None) | Source::There(_, None) => {}
+        Source::Log(note) if is_taken => note.taken(),
+        Source::Log(note) => note.lost(),
         Source::There(_, Some(note)) => {
             let mut state = note.state.lock();
             state.0 = state.0.saturating_sub(1);

@@ -198,6 +198,17 @@ pub enum SubscribeError {
     /// More subscriptions than other processes take.
     #[error("this process has {0} subscriptions, as many as it may have")]
     TooMany(usize),
+    /// Another subscription of the agent has the durable name.
+    #[error("agent {agent} has a subscription with the durable name {durable:?} already: end it, or take another name")]
+    DurableTwice {
+        /// The agent.
+        agent: Arc<str>,
+        /// The name.
+        durable: String,
+    },
+    /// No durable name.
+    #[error("{0:?} cannot be a durable name: it has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
+    DurableName(String),
     /// The agent has left this process.
     #[error("agent {0} has left this process and cannot subscribe")]
     Detached(Arc<str>),
@@ -332,8 +343,22 @@ impl Exchange {
         if !options.takes_events && !options.answers {
             return Err(SubscribeError::Nothing);
         }
-        if options.durable.is_some() || options.replay != frame::Replay::Now {
-            return Err(SubscribeError::NoLog);
+        if let Some(durable) = &options.durable {
+            let is_legal = !durable.is_empty()
+                && durable.len() <= frame::LONGEST_NAME
+                && !durable.chars().any(char::is_control);
+            if !is_legal {
+                return Err(SubscribeError::DurableName(durable.clone()));
+            }
+            let has_it = |other: &Consumer| {
+                other.agent == *agent && other.options.durable.as_ref() == Some(durable)
+            };
+            if self.consumers.values().any(|other| has_it(other)) {
+                return Err(SubscribeError::DurableTwice {
+                    agent: agent.clone(),
+                    durable: durable.clone(),
+                });
+            }
         }
         if self.consumers.len() >= self.config.subscriptions_per_process {
             return Err(SubscribeError::TooMany(self.consumers.len()));
@@ -1091,7 +1116,7 @@ impl Exchange {
             let targets = self.targets(&path);
             let channel = self.channels.get(&path);
             reports.push(ChannelReport {
-                published: channel.map_or(0, |it| it.number),
+                published: channel.map_or(0, |it| it.number + it.kept),
                 received: channel.map_or(0, |it| it.received),
                 dropped: channel.map_or(0, |it| it.dropped),
                 subscriptions_here: targets.here.len(),

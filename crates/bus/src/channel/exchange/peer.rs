@@ -12,7 +12,7 @@ use super::receipt::Receipt;
 use super::stream::{Incoming, Kept, Outgoing, Parcel};
 use super::targets::Filter;
 use crate::channel::flow::FlowPolicy;
-use crate::channel::frame::{Announcement, Frame, Stamp, session};
+use crate::channel::frame::{Announcement, Frame, Replay, Stamp, session};
 use crate::channel::pattern::ChannelPattern;
 use crate::gate::Gate;
 use crate::inlet::ArrivedFrame;
@@ -26,6 +26,8 @@ pub(crate) struct RemoteSubscription {
     pub(crate) policy: FlowPolicy,
     pub(crate) takes_events: bool,
     pub(crate) answers: bool,
+    /// Whether it gets the events of persistent channels from the logs.
+    pub(crate) reads_logs: bool,
     /// Bytes that may be sent to it in all, and that were.
     limit: AtomicU64,
     sent: AtomicU64,
@@ -47,6 +49,7 @@ impl RemoteSubscription {
             policy: announcement.policy,
             takes_events: announcement.takes_events,
             answers: announcement.answers,
+            reads_logs: !announcement.durable.is_empty() || announcement.replay != Replay::Now,
             limit: AtomicU64::new(announcement.credit),
             sent: AtomicU64::new(0),
             gate: Arc::default(),

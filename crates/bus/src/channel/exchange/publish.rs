@@ -13,14 +13,17 @@ use super::collector::Collector;
 use super::consumer::{Aftermath, Consumer, Put, Source};
 use super::receipt::Receipt;
 use super::stream::{Kept, Parcel};
-use super::targets::{Here, Targets, There, passes};
+use super::targets::{Here, Targets, There, is_kept, passes};
 use super::{Asking, Ended, Exchange, Now, Outcome};
 use crate::channel::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
 use crate::channel::frame::{self, Frame, Head, Stamp};
+use crate::channel::log::LogNote;
+use crate::channel::moment::Moment;
 use crate::channel::path::ChannelPath;
 use crate::channel::qos::{Qos, Reliability};
 use crate::error::UndeliverableReason;
 use crate::gate::Gate;
+use crate::letter::NotKept;
 use crate::mailbox::MESSAGE_OVERHEAD;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::transport::Acknowledgement;
@@ -94,6 +97,9 @@ pub enum PublishError {
     /// The QoS asked for cannot be had.
     #[error(transparent)]
     Unavailable(#[from] crate::channel::qos::UnavailableQos),
+    /// The log does not take it.
+    #[error("the event is not kept: {0}")]
+    NotKept(NotKept),
     /// It was published, but not everybody acknowledges it.
     #[error("published, but not acknowledged by all: {0}")]
     Unacknowledged(UndeliverableReason),
@@ -115,6 +121,8 @@ pub(crate) struct Publication<'a> {
     pub(crate) qos: &'a Qos,
     /// With its sender filled in.
     pub(crate) message: &'a Arc<AclMessage>,
+    /// Its number in the log, and when it was published, if it was kept before.
+    pub(crate) kept: Option<(u64, Moment)>,
     /// What hears of acknowledgements.
     pub(crate) receipt: Option<&'a Arc<Receipt>>,
     /// The gate at which the publisher has waited for its turn.
@@ -169,6 +177,41 @@ impl Chosen {
 }
 
 impl Exchange {
+    /// Whether an agent may publish on a channel.
+    pub(crate) fn may_publish(
+        &self,
+        publisher: &Arc<str>,
+        path: &ChannelPath,
+    ) -> Result<(), PublishError> {
+        if self.rights.may(publisher, ChannelRight::Publish, path) {
+            return Ok(());
+        }
+        Err(PublishError::NotPermitted {
+            agent: publisher.clone(),
+            channel: path.clone(),
+        })
+    }
+
+    /// Puts an event that was read from a log into the queue of a subscription; false if that has ended.
+    pub(crate) fn hand_logged(
+        &mut self,
+        subscription: u32,
+        event: ReceivedEvent,
+        note: LogNote,
+        now: Now,
+    ) -> bool {
+        let Some(consumer) = self.consumers.get(&subscription).cloned() else {
+            return false;
+        };
+        let path = &event.header.channel;
+        if self.rights.may(&consumer.agent, ChannelRight::Subscribe, path) {
+            self.enqueue(&consumer, event, Source::Log(note), now);
+        } else {
+            note.lost();
+        }
+        true
+    }
+
     /// Publishes an event, sends to one agent on the channel, or asks everyone, as `mechanism` says.
     fn put(
         &mut self,
@@ -183,20 +226,12 @@ impl Exchange {
             message,
             ..
         } = *publication;
-        if !self.rights.may(publisher, ChannelRight::Publish, path) {
-            return Err(PublishError::NotPermitted {
-                agent: publisher.clone(),
-                channel: path.clone(),
-            });
-        }
+        self.may_publish(publisher, path)?;
         let targets = self.targets(path);
-        let number = self.channels.get(path).map_or(0, |channel| channel.number) + 1;
-        let header = ChannelHeader::new(mechanism, path.clone(), *qos, number, now.moment);
-        if header.is_expired(now.moment)
-            || header
-                .expiry
-                .is_some_and(|expiry| header.valid_from.is_some_and(|from| from >= expiry))
-        {
+        let next = || self.channels.get(path).map_or(0, |channel| channel.number) + 1;
+        let (number, published) = publication.kept.unwrap_or_else(|| (next(), now.moment));
+        let header = ChannelHeader::new(mechanism, path.clone(), *qos, number, published);
+        if header.is_never_valid(now.moment) {
             return Err(PublishError::Expired);
         }
         let chosen = self.choose(&header, publication, &targets)?;
@@ -222,7 +257,11 @@ impl Exchange {
             body.into()
         };
         if let Some(channel) = self.channels.get_mut(path) {
-            channel.number = number;
+            // Kept and other events of a channel are numbered apart.
+            if publication.kept.is_none() {
+                channel.number = number;
+            }
+            channel.kept += u64::from(publication.kept.is_some());
         }
         let reach = Reach {
             here: chosen.here.len(),
@@ -253,12 +292,15 @@ impl Exchange {
         match &header.mechanism {
             Mechanism::Event => {
                 for (index, it) in targets.here.iter().enumerate() {
-                    if it.uses.sees && passes(it.consumer.filter.as_ref(), header, &view) {
+                    if it.sees(header) && passes(it.consumer.filter.as_ref(), header, &view) {
                         chosen.here.push(index);
                     }
                 }
                 for (at, there) in targets.there.iter().enumerate() {
-                    if let Some(all) = &there.all {
+                    let reads_logs = |it: &There| it.uses.sees && !it.sees(header);
+                    if let Some(all) = &there.all
+                        && !(is_kept(header) && there.subscriptions.iter().any(reads_logs))
+                    {
                         if there.subscriptions.iter().any(|it| it.uses.sees) {
                             chosen.there.push(ChosenThere {
                                 at,
@@ -269,7 +311,7 @@ impl Exchange {
                         continue;
                     }
                     let filter = |it: &There| {
-                        it.uses.sees && passes(it.subscription.filter.as_ref(), header, &view)
+                        it.sees(header) && passes(it.subscription.filter.as_ref(), header, &view)
                     };
                     // Each process is told in as few frames as name all of its subscriptions.
                     let named: Vec<&There> =

@@ -506,6 +506,7 @@ impl World {
             channel: &path,
             qos: &qos,
             message: &message,
+            kept: None,
             receipt: None,
             turn: None,
         };
@@ -609,6 +610,7 @@ impl World {
             channel: &path,
             qos: &Qos::default(),
             message: &message,
+            kept: None,
             receipt: None,
             turn: None,
         };
@@ -880,7 +882,8 @@ impl World {
                     channel: &path,
                     qos: &Qos::default(),
                     message: &message,
-                    receipt: None,
+                    kept: None,
+            receipt: None,
                     turn: None,
                 };
                 let attempt = self.processes[index]

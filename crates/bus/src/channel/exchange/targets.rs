@@ -61,12 +61,31 @@ pub(super) struct Here {
     pub(super) uses: Uses,
 }
 
+impl Here {
+    /// Whether it sees an event that is published now: not if it reads that from a log.
+    pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
+        self.uses.sees && !(is_kept(header) && self.consumer.options.reads_logs())
+    }
+}
+
 /// A subscription of another process that matches a channel.
 #[derive(Debug)]
 pub(super) struct There {
     pub(super) id: u32,
     pub(super) subscription: Arc<RemoteSubscription>,
     pub(super) uses: Uses,
+}
+
+impl There {
+    /// As [`Here::sees`].
+    pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
+        self.uses.sees && !(is_kept(header) && self.subscription.reads_logs)
+    }
+}
+
+/// Whether an event is in a log.
+pub(super) fn is_kept(header: &ChannelHeader) -> bool {
+    header.qos.persistence.is_persistent()
 }
 
 /// The subscriptions of one other process that match a channel.
@@ -92,6 +111,8 @@ pub(super) struct Targets {
 pub(super) struct Channel {
     /// What was published on it here.
     pub(super) number: u64,
+    /// What was published on it here and is in a log.
+    pub(super) kept: u64,
     /// What came from other processes.
     pub(super) received: u64,
     /// What could not be sent for want of room, as only best-effort events may.

@@ -19,6 +19,7 @@ use sealbus_seal::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
+use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::post::{LetterOutcome, PostedLetter};
 use crate::control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
@@ -268,6 +269,14 @@ impl Host for TestHost {
     ) -> BoxFuture<'a, Result<(), Fault>> {
         self.settled.lock().extend(outcomes);
         Box::pin(async { Ok(()) })
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        _node: &'a str,
+        _request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        Box::pin(async { Err(crate::host::no_logs()) })
     }
 
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {

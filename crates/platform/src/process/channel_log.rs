@@ -1,0 +1,319 @@
+//! Persistent channels in a process: events are given to its node one batch after the other, and the logs of all nodes are
+//! read through it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use sealbus_bus::channel::frame::{Frame, Head, Replay, Stamp};
+use sealbus_bus::channel::{
+    ChannelLogs, ChannelPath, EventToKeep, LogCursor, LogPart, LogReading, LogRetention,
+    LoggedEvent, Moment, NotRead,
+};
+use sealbus_bus::{BoxFuture, NotKept, WeakBus};
+use sealbus_journal::Retention;
+use sealbus_seal::Identity;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::channel_log::{MOST_BYTES, MOST_EVENTS};
+use crate::control::channel_log::{
+    KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent,
+};
+use crate::control::{Blob, Fault, FaultCode};
+use crate::host::Host;
+use crate::master::state::MASTER_NODE;
+use crate::post::new_origin;
+
+/// The pause before the node is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Most events that wait for the node.
+const MOST_WAITING: usize = 4096;
+
+type Answered = oneshot::Sender<Result<u64, NotKept>>;
+
+/// The logs of all nodes, through this process's own.
+pub(super) struct NodeLogs {
+    host: Arc<dyn Host>,
+    bus: WeakBus,
+    events: mpsc::Sender<(EventToKeep, Answered)>,
+}
+
+impl NodeLogs {
+    /// A way to the logs. What was given to it goes on as long as it is there.
+    pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
+        let (events, waiting) = mpsc::channel(MOST_WAITING);
+        tokio::spawn(keep(host.clone(), waiting));
+        Arc::new(Self { host, bus, events })
+    }
+
+    async fn ask(&self, node: &str, request: LogRequest) -> Result<LogAnswer, NotRead> {
+        self.host
+            .channel_log(node, request)
+            .await
+            .map_err(|fault| match fault.code {
+                FaultCode::Unavailable | FaultCode::Full | FaultCode::Storage => {
+                    NotRead::Away(fault.to_string())
+                }
+                _ => NotRead::Refused(fault.to_string()),
+            })
+    }
+}
+
+fn nonsense() -> NotRead {
+    NotRead::Refused("the node answered something else than was asked".to_owned())
+}
+
+fn micros(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The part of an agent's name that its node knows it by.
+fn local(agent: &str) -> String {
+    let (name, _) = agent.rsplit_once('@').unwrap_or((agent, ""));
+    name.to_owned()
+}
+
+impl ChannelLogs for NodeLogs {
+    fn nodes(&self) -> Vec<Arc<str>> {
+        let own = self.host.membership().node.clone();
+        let mut nodes = BTreeSet::from([own]);
+        if let Some(bus) = self.bus.upgrade() {
+            for process in bus.processes() {
+                if let Identity::Process { node, .. } = &process.identity
+                    && node.as_str() != MASTER_NODE
+                {
+                    nodes.insert(node.to_string());
+                }
+            }
+        }
+        nodes.into_iter().map(Arc::from).collect()
+    }
+
+    fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<u64, NotKept>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let gone = || NotKept("this process is leaving its platform".to_owned());
+            self.events
+                .send((event, answer))
+                .await
+                .map_err(|_| gone())?;
+            answered.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+
+    fn retain<'a>(
+        &'a self,
+        channel: &'a ChannelPath,
+        retention: LogRetention,
+    ) -> BoxFuture<'a, Result<(), NotRead>> {
+        let retention = Retention {
+            age: retention.age,
+            count: retention.count,
+            bytes: retention.bytes,
+        };
+        Box::pin(async move {
+            let retained = self.host.retain(channel, retention).await;
+            retained.map_err(|fault| NotRead::Refused(fault.to_string()))
+        })
+    }
+
+    fn known_since<'a>(
+        &'a self,
+        agent: &'a str,
+        durable: &'a str,
+    ) -> BoxFuture<'a, Result<Option<SystemTime>, NotRead>> {
+        let request = LogRequest::Since {
+            agent: local(agent),
+            durable: durable.to_owned(),
+        };
+        Box::pin(async move {
+            let node = &self.host.membership().node;
+            match self.ask(node, request).await? {
+                LogAnswer::Since { since } => {
+                    Ok(since.map(|since| UNIX_EPOCH + Duration::from_micros(since)))
+                }
+                _ => Err(nonsense()),
+            }
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        node: &'a str,
+        reading: LogReading,
+    ) -> BoxFuture<'a, Result<Vec<LogPart>, NotRead>> {
+        Box::pin(async move {
+            let request = LogRequest::Read {
+                question: question(reading),
+            };
+            let LogAnswer::Read { pieces } = self.ask(node, request).await? else {
+                return Err(nonsense());
+            };
+            pieces
+                .into_iter()
+                .map(|piece| {
+                    let channel = ChannelPath::new(&piece.channel)
+                        .map_err(|error| NotRead::Refused(error.to_string()))?;
+                    let events = piece.events.into_iter().map(|event| LoggedEvent {
+                        number: event.number,
+                        frame: Bytes::from(event.frame.0),
+                        again: event.again,
+                        missed: event.missed,
+                    });
+                    Ok(LogPart {
+                        channel,
+                        events: events.collect(),
+                        next: piece.next,
+                        missed: piece.missed,
+                    })
+                })
+                .collect()
+        })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        node: &'a str,
+        agent: &'a str,
+        durable: &'a str,
+        cursors: Vec<LogCursor>,
+    ) -> BoxFuture<'a, Result<(), NotRead>> {
+        let cursors = cursors.into_iter();
+        let request = LogRequest::Settle {
+            agent: local(agent),
+            durable: durable.to_owned(),
+            cursors: cursors
+                .map(|(channel, position)| (channel.to_string(), position))
+                .collect(),
+        };
+        Box::pin(async move { self.ask(node, request).await.map(|_| ()) })
+    }
+}
+
+fn question(reading: LogReading) -> LogQuestion {
+    let positions = reading.positions.map(|positions| {
+        let positions = positions.into_iter();
+        positions
+            .map(|(channel, next)| (channel.to_string(), next))
+            .collect()
+    });
+    LogQuestion {
+        agent: local(&reading.agent),
+        pattern: reading.pattern.to_string(),
+        filter: reading.filter,
+        durable: reading.durable,
+        start: match reading.replay {
+            Replay::Now | Replay::Resume => LogStart::Now,
+            Replay::Since(time) => LogStart::Since {
+                time: time.unix_ms(),
+            },
+            Replay::Last(count) => LogStart::Last { count },
+            Replay::From(number) => LogStart::Number { number },
+        },
+        began: micros(reading.began),
+        resumes: reading.resumes,
+        positions,
+        events: u32::try_from(reading.events).unwrap_or(u32::MAX),
+        bytes: u32::try_from(reading.bytes).unwrap_or(u32::MAX),
+        wait: u64::try_from(reading.wait.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Gives the node what waits: one request after the other, so that all stays in order.
+async fn keep(host: Arc<dyn Host>, mut waiting: mpsc::Receiver<(EventToKeep, Answered)>) {
+    let origin = new_origin();
+    let node = host.membership().node.clone();
+    let mut sequence = 0;
+    let mut next = None;
+    loop {
+        let first = match next.take() {
+            Some(first) => first,
+            None => match waiting.recv().await {
+                Some(first) => first,
+                None => return,
+            },
+        };
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut more = Some(first);
+        while let Some((event, answer)) = more.take() {
+            if batch.len() >= MOST_EVENTS || (bytes > 0 && bytes + event.body.len() > MOST_BYTES) {
+                next = Some((event, answer));
+                break;
+            }
+            bytes += event.body.len();
+            sequence += 1;
+            batch.push((posted(&event, origin, sequence), event.header.expiry, answer));
+            more = waiting.try_recv().ok();
+        }
+        while !batch.is_empty() {
+            let events = batch.iter().map(|(event, ..)| event.clone()).collect();
+            match give(&*host, &node, events, batch.len()).await {
+                Ok(outcomes) => {
+                    for ((_, _, answer), outcome) in batch.drain(..).zip(outcomes) {
+                        // Who does not wait any more has it kept all the same.
+                        let _ = answer.send(match outcome {
+                            KeepOutcome::Kept { number } => Ok(number),
+                            KeepOutcome::Refused { fault } => Err(NotKept(fault.to_string())),
+                        });
+                    }
+                }
+                // Asked again: the node knows what it has had.
+                Err(fault) if fault.code == FaultCode::Unavailable => {
+                    tracing::debug!(%fault, "events wait for the node");
+                    let now = Moment::from(SystemTime::now());
+                    let is_over = |expiry: &Option<Moment>| expiry.is_some_and(|at| at <= now);
+                    let mut waits = Vec::with_capacity(batch.len());
+                    for (event, expiry, answer) in batch.drain(..) {
+                        if is_over(&expiry) {
+                            let gone = "it expired while its node could not be reached; whether it was kept is not known";
+                            let _ = answer.send(Err(NotKept(gone.to_owned())));
+                        } else if !answer.is_closed() {
+                            waits.push((event, expiry, answer));
+                        }
+                    }
+                    batch = waits;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(fault) => {
+                    for (_, _, answer) in batch.drain(..) {
+                        let _ = answer.send(Err(NotKept(fault.to_string())));
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn give(
+    host: &dyn Host,
+    node: &str,
+    events: Vec<PostedEvent>,
+    count: usize,
+) -> Result<Vec<KeepOutcome>, Fault> {
+    match host.channel_log(node, LogRequest::Keep { events }).await? {
+        LogAnswer::Kept { outcomes } if outcomes.len() == count => Ok(outcomes),
+        _ => Err(Fault::new(
+            FaultCode::Internal,
+            "the node answered something else than was asked",
+        )),
+    }
+}
+
+fn posted(event: &EventToKeep, origin: u64, sequence: u64) -> PostedEvent {
+    let mut frame = Vec::with_capacity(128 + event.body.len());
+    Frame::Keep {
+        stamp: Stamp {
+            session: origin,
+            number: sequence,
+        },
+        head: Head::of(&event.header),
+        body: &event.body,
+    }
+    .encode(&mut frame);
+    PostedEvent {
+        publisher: local(&event.publisher),
+        frame: Blob(frame),
+    }
+}
