@@ -35,6 +35,8 @@ type Answered = oneshot::Sender<Result<u64, NotKept>>;
 /// The logs of all nodes, through this process's own.
 pub(super) struct NodeLogs {
     host: Arc<dyn Host>,
+    /// This process's own node.
+    node: String,
     bus: WeakBus,
     events: mpsc::Sender<(EventToKeep, Answered)>,
 }
@@ -43,8 +45,14 @@ impl NodeLogs {
     /// A way to the logs. What was given to it goes on as long as it is there.
     pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
         let (events, waiting) = mpsc::channel(MOST_WAITING);
-        tokio::spawn(keep(host.clone(), waiting));
-        Arc::new(Self { host, bus, events })
+        let node = host.membership().node.clone();
+        tokio::spawn(keep(host.clone(), node.clone(), waiting));
+        Arc::new(Self {
+            host,
+            node,
+            bus,
+            events,
+        })
     }
 
     async fn ask(&self, node: &str, request: LogRequest) -> Result<LogAnswer, NotRead> {
@@ -77,8 +85,7 @@ fn local(agent: &str) -> String {
 
 impl ChannelLogs for NodeLogs {
     fn nodes(&self) -> Vec<Arc<str>> {
-        let own = self.host.membership().node.clone();
-        let mut nodes = BTreeSet::from([own]);
+        let mut nodes = BTreeSet::from([self.node.clone()]);
         if let Some(bus) = self.bus.upgrade() {
             for process in bus.processes() {
                 if let Identity::Process { node, .. } = &process.identity
@@ -129,8 +136,7 @@ impl ChannelLogs for NodeLogs {
             durable: durable.to_owned(),
         };
         Box::pin(async move {
-            let node = &self.host.membership().node;
-            match self.ask(node, request).await? {
+            match self.ask(&self.node, request).await? {
                 LogAnswer::Since { since } => {
                     Ok(since.map(|since| UNIX_EPOCH + Duration::from_micros(since)))
                 }
@@ -222,9 +228,12 @@ fn question(reading: LogReading) -> LogQuestion {
 }
 
 /// Gives the node what waits: one request after the other, so that all stays in order.
-async fn keep(host: Arc<dyn Host>, mut waiting: mpsc::Receiver<(EventToKeep, Answered)>) {
+async fn keep(
+    host: Arc<dyn Host>,
+    node: String,
+    mut waiting: mpsc::Receiver<(EventToKeep, Answered)>,
+) {
     let origin = new_origin();
-    let node = host.membership().node.clone();
     let mut sequence = 0;
     let mut next = None;
     loop {

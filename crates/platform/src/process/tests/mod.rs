@@ -2,6 +2,7 @@
 
 mod alone;
 mod letters;
+mod kept_events;
 mod meshed;
 
 use std::collections::HashMap;
