@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
 use sealbus::{
     Channel, ChannelEvent, ChannelPattern, ChannelReplies, ChannelSubscription, FlowPolicy,
-    LogRetention, Mechanism, Moment, Outbox, QosOverride, QueueLimits, Reach, Replay, RequestOptions,
-    SubscribeError, Subscribing,
+    LogRetention, Mechanism, Moment, Outbox, QosOverride, QueueLimits, Reach, Replay,
+    RequestOptions, SubscribeError, Subscribing,
 };
 use sealbus_bus::ReceivedMessage;
 use sealbus_bus::channel::Ended;
@@ -54,10 +54,7 @@ impl PyChannelEvent {
             .filter(|_| event.is_request())
             .map(|source| Owned::new(source.clone()));
         let initializer = PyClassInitializer::from(message)
-            .add_subclass(PyMessage {
-                provenance,
-                kept,
-            })
+            .add_subclass(PyMessage { provenance, kept })
             .add_subclass(Self { event, source });
         Py::new(py, initializer).map(Some)
     }

@@ -325,7 +325,10 @@ impl std::str::FromStr for Since {
     type Err = sealbus_bus::LifetimeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Some(number) = text.strip_prefix('#').and_then(|number| number.parse().ok()) {
+        if let Some(number) = text
+            .strip_prefix('#')
+            .and_then(|number| number.parse().ok())
+        {
             return Ok(Self::Number(number));
         }
         match text.parse() {

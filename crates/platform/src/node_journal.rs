@@ -47,8 +47,7 @@ impl NodeJournal {
             tracing::error!(%damage, "the journal is damaged");
         }
         let longest = longest(max_message);
-        let logs =
-            ChannelLogs::open(journal.clone(), &report, node, platform.clone(), longest)?;
+        let logs = ChannelLogs::open(journal.clone(), &report, node, platform.clone(), longest)?;
         let post = Post::open(journal.clone(), node, platform.as_str(), max_message)?;
         Ok(Self {
             journal,

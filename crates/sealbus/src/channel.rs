@@ -7,14 +7,14 @@ use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
 use sealbus_acl::{AclMessage, Content, Performative};
-use sealbus_bus::{NotKept, Outbox};
 use sealbus_bus::channel::frame::Replay;
 use sealbus_bus::channel::{
     AddressError, ChannelAddress, ChannelHeader, ChannelPath, ChannelPattern, Channels, Ended,
-    FlowPolicy, LogRetention, Mechanism, PathError, PublishError, Qos, QosError, QosOverride, QueueCounters,
-    QueueLimits, Reach, ReceivedEvent, RequestOptions, SubscribeError, SubscriptionOptions,
-    UnavailableQos,
+    FlowPolicy, LogRetention, Mechanism, PathError, PublishError, Qos, QosError, QosOverride,
+    QueueCounters, QueueLimits, Reach, ReceivedEvent, RequestOptions, SubscribeError,
+    SubscriptionOptions, UnavailableQos,
 };
+use sealbus_bus::{NotKept, Outbox};
 
 use crate::message::Message;
 

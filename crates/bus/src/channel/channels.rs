@@ -18,13 +18,13 @@ use tokio::sync::Notify;
 
 use super::declared::DeclaredChannels;
 use super::event::ReceivedEvent;
-use super::frame::Replay;
-use super::log::{ChannelLogs, Feeds};
 use super::exchange::{
     Aftermath, Asked, Attempt, ChannelReport, Collector, Consumer, Ended, Exchange, ExchangeConfig,
     Now, Outcome, Publication, PublishError, Reach, Receipt, SubscribeError, SubscriptionOptions,
     SubscriptionReport,
 };
+use super::frame::Replay;
+use super::log::{ChannelLogs, Feeds};
 use super::moment::Moment;
 use super::path::ChannelPath;
 use super::permission::ChannelPermissions;

@@ -182,7 +182,9 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
 
 /// What nodes keep of persistent channels.
 fn kept(logs: &[KeptLog]) -> String {
-    let mut shown = table(&["KEPT", "NODE", "EVENTS", "BYTES", "FROM", "DURABLE", "STATE"]);
+    let mut shown = table(&[
+        "KEPT", "NODE", "EVENTS", "BYTES", "FROM", "DURABLE", "STATE",
+    ]);
     for log in logs {
         let state = match (&log.damage, log.torn) {
             (Some(damage), _) => printable(damage),

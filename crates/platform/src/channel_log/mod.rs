@@ -395,7 +395,10 @@ impl ChannelLogs {
         if logs.len() >= MOST_LOGS {
             return Err(Fault::new(
                 FaultCode::Full,
-                format!("{} keeps {MOST_LOGS} channels, as many as it may", self.node),
+                format!(
+                    "{} keeps {MOST_LOGS} channels, as many as it may",
+                    self.node
+                ),
             ));
         }
         let name = format!("{CHANNEL}{channel}");

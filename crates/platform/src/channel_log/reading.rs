@@ -61,7 +61,8 @@ impl ChannelLogs {
             news.mark_unchanged();
             let (logs, looking) = (self.clone(), wanted.clone());
             let found = tokio::task::spawn_blocking(move || logs.look(&looking)).await;
-            let found = found.map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+            let found =
+                found.map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
             let (pieces, begun) = found?;
             if begins {
                 // Where it begins is to be on disk before it is told.
@@ -181,11 +182,14 @@ impl ChannelLogs {
     ) -> Result<LogPiece, Fault> {
         let again = wanted.key.as_ref().map_or(0, |key| {
             let given = log.given.lock();
-            given.get(key).copied().unwrap_or(match wanted.question.resumes {
-                // A former life of this node may have given it all of that.
-                true => log.began,
-                false => 0,
-            })
+            given
+                .get(key)
+                .copied()
+                .unwrap_or(match wanted.question.resumes {
+                    // A former life of this node may have given it all of that.
+                    true => log.began,
+                    false => 0,
+                })
         });
         let mut piece = LogPiece {
             channel: log.channel.to_string(),

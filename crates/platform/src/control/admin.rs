@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
 use serde::{Deserialize, Serialize};
 
-use super::node::{GatewayStatus, LogPosition};
 use super::channel_log::KeptLog;
+use super::node::{GatewayStatus, LogPosition};
 use super::post::WaitingLetter;
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 

@@ -10,8 +10,8 @@
 
 pub mod admin;
 pub mod attachment;
-pub mod channel_log;
 mod blob;
+pub mod channel_log;
 pub mod enrolment;
 pub mod node;
 pub mod post;

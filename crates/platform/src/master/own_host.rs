@@ -91,9 +91,8 @@ impl OwnHost {
         let asked = Arc::new(Mutex::new(HashSet::new()));
         let watching = watch_news(desk.clone(), news, revision, asked.clone(), sender.clone());
         tokio::spawn(watching);
-        let post = post.map(|place| {
-            OwnPost::new(place, name, platform.max_message, sender.clone())
-        });
+        let post =
+            post.map(|place| OwnPost::new(place, name, platform.max_message, sender.clone()));
         let host = Self {
             desk,
             membership: Membership {

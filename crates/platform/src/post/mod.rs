@@ -34,13 +34,13 @@ use sealbus_journal::{
 use sealbus_seal::Identity;
 use tokio::sync::{Notify, mpsc};
 
-use crate::node_journal::{LONGEST_KEPT, longest};
 use crate::control::post::{
     About, Cover, DeliveredLetter, LetterOutcome, LetterRefusal, PostedLetter, Receipt,
     WaitingLetter,
 };
 use crate::control::{Blob, Fault, FaultCode, UnixMillis, WaitingMessage, WaitingProvenance};
 use crate::master::{SYSTEM_AGENTS, now};
+use crate::node_journal::{LONGEST_KEPT, longest};
 
 use shelf::{Kept, NotTaken, Shelf};
 

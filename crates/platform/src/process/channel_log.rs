@@ -253,7 +253,11 @@ async fn keep(
             }
             bytes += event.body.len();
             sequence += 1;
-            batch.push((posted(&event, origin, sequence), event.header.expiry, answer));
+            batch.push((
+                posted(&event, origin, sequence),
+                event.header.expiry,
+                answer,
+            ));
             more = waiting.try_recv().ok();
         }
         while !batch.is_empty() {

@@ -199,7 +199,9 @@ pub enum SubscribeError {
     #[error("this process has {0} subscriptions, as many as it may have")]
     TooMany(usize),
     /// Another subscription of the agent has the durable name.
-    #[error("agent {agent} has a subscription with the durable name {durable:?} already: end it, or take another name")]
+    #[error(
+        "agent {agent} has a subscription with the durable name {durable:?} already: end it, or take another name"
+    )]
     DurableTwice {
         /// The agent.
         agent: Arc<str>,

@@ -204,7 +204,10 @@ impl Exchange {
             return false;
         };
         let path = &event.header.channel;
-        if self.rights.may(&consumer.agent, ChannelRight::Subscribe, path) {
+        if self
+            .rights
+            .may(&consumer.agent, ChannelRight::Subscribe, path)
+        {
             self.enqueue(&consumer, event, Source::Log(note), now);
         } else {
             note.lost();

@@ -883,7 +883,7 @@ impl World {
                     qos: &Qos::default(),
                     message: &message,
                     kept: None,
-            receipt: None,
+                    receipt: None,
                     turn: None,
                 };
                 let attempt = self.processes[index]

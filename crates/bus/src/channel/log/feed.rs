@@ -93,9 +93,7 @@ impl Feed {
     /// Reads until the tracker is finished.
     pub(crate) fn start(mut self, runtime: &Handle, feeds: &Arc<Feeds>) {
         let there = There::new(feeds.clone());
-        let timer = runtime.clone();
         runtime.spawn(async move {
-            let _timer = timer;
             let tracker = self.tracker.clone();
             tokio::select! {
                 () = self.run() => {}
@@ -263,12 +261,7 @@ impl Feed {
         }
     }
 
-    async fn note_once(
-        &self,
-        node: &str,
-        durable: &str,
-        cursors: Vec<(ChannelPath, u64)>,
-    ) -> bool {
+    async fn note_once(&self, node: &str, durable: &str, cursors: Vec<(ChannelPath, u64)>) -> bool {
         let agent = &self.reading.agent;
         match self
             .logs

@@ -1,0 +1,148 @@
+"""Persistent channels of a platform inside the program: replay, durable subscriptions, retention, and kill -9."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sealbus import Agent, ChannelError, Platform, Retention
+
+KEPT = "persistent,ack=disk"
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[Platform]:
+    async with Platform() as platform:
+        yield platform
+
+
+async def test_late_joiners_begin_where_they_want(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    channel = await anna.channel("/news", qos=KEPT)
+    for number in range(5):
+        await channel.publish(str(number), properties={"half": number % 2})
+    between = datetime.now(UTC)
+    # By the clock that counts milliseconds.
+    while datetime.now(UTC).timestamp() * 1000 < between.timestamp() * 1000 + 2:
+        pass
+    for number in range(5, 8):
+        await channel.publish(str(number), properties={"half": number % 2})
+    async with await ben.subscribe("/*", since=3) as last:
+        assert [(await last.next()).text for _ in range(3)] == ["5", "6", "7"]
+    async with await ben.subscribe("/news", since=datetime.fromtimestamp(0, UTC), filter="properties.half == 1") as odd:
+        events = [await odd.next() for _ in range(4)]
+        assert [event.text for event in events] == ["1", "3", "5", "7"]
+        assert [event.number for event in events] == [2, 4, 6, 8]
+        assert all(event.log is not None and event.missed == 0 and not event.may_be_again for event in events)
+        assert {(event.sender_name, event.is_trusted) for event in events} == {(anna.aid.name, True)}
+        # It goes on with what is published now.
+        await channel.publish("9", properties={"half": 1})
+        assert (await odd.next()).text == "9"
+    after = await ben.subscribe("/news", since=between.replace(microsecond=between.microsecond // 1000 * 1000))
+    assert (await after.next()).text in ("4", "5")
+
+
+async def test_who_listens_now_gets_kept_events_once(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    channel = await anna.channel("/news", qos=KEPT)
+    live = await ben.subscribe("/news")
+    durable = await ben.subscribe("/news", durable="mine")
+    for number in range(20):
+        assert (await channel.publish(str(number))).here == 1
+    assert [(await live.next()).text for _ in range(20)] == [str(number) for number in range(20)]
+    assert [(await durable.next()).text for _ in range(20)] == [str(number) for number in range(20)]
+    # What is not kept comes to both as it is published.
+    await channel.publish("now", qos="transient,ack=none")
+    for each in (live, durable):
+        event = await each.next()
+        assert (event.text, event.log) == ("now", None)
+        assert each.try_next() is None
+
+
+async def test_a_durable_subscription_goes_on_where_it_stopped(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    channel = await anna.channel("/news", qos=KEPT)
+    await channel.publish("before")
+    async with await ben.subscribe("/*", durable="mine") as mine:
+        await channel.publish("1")
+        await channel.publish("2")
+        assert (await mine.next()).text == "1"
+        with pytest.raises(ChannelError, match="durable name"):
+            await ben.subscribe("/other", durable="mine")
+    await channel.publish("3")
+    async with await ben.subscribe("/*", durable="mine") as mine:
+        assert [(await mine.next()).text for _ in range(2)] == ["2", "3"]
+
+
+async def test_what_was_cut_off_is_said(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    channel = await anna.channel("/news", qos=KEPT, retention=Retention(count=3))
+    await channel.publish("0")
+    async with await ben.subscribe("/news", durable="mine", since=1) as mine:
+        assert (await mine.next()).text == "0"
+    for number in range(1, 10):
+        await channel.publish(str(number))
+    mine = await ben.subscribe("/news", durable="mine")
+    events = [await mine.next() for _ in range(3)]
+    assert [(event.text, event.missed) for event in events] == [("7", 6), ("8", 0), ("9", 0)]
+
+
+PROGRAM = """
+import asyncio, sys
+from sealbus import Agent, Platform
+
+async def main():
+  async with Platform() as platform:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    channel = await anna.channel("/news", qos="persistent,ack=disk")
+    mine = await ben.subscribe("/news", durable="mine")
+    first = int(sys.argv[1])
+    for number in range(first, first + 10):
+        await channel.publish(str(number))
+    for _ in range(int(sys.argv[2])):
+        event = await mine.next()
+        print(event.text, event.number, event.may_be_again, flush=True)
+    print("ready", flush=True)
+    await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+
+
+def test_acknowledged_events_survive_kill_9(tmp_path: Path) -> None:
+    """The program is killed with events unread, and the next one goes on with them."""
+
+    def run(first: int, count: int) -> list[list[str]]:
+        environment = os.environ | {"SEALBUS_STATE": str(tmp_path / "state")}
+        program = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(first), str(count)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        lines = []
+        try:
+            assert program.stdout is not None
+            for line in program.stdout:
+                if line.strip() == "ready":
+                    break
+                lines.append(line.split())
+        finally:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+        return lines
+
+    seen: dict[int, str] = {}
+    for first, count in ((0, 4), (10, 12), (20, 8)):
+        for text, number, again in run(first, count):
+            # An event that comes again says so.
+            assert int(number) not in seen or (again == "True" and seen[int(number)] == text)
+            seen[int(number)] = text
+    assert [seen[number] for number in sorted(seen)] == [str(number) for number in range(len(seen))]
+    assert len(seen) >= 12
