@@ -28,9 +28,7 @@ use sealbus_acl::{AclMessage, Aid, Limits, bitefficient};
 use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
 };
-use sealbus_journal::{
-    Journal, JournalError, NewRecord, ReadFrom, Stream, StreamConfig, Written,
-};
+use sealbus_journal::{Journal, JournalError, NewRecord, ReadFrom, Stream, StreamConfig, Written};
 use sealbus_seal::Identity;
 use tokio::sync::{Notify, mpsc};
 

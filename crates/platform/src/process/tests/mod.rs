@@ -1,8 +1,8 @@
 //! Processes on hosts that are as small as can be, but certify with a real authority.
 
 mod alone;
-mod letters;
 mod kept_events;
+mod letters;
 mod meshed;
 
 use std::collections::HashMap;
