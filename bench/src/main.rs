@@ -4,6 +4,7 @@
 // `count_allocations` is for the program beside this one.
 #[allow(dead_code)]
 mod acl;
+mod bus;
 mod drivers;
 mod mesh;
 mod papers;
@@ -39,6 +40,8 @@ enum Table {
     /// The mesh between two processes beside raw TCP and raw mutual TLS, agents of one process, and what an idle agent
     /// costs
     Mesh(mesh::Arguments),
+    /// The AgentBus beside the mesh that carries it and the sockets below: broadcasts, events by size and by number
+    Bus(bus::Arguments),
     /// The papers' tables: other systems beside Sealbus, as they measured and as one would today
     Papers(papers::Arguments),
     /// Play the agents of one side for the papers' benchmark, over standard input and output
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
             only,
         } => acl::run(json.as_deref(), !without_jade, &only),
         Table::Mesh(arguments) => mesh::run(&arguments).map_err(Into::into),
+        Table::Bus(arguments) => bus::run(&arguments).map_err(Into::into),
         Table::Papers(arguments) => papers::run(&arguments).map_err(Into::into),
         Table::Driver(system) => drivers::run(&system).map_err(Into::into),
         Table::ServeRabbitmq => drivers::serve_rabbitmq().map_err(Into::into),

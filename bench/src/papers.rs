@@ -1,11 +1,11 @@
 //! The tables of the papers, drawn again: every system they measured and what one would pick today, beside Sealbus, in one run.
 
-mod cell;
+pub(crate) mod cell;
 mod process;
 mod report;
-mod results;
-mod scenario;
-mod system;
+pub(crate) mod results;
+pub(crate) mod scenario;
+pub(crate) mod system;
 
 use std::collections::HashMap;
 use std::fs;

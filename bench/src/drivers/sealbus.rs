@@ -362,12 +362,15 @@ async fn hear(
     received: Arc<Received>,
     _outbox: Outbox,
 ) {
-    while let Some(event) = subscription.recv().await {
-        let now_ns = monotonic_ns();
-        let message = event.message.message().ok();
-        let content = message.and_then(|it| it.content_bytes());
+    let mut batch = Vec::new();
+    while subscription.recv_many(&mut batch, TOGETHER).await > 0 {
         let mut tally = received.tally.lock();
-        tally.count(number, content.as_deref().unwrap_or_default(), size, now_ns);
+        for event in batch.drain(..) {
+            let now_ns = monotonic_ns();
+            let message = event.message.message().ok();
+            let content = message.and_then(|it| it.content_bytes());
+            tally.count(number, content.as_deref().unwrap_or_default(), size, now_ns);
+        }
     }
 }
 

@@ -1,0 +1,290 @@
+//! The AgentBus beside the mesh that carries it and the sockets below that, in turns, in one run. The tables and the ways to
+//! measure them are those of the papers' benchmark; here they run without a pause as well, and the figures are put
+//! in proportion to each other repetition by repetition.
+
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sealbus_bench_driver::Shape;
+use serde_json::Value;
+
+use crate::bus::report::Report;
+use crate::papers::PapersError;
+use crate::papers::cell::Cell;
+use crate::papers::results::{Figures, Outcome};
+use crate::papers::scenario::{self, Column, Table};
+use crate::papers::system::{self, Places, Setting, System};
+
+/// What to measure.
+#[derive(Args, Clone)]
+pub(crate) struct Arguments {
+    /// Write the figures as JSON to this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Turns; the median counts
+    #[arg(long, default_value_t = 3)]
+    repetitions: usize,
+    /// Only tables whose name begins so: broadcast, bandwidth, time, events
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Only columns with this in their title
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    column: String,
+    /// Only ways with this in their name
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    way: String,
+    /// The folder with scenarios and systems
+    #[arg(long, default_value = "bench")]
+    bench: PathBuf,
+}
+
+/// Deliveries of a broadcast, in each turn.
+const DELIVERIES: u32 = 1_000_000;
+/// Bytes of content that are carried to measure bandwidth, in each turn.
+const BYTES: usize = 400_000_000;
+/// The most messages for that.
+const MESSAGES: usize = 200_000;
+
+/// A way for what is published: a setting of a system of the papers' benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Way {
+    RawTcp,
+    RawTls,
+    MessagesAtNone,
+    MessagesAtAuth,
+    BusInOneProcess,
+    BusAtNone,
+    BusAtAuth,
+}
+
+impl Way {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::RawTcp => "raw TCP",
+            Self::RawTls => "raw mutual TLS",
+            Self::MessagesAtNone => "agent messages, mesh at none",
+            Self::MessagesAtAuth => "agent messages, mesh at auth",
+            Self::BusInOneProcess => "AgentBus, one process",
+            Self::BusAtNone => "AgentBus, mesh at none",
+            Self::BusAtAuth => "AgentBus, mesh at auth",
+        }
+    }
+
+    /// The files' names for it.
+    const fn system(self) -> (&'static str, &'static str) {
+        match self {
+            Self::RawTcp => ("raw", "TCP"),
+            Self::RawTls => ("raw", "mutual TLS 1.3"),
+            Self::BusInOneProcess => ("sealbus", "in one process"),
+            Self::MessagesAtNone | Self::BusAtNone => ("sealbus", "mesh at none"),
+            Self::MessagesAtAuth | Self::BusAtAuth => ("sealbus", "mesh at auth"),
+        }
+    }
+
+    /// Agent messages have one receiver each.
+    const fn shape(self, shape: Shape) -> Shape {
+        match self {
+            Self::MessagesAtNone | Self::MessagesAtAuth => Shape::OneToOne,
+            _ => shape,
+        }
+    }
+}
+
+/// One of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Broadcast,
+    Bandwidth,
+    Time,
+    Events,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 4] = [Self::Broadcast, Self::Bandwidth, Self::Time, Self::Events];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Broadcast => "broadcast",
+            Self::Bandwidth => "bandwidth",
+            Self::Time => "time",
+            Self::Events => "events",
+        }
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Broadcast => {
+                "Broadcast without a pause (C, Table 2; publishers × subscribers): deliveries a second"
+            }
+            Self::Bandwidth => {
+                "Events by size, without a pause, one publisher and one subscriber: MB/s"
+            }
+            Self::Time => "Events by size, one every 2 ms (K, Figure 3): mean time in ms",
+            Self::Events => "Events of 10 kB by their number, without a pause (K, Figure 4): MB/s",
+        }
+    }
+
+    /// The table of the papers' benchmark that it is made of.
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Broadcast => "c2",
+            Self::Bandwidth | Self::Time => "k3",
+            Self::Events => "k4",
+        }
+    }
+
+    pub(crate) const fn ways(self) -> &'static [Way] {
+        match self {
+            Self::Broadcast => &[
+                Way::RawTcp,
+                Way::RawTls,
+                Way::BusInOneProcess,
+                Way::BusAtNone,
+                Way::BusAtAuth,
+            ],
+            Self::Bandwidth | Self::Time | Self::Events => &[
+                Way::RawTcp,
+                Way::RawTls,
+                Way::MessagesAtNone,
+                Way::MessagesAtAuth,
+                Way::BusInOneProcess,
+                Way::BusAtNone,
+                Way::BusAtAuth,
+            ],
+        }
+    }
+
+    pub(crate) fn figure(self, figures: &Figures) -> f64 {
+        match self {
+            Self::Broadcast => figures.per_s,
+            Self::Bandwidth | Self::Events => figures.bytes_per_s / 1e6,
+            Self::Time => figures.mean_ms,
+        }
+    }
+
+    /// The papers' table, without the pause where there is to be none, and as long as it takes to see something then.
+    fn adapt(self, table: &Table) -> Table {
+        let mut table = table.clone();
+        let size = table.size;
+        match self {
+            Self::Time | Self::Events => {}
+            Self::Broadcast => {
+                table.interval_us = 0;
+                for column in &mut table.columns {
+                    column.messages = Some(DELIVERIES / (column.senders * column.receivers).max(1));
+                }
+            }
+            Self::Bandwidth => {
+                table.interval_us = 0;
+                for column in &mut table.columns {
+                    let messages = (BYTES / column.size.unwrap_or(size).max(1)).min(MESSAGES);
+                    column.messages = u32::try_from(messages).ok();
+                }
+            }
+        }
+        table
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), PapersError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(measure_all(arguments))
+}
+
+async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
+    let logs = std::env::temp_dir().join(format!("sealbus-bench-{}", std::process::id()));
+    fs::create_dir_all(&logs)?;
+    let measured = measure(arguments, &logs).await;
+    // It is under the temporary folder in any case.
+    let _ = fs::remove_dir_all(&logs);
+    let report = measured?;
+    report.print();
+    if let Some(file) = &arguments.json {
+        report.write(file)?;
+    }
+    Ok(())
+}
+
+async fn measure(arguments: &Arguments, logs: &Path) -> Result<Report, PapersError> {
+    let tables = scenario::load(&arguments.bench)?;
+    let systems = system::load(&arguments.bench)?;
+    let places = Places {
+        bench: fs::canonicalize(&arguments.bench)?,
+        peers: PathBuf::new(),
+    };
+    let mut report = Report::default();
+    for part in Part::ALL {
+        if !part.name().starts_with(&arguments.only) {
+            continue;
+        }
+        let table = (tables.iter().find(|it| it.id == part.table()))
+            .ok_or_else(|| missing("table", part.table()))?;
+        let table = part.adapt(table);
+        let columns = table.columns.iter();
+        for column in columns.filter(|it| it.title.contains(&arguments.column)) {
+            for turn in 0..arguments.repetitions {
+                let ways = part.ways().iter();
+                for way in ways.filter(|it| it.name().contains(&arguments.way)) {
+                    let figures =
+                        measure_cell(*way, &table, column, &systems, &places, logs).await?;
+                    eprintln!(
+                        "{}, {}, turn {}: {}: {}",
+                        part.name(),
+                        column.title,
+                        turn + 1,
+                        way.name(),
+                        report::shown(part.figure(&figures)),
+                    );
+                    report.add(part, &column.title, *way, figures);
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+async fn measure_cell(
+    way: Way,
+    table: &Table,
+    column: &Column,
+    systems: &[System],
+    places: &Places,
+    logs: &Path,
+) -> Result<Figures, PapersError> {
+    let (system, setting) = way.system();
+    let system =
+        (systems.iter().find(|it| it.id == system)).ok_or_else(|| missing("system", system))?;
+    let setting: &Setting = (system.ways.iter().find(|it| it.name == setting))
+        .ok_or_else(|| missing("setting", setting))?;
+    let table = Table {
+        shape: way.shape(table.shape),
+        ..table.clone()
+    };
+    let cell = Cell {
+        table: &table,
+        column,
+        system,
+        setting,
+        service: None,
+        served: &Value::Null,
+        places,
+        logs,
+    };
+    match cell.measure().await {
+        Outcome::Measured(figures) => Ok(*figures),
+        Outcome::Failed { why, .. } | Outcome::Cannot { why } => Err(PapersError::Failed(format!(
+            "{}, {}: {why}",
+            way.name(),
+            column.title
+        ))),
+    }
+}
+
+fn missing(what: &str, name: &str) -> PapersError {
+    PapersError::Failed(format!("there is no {what} {name} under the bench folder"))
+}
