@@ -171,6 +171,8 @@ struct Row {
     shared: BytesMut,
 }
 
+/// Room for a long message that is taken with its first piece, at most.
+const ROOM_AT_ONCE: usize = 1 << 20;
 /// Messages put into a mailbox at a time, at most.
 const ROW: usize = 128;
 /// Short messages to one target share blocks of this size; who keeps one keeps its block.
@@ -700,11 +702,13 @@ impl Inward {
             ));
         }
         slot.allow(total)?;
-        // The room is taken as the pieces come, not on the word of the peer.
+        // Beyond a little the room is taken as the pieces come, not on the word of the peer.
+        let mut bytes = Vec::with_capacity(total.min(ROOM_AT_ONCE));
+        bytes.extend_from_slice(piece);
         slot.partial = Some(Partial {
             sender,
             total,
-            bytes: piece.to_vec(),
+            bytes,
         });
         self.partials += 1;
         Ok(())
