@@ -41,7 +41,7 @@ impl Default for MailboxLimits {
 const SMALLEST_WINDOW: u64 = 16 << 10;
 /// The largest: what is under way at a time should fit into a processor's cache, and no more is needed to keep a
 /// connection between machines that are near each other busy.
-const LARGEST_WINDOW: u64 = 512 << 10;
+const LARGEST_WINDOW: u64 = 1 << 20;
 /// Failure notices kept for an agent that does not read them, before its sends are refused.
 const UNREAD_NOTICES: usize = 4_096;
 

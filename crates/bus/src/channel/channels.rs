@@ -448,6 +448,8 @@ impl Channels {
         if let Some(receipt) = receipt {
             receipt.wait().await.map_err(PublishError::Unacknowledged)?;
         }
+        // A publisher that never has to wait must not keep the thread from everybody else.
+        tokio::task::consume_budget().await;
         Ok(done)
     }
 }
@@ -493,7 +495,20 @@ pub struct Subscription {
 impl Subscription {
     /// Waits for the next event, message or request. `None`: the subscription has [ended](Self::ended). Safe to cancel.
     pub async fn recv(&mut self) -> Option<ReceivedEvent> {
+        // Nor must a subscriber that never has to; before the event is taken, so that none is lost on cancellation.
+        tokio::task::consume_budget().await;
         poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// Waits until there is an event, message or request, then appends up to `most` of them to `out`. Returns how many; 0
+    /// only if the subscription has [ended](Self::ended). Safe to cancel.
+    pub async fn recv_many(&mut self, out: &mut Vec<ReceivedEvent>, most: usize) -> usize {
+        tokio::task::consume_budget().await;
+        poll_fn(|context| match self.take_many(Some(context), out, most) {
+            0 if self.consumer.ended().is_none() => Poll::Pending,
+            count => Poll::Ready(count),
+        })
+        .await
     }
 
     /// As [`recv`](Self::recv), for those who write futures themselves. Only the last who polled is woken.
@@ -511,13 +526,32 @@ impl Subscription {
     }
 
     fn take(&self, context: Option<&Context<'_>>) -> Option<ReceivedEvent> {
-        let mut aftermath = Aftermath::default();
-        let now = self.channels.shared.now().moment;
-        let event = self
-            .consumer
-            .take(now, context.map(Context::waker), &mut aftermath);
-        self.channels.shared.settle(&self.consumer, aftermath);
+        let mut event = None;
+        self.take_into(context, |taken| event = Some(taken), 1);
         event
+    }
+
+    fn take_many(
+        &self,
+        context: Option<&Context<'_>>,
+        out: &mut Vec<ReceivedEvent>,
+        most: usize,
+    ) -> usize {
+        self.take_into(context, |event| out.push(event), most)
+    }
+
+    fn take_into(
+        &self,
+        context: Option<&Context<'_>>,
+        out: impl FnMut(ReceivedEvent),
+        most: usize,
+    ) -> usize {
+        let mut aftermath = Aftermath::default();
+        let now = Moment::from(SystemTime::now());
+        let waker = context.map(Context::waker);
+        let count = self.consumer.take(now, waker, most, out, &mut aftermath);
+        self.channels.shared.settle(&self.consumer, aftermath);
+        count
     }
 
     /// Answers a request that came from this subscription. Each is answered once.
@@ -652,7 +686,7 @@ impl Shared {
         let now = self.now();
         let mut exchange = self.exchange.lock();
         let result = work(&mut exchange, now);
-        for index in exchange.take_ready() {
+        while let Some(index) = exchange.next_ready() {
             self.pump(&mut exchange, index, None, now);
         }
         let alarm = exchange.take_alarm();

@@ -1,6 +1,7 @@
 //! Frames that come from other processes: their sessions and numbers, the checks, and what they do.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -254,10 +255,13 @@ impl Exchange {
             return Ok(());
         }
         let mut untaken = Vec::new();
+        let spare = &mut self.spare;
         let result = peer
             .outgoing
             .acknowledge(upto, beyond, now.since_start, |number, kept| {
-                let Some(receipt) = kept.receipt else { return };
+                let Some(receipt) = kept.receipt else {
+                    return spare.put(kept.parcel.body);
+                };
                 let waits_for_agents = matches!(
                     Frame::decode(&kept.parcel.head),
                     Ok(Frame::Event { head, .. })
@@ -604,8 +608,14 @@ impl Exchange {
         body: &[u8],
         now: Now,
     ) -> Result<(), Objection> {
-        let path = self.path(head.channel)?;
-        let targets = self.targets(&path);
+        let (path, targets) = match self.known(head.channel) {
+            Some(known) => known,
+            None => {
+                let path = self.path(head.channel)?;
+                let targets = self.targets(&path);
+                (path, targets)
+            }
+        };
         let header = head.to_header(path.clone());
         let checked = self.message(from, body).and_then(|(author, message)| {
             if self.rights.may(&author, ChannelRight::Publish, &path) {
@@ -625,9 +635,7 @@ impl Exchange {
                 return Err(objection);
             }
         };
-        if let Some(channel) = self.channels.get_mut(&path) {
-            channel.received += 1;
-        }
+        targets.counts.received.fetch_add(1, Ordering::Relaxed);
         let chosen = self.pick(from, &header, &message, &targets, named, cost, now);
         if let HeadMechanism::Request { id } = head.mechanism {
             // Those that are asked and are not here any more.
@@ -674,11 +682,17 @@ impl Exchange {
             message,
         };
         let mut beyond = None;
-        for consumer in chosen {
+        let mut hand_over = |consumer: &Arc<Consumer>, event| {
             let source = Source::There(key, note.clone());
-            if let Put::Beyond = self.enqueue(&consumer, event.clone(), source, now) {
+            if let Put::Beyond = self.enqueue(consumer, event, source, now) {
                 beyond = Some(consumer.agent.clone());
             }
+        };
+        if let Some((last, others)) = chosen.split_last() {
+            for consumer in others {
+                hand_over(consumer, event.clone());
+            }
+            hand_over(last, event);
         }
         match beyond {
             None => Ok(()),

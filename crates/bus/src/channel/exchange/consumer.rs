@@ -1,6 +1,6 @@
 //! A subscription of this process: what the exchange puts into its queue and its agent takes out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
@@ -27,7 +27,7 @@ const OPEN_REQUESTS: usize = 4096;
 /// The least that a subscription lets another process send at a time, and the most, in bytes. Small in tests, so that
 /// credit runs out.
 const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 64 << 10 };
-const LARGEST_WINDOW: usize = 4 << 20;
+const LARGEST_WINDOW: usize = 2 << 20;
 /// Between two lines in the log that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -194,7 +194,7 @@ struct Ledger {
 
 struct State {
     queue: SubscriptionQueue<Entry>,
-    ledgers: HashMap<PeerKey, Ledger>,
+    ledgers: BTreeMap<PeerKey, Ledger>,
     open: VecDeque<Open>,
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
@@ -266,7 +266,7 @@ impl Consumer {
             filter,
             state: Mutex::new(State {
                 queue,
-                ledgers: HashMap::new(),
+                ledgers: BTreeMap::new(),
                 open: VecDeque::new(),
                 lost: Vec::new(),
                 ended: None,
@@ -386,27 +386,45 @@ impl Consumer {
         }
     }
 
-    /// Takes the next event out. `None`: there is none now; `waker` is woken when that may have changed.
+    /// Takes up to `most` events out. 0: there is none now; `waker` is woken when that may have changed.
     pub(crate) fn take(
         &self,
         now: Moment,
         waker: Option<&Waker>,
+        most: usize,
+        mut out: impl FnMut(ReceivedEvent),
         aftermath: &mut Aftermath,
-    ) -> Option<ReceivedEvent> {
+    ) -> usize {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let entry = state.queue.pop(now, &mut state.lost);
-        state.settle_lost(self, aftermath);
-        let Some(entry) = entry else {
-            if let Some(waker) = waker {
-                state.waker = Some(waker.clone());
-            }
-            return None;
-        };
+        let mut count = 0;
+        while count < most {
+            let entry = state.queue.pop(now, &mut state.lost);
+            state.settle_lost(self, aftermath);
+            let Some(entry) = entry else { break };
+            count += 1;
+            out(self.hand_out(state, entry, now, aftermath));
+        }
+        if count == 0
+            && let Some(waker) = waker
+        {
+            state.waker = Some(waker.clone());
+        }
+        aftermath.has_room |= count > 0 && self.pushes_back();
+        count
+    }
+
+    /// An event that its agent takes.
+    fn hand_out(
+        &self,
+        state: &mut State,
+        entry: Entry,
+        now: Moment,
+        aftermath: &mut Aftermath,
+    ) -> ReceivedEvent {
         if let Some(peer) = entry.payer() {
             state.pay(peer, entry.cost, self, aftermath);
         }
-        aftermath.has_room |= self.pushes_back();
         note_taken(&entry.source, true, aftermath);
         let event = entry.event;
         if let Mechanism::Request { id } = event.header.mechanism {
@@ -425,7 +443,7 @@ impl Consumer {
                 state.open.pop_front();
             }
         }
-        Some(event)
+        event
     }
 
     /// Whose request `event` is, if it is one that was taken here and is not answered yet; it counts as answered

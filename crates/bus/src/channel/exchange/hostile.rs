@@ -249,7 +249,7 @@ proptest! {
                 },
                 now,
             );
-            for ready in exchange.take_ready() {
+            while let Some(ready) = exchange.next_ready() {
                 while exchange.next_parcel(ready).is_some() {
                     exchange.sent(ready, now);
                 }
@@ -260,6 +260,7 @@ proptest! {
                 let qos = super::super::qos::Qos::default();
                 let publication = Publication {
                     publisher: &alice, channel: &path, qos: &qos, message: &Arc::new(message), receipt: None, turn: None,
+                    kept: None,
                 };
                 let _ = exchange.publish(&publication, now);
                 let _ = exchange.request(&publication, Duration::from_millis(50), None, now);

@@ -31,11 +31,13 @@ mod publish;
 mod receipt;
 #[cfg(test)]
 mod simulation;
+mod spare;
 mod stream;
 mod targets;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,9 +53,10 @@ use peer::Peer;
 pub(crate) use publish::{Asked, Attempt, Publication};
 pub use publish::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
+use spare::Spare;
 pub(crate) use stream::Parcel;
 use stream::{Kept, Pace};
-use targets::{Channel, Filter, Here, PeerTargets, Targets, There, Uses};
+use targets::{Channel, Counts, Filter, Here, PeerTargets, Targets, There, Uses};
 
 use super::filter::{ChannelFilter, FilterError};
 use super::flow::FlowPolicy;
@@ -289,7 +292,8 @@ pub(crate) struct Exchange {
     /// Subscriptions of this process that did not take the request that is just being made.
     declined_at_once: Vec<u32>,
     outcomes: Vec<Outcome>,
-    ready: Vec<u32>,
+    spare: Spare,
+    ready: VecDeque<u32>,
     /// Whether an agent of this process has published, so that it wants to know who subscribes elsewhere.
     is_interested: bool,
     /// When to look through the queues for what has expired or become valid.
@@ -320,7 +324,8 @@ impl Exchange {
             next_request: 1,
             declined_at_once: Vec::new(),
             outcomes: Vec::new(),
-            ready: Vec::new(),
+            spare: Spare::default(),
+            ready: VecDeque::new(),
             is_interested: false,
             sweep_at: None,
             alarm: None,
@@ -642,15 +647,13 @@ impl Exchange {
 
     // ---- sending ----
 
-    /// Processes that have something to send, each once.
-    pub(crate) fn take_ready(&mut self) -> Vec<u32> {
-        let ready = std::mem::take(&mut self.ready);
-        for index in &ready {
-            if let Some(peer) = self.peers.get_mut(index) {
-                peer.is_ready = false;
-            }
+    /// A process that has something to send, or had when it was marked; each time another one.
+    pub(crate) fn next_ready(&mut self) -> Option<u32> {
+        let index = self.ready.pop_front()?;
+        if let Some(peer) = self.peers.get_mut(&index) {
+            peer.is_ready = false;
         }
-        ready
+        Some(index)
     }
 
     pub(crate) fn identity(&self, index: u32) -> Option<&Arc<Identity>> {
@@ -800,7 +803,7 @@ impl Exchange {
             && !peer.is_ready
         {
             peer.is_ready = true;
-            self.ready.push(index);
+            self.ready.push_back(index);
         }
     }
 
@@ -999,6 +1002,13 @@ impl Exchange {
 
     // ---- channels ----
 
+    /// A channel that is in use, and whom something on it is for.
+    fn known(&self, path: &str) -> Option<(ChannelPath, Arc<Targets>)> {
+        let (path, channel) = self.channels.get_key_value(path)?;
+        let is_current = channel.generation == self.generation;
+        is_current.then(|| (path.clone(), channel.targets.clone()))
+    }
+
     /// Whom something on a channel is for.
     fn targets(&mut self, path: &ChannelPath) -> Arc<Targets> {
         if let Some(channel) = self.channels.get(path)
@@ -1059,7 +1069,6 @@ impl Exchange {
             });
         }
         targets.there.sort_by_key(|targets| targets.peer);
-        let targets = Arc::new(targets);
         if self.channels.len() >= self.config.channels && !self.channels.contains_key(path) {
             self.forget_channels();
         }
@@ -1068,9 +1077,14 @@ impl Exchange {
             .channels
             .entry(path.clone())
             .or_insert_with(|| Channel {
-                number: lowest,
+                counts: Arc::new(Counts {
+                    published: AtomicU64::new(lowest),
+                    ..Counts::default()
+                }),
                 ..Channel::default()
             });
+        targets.counts = channel.counts.clone();
+        let targets = Arc::new(targets);
         channel.generation = self.generation;
         channel.targets = targets.clone();
         targets
@@ -1087,7 +1101,7 @@ impl Exchange {
                 let stays = left <= keep || (only_unused && !is_unused);
                 if !stays {
                     left -= 1;
-                    highest = highest.max(channel.number);
+                    highest = highest.max(channel.counts.published.load(Ordering::Relaxed));
                 }
                 stays
             });
@@ -1116,11 +1130,16 @@ impl Exchange {
         let mut reports = Vec::with_capacity(paths.len());
         for path in paths {
             let targets = self.targets(&path);
-            let channel = self.channels.get(&path);
+            let Counts {
+                published,
+                kept,
+                received,
+                dropped,
+            } = &*targets.counts;
             reports.push(ChannelReport {
-                published: channel.map_or(0, |it| it.number + it.kept),
-                received: channel.map_or(0, |it| it.received),
-                dropped: channel.map_or(0, |it| it.dropped),
+                published: published.load(Ordering::Relaxed) + kept.load(Ordering::Relaxed),
+                received: received.load(Ordering::Relaxed),
+                dropped: dropped.load(Ordering::Relaxed),
                 subscriptions_here: targets.here.len(),
                 subscriptions_there: targets.there.iter().map(|it| it.subscriptions.len()).sum(),
                 channel: path,

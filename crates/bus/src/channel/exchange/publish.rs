@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +28,9 @@ use crate::letter::NotKept;
 use crate::mailbox::MESSAGE_OVERHEAD;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::transport::Acknowledgement;
+
+/// Room for what stands in a message beside its content.
+const ROOM_FOR_NAMES: usize = 256;
 
 /// Why something was not put on a channel. What goes wrong later comes to the publisher as a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -231,7 +235,7 @@ impl Exchange {
         } = *publication;
         self.may_publish(publisher, path)?;
         let targets = self.targets(path);
-        let next = || self.channels.get(path).map_or(0, |channel| channel.number) + 1;
+        let next = || targets.counts.published.load(Ordering::Relaxed) + 1;
         let (number, published) = publication.kept.unwrap_or_else(|| (next(), now.moment));
         let header = ChannelHeader::new(mechanism, path.clone(), *qos, number, published);
         if header.is_never_valid(now.moment) {
@@ -249,22 +253,13 @@ impl Exchange {
         let body = if chosen.there.is_empty() {
             Bytes::new()
         } else {
-            let mut body = Vec::with_capacity(256 + event.size());
-            bitefficient::encode(message, &mut body)?;
-            if body.len() > self.config.largest_message {
-                return Err(PublishError::TooLarge {
-                    size: body.len(),
-                    limit: self.config.largest_message,
-                });
-            }
-            body.into()
+            self.encode(message, event.size())?
         };
-        if let Some(channel) = self.channels.get_mut(path) {
-            // Kept and other events of a channel are numbered apart.
-            if publication.kept.is_none() {
-                channel.number = number;
-            }
-            channel.kept += u64::from(publication.kept.is_some());
+        // Kept and other events of a channel are numbered apart.
+        let counts = &targets.counts;
+        match publication.kept {
+            None => counts.published.store(number, Ordering::Relaxed),
+            Some(_) => _ = counts.kept.fetch_add(1, Ordering::Relaxed),
         }
         let reach = Reach {
             here: chosen.here.len(),
@@ -275,8 +270,21 @@ impl Exchange {
                 self.hand_over(consumer, event.clone(), publication.receipt, now);
             }
         }
-        self.send_to_processes(&header, &body, publication, &targets, &chosen, now);
+        self.send_to_processes(&header, body, publication, &targets, &chosen, now);
         Ok(Attempt::Done((reach, chosen, targets)))
+    }
+
+    /// A message as it goes to other processes. `size`: about how long it will be.
+    fn encode(&mut self, message: &AclMessage, size: usize) -> Result<Bytes, PublishError> {
+        let mut body = self.spare.take(ROOM_FOR_NAMES + size);
+        bitefficient::encode(message, &mut body)?;
+        if body.len() > self.config.largest_message {
+            return Err(PublishError::TooLarge {
+                size: body.len(),
+                limit: self.config.largest_message,
+            });
+        }
+        Ok(body.into())
     }
 
     /// The subscriptions it is for.
@@ -476,7 +484,7 @@ impl Exchange {
     fn send_to_processes(
         &mut self,
         header: &Arc<ChannelHeader>,
-        body: &Bytes,
+        mut body: Bytes,
         publication: &Publication<'_>,
         targets: &Targets,
         chosen: &Chosen,
@@ -484,14 +492,15 @@ impl Exchange {
     ) {
         let is_best_effort = header.qos.reliability == Reliability::BestEffort;
         let head = Head::of(header);
-        for there in &chosen.there {
+        let length = body.len();
+        for (index, there) in chosen.there.iter().enumerate() {
             let Some(of_peer) = targets.there.get(there.at) else {
                 continue;
             };
             let Some(peer) = self.peers.get_mut(&of_peer.peer) else {
                 continue;
             };
-            let cost = (body.len() + MESSAGE_OVERHEAD) as u64;
+            let cost = (length + MESSAGE_OVERHEAD) as u64;
             let mut subscriptions = of_peer.subscriptions.iter();
             let charged = there.charged.iter().filter(|_| !is_best_effort);
             for id in charged.flat_map(|ids| ids.iter()) {
@@ -512,7 +521,11 @@ impl Exchange {
             let parcel = Parcel {
                 author: Some(publication.publisher.clone()),
                 head: written,
-                body: body.clone(),
+                body: if index + 1 == chosen.there.len() {
+                    std::mem::take(&mut body)
+                } else {
+                    body.clone()
+                },
             };
             if is_best_effort {
                 peer.outgoing.push_datagram(parcel);

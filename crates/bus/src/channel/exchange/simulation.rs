@@ -244,7 +244,7 @@ impl World {
 
     fn pump(&mut self, from: usize) {
         let now = self.time();
-        for index in self.processes[from].exchange.take_ready() {
+        while let Some(index) = self.processes[from].exchange.next_ready() {
             loop {
                 let exchange = &mut self.processes[from].exchange;
                 let Some(parcel) = exchange.next_parcel(index) else {
@@ -645,7 +645,9 @@ impl World {
         let process = &mut self.processes[index];
         let seat = &mut process.seats[at];
         let mut aftermath = Aftermath::default();
-        let event = seat.consumer.take(now.moment, None, &mut aftermath);
+        let mut event = None;
+        let out = |taken| event = Some(taken);
+        seat.consumer.take(now.moment, None, 1, out, &mut aftermath);
         process.exchange.settle(seat.consumer.id, aftermath, now);
         let Some(event) = event else {
             return false;

@@ -1,6 +1,7 @@
 //! Whom something on a channel is for: worked out once for each channel, until a subscription comes or goes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use sealbus_acl::AclMessageRef;
 use sealbus_seal::permission::ChannelRight;
@@ -100,23 +101,31 @@ pub(super) struct PeerTargets {
 /// Whom something on a channel is for.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
+    /// What is counted of the channel, however often its targets change.
+    pub(super) counts: Arc<Counts>,
     pub(super) here: Vec<Here>,
     /// Subscriptions of this process that match and may get nothing. Another process may not know that yet.
     pub(super) barred: Vec<u32>,
     pub(super) there: Vec<PeerTargets>,
 }
 
+/// What is counted of a channel. Only the exchange counts, under its lock.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// What was published on it here.
+    pub(super) published: AtomicU64,
+    /// What was published on it here and is in a log.
+    pub(super) kept: AtomicU64,
+    /// What came from other processes.
+    pub(super) received: AtomicU64,
+    /// What could not be sent for want of room, as only best-effort events may.
+    pub(super) dropped: AtomicU64,
+}
+
 /// What the exchange knows of a channel.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
-    /// What was published on it here.
-    pub(super) number: u64,
-    /// What was published on it here and is in a log.
-    pub(super) kept: u64,
-    /// What came from other processes.
-    pub(super) received: u64,
-    /// What could not be sent for want of room, as only best-effort events may.
-    pub(super) dropped: u64,
+    pub(super) counts: Arc<Counts>,
     /// Of which state of all subscriptions the targets are.
     pub(super) generation: u64,
     pub(super) targets: Arc<Targets>,
