@@ -172,6 +172,7 @@ impl Inbox {
             )
             .await?;
         link.wire.is_receiving.send_replace(true);
+        self.incoming.connected(Instant::now());
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
         loop {

@@ -42,7 +42,7 @@ struct Sender<T> {
     missing: BTreeSet<u64>,
     /// Those that came too early.
     kept: BTreeMap<u64, T>,
-    /// Since when something is kept.
+    /// Since when something is kept and nothing before it has come.
     since: Option<Instant>,
     heard: Instant,
 }
@@ -100,12 +100,21 @@ impl<T> Incoming<T> {
         }
         entry.since = match entry.kept.is_empty() {
             true => None,
+            // What comes shows that the rest is on its way.
+            false if !out.is_empty() => Some(now),
             false => entry.since.or(Some(now)),
         };
         if out.is_empty() {
             Arrival::Kept
         } else {
             Arrival::Deliver(out)
+        }
+    }
+
+    /// Messages come again from now on; before, none could.
+    pub(crate) fn connected(&mut self, now: Instant) {
+        for sender in self.senders.values_mut() {
+            sender.since = sender.since.map(|_| now);
         }
     }
 
@@ -216,6 +225,29 @@ mod tests {
         assert_eq!(
             incoming.arrived(&sender, stamp(2, 1), 2, now),
             Arrival::Duplicate(2)
+        );
+    }
+
+    #[test]
+    fn who_goes_on_or_was_away_is_waited_for_anew() {
+        let start = Instant::now();
+        let second = |seconds| start + Duration::from_secs(seconds);
+        let mut incoming = Incoming::new(PATIENCE);
+        let sender = "a@f".into();
+        let _ = incoming.arrived(&sender, stamp(1, 1), 1, start);
+        for number in [3, 5] {
+            let _ = incoming.arrived(&sender, stamp(number, 1), number, start);
+        }
+        assert_eq!(
+            incoming.arrived(&sender, stamp(2, 1), 2, second(9)),
+            Arrival::Deliver(vec![2, 3])
+        );
+        assert!(incoming.overdue(second(11)).is_empty());
+        incoming.connected(second(100));
+        assert!(incoming.overdue(second(101)).is_empty());
+        assert_eq!(
+            incoming.arrived(&sender, stamp(4, 1), 4, second(102)),
+            Arrival::Deliver(vec![4, 5])
         );
     }
 

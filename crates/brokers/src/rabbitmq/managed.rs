@@ -1,14 +1,16 @@
 //! A private RabbitMQ: started with the platform, in a folder of its own, and ended with it.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
+use sealbus_seal::ProcessId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::TcpStream;
@@ -24,6 +26,8 @@ const STARTING: Duration = Duration::from_secs(300);
 const ENDING: Duration = Duration::from_secs(20);
 /// File name of its process number.
 const PID: &str = "broker.pid";
+/// File name of what its Erlang node knows others by; Erlang looks for it there.
+const COOKIE: &str = ".erlang.cookie";
 /// File name of its ports.
 const PORTS: &str = "ports.json";
 
@@ -227,6 +231,8 @@ impl ManagedBroker {
         for name in ["log", "mnesia", "generated", "schema"] {
             fs::create_dir_all(directory.join(name)).map_err(system("make a folder"))?;
         }
+        self.make_cookie()
+            .map_err(system("make the cookie of its Erlang node"))?;
         let log = File::create(directory.join("log/start.log")).map_err(system("make a log"))?;
         let copy = log.try_clone().map_err(system("make a log"))?;
         let at = |name: &str| directory.join(name);
@@ -262,6 +268,22 @@ impl ManagedBroker {
             // An interrupt at the terminal is for the platform, which ends the broker last.
             .process_group(0);
         command.spawn().map_err(system("start rabbitmq-server"))
+    }
+
+    /// Makes what Erlang nodes know each other by, if there is none. Erlang would make it too, but two of its programs that
+    /// start together then find each other's file half made.
+    fn make_cookie(&self) -> io::Result<()> {
+        let cookie = ProcessId::random().map_err(|error| io::Error::other(error.to_string()))?;
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o400)
+            .open(self.directory.join(COOKIE));
+        match made {
+            Ok(mut file) => file.write_all(cookie.to_string().as_bytes()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn last_words(&self) -> String {
