@@ -25,6 +25,7 @@ from cryptography.x509.oid import NameOID
 from operator_brokers import program
 
 MESSAGES = "sealbus.messages"
+CHANNELS = "sealbus.channels"
 
 
 class Broker:
@@ -87,10 +88,19 @@ class Broker:
         assert done.returncode == 0, f"rabbitmqctl {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def process_at(self, pid: int) -> str | None:
+        """The process that the system knows by `pid`, as a path `node/…/process/…`; None if it is not connected."""
+        own = ports_of(pid)
+        for connection in self.ask("connections?columns=peer_port,user"):
+            user = connection.get("user", "")
+            if connection.get("peer_port") in own and user.startswith("UID=node/"):
+                return str(user.removeprefix("UID=").partition(",")[0])
+        return None
+
     # ---- as an attacker
 
     def certificate(self, folder: Path, name: str, foreign: bool = False) -> tuple[Path, Path]:
-        """A certificate for the agent `name` and its key, as the agent itself has them: signed by the platform's CA,
+        """A certificate for the agent, or the process, `name` and its key, as that one itself has them: signed by the platform's CA,
         whose key lies in the Master's state, or by a foreign one of the same name."""
         chain, key = self._issuer()
         issuer = x509.load_der_x509_certificate(chain[0])
@@ -124,8 +134,9 @@ class Broker:
         )
         pem = certificate.public_bytes(serialization.Encoding.PEM)
         pem += issuer.public_bytes(serialization.Encoding.PEM)
-        certificate_file = folder / f"{name}.pem"
-        key_file = folder / f"{name}.key"
+        file = name.replace("/", "-")
+        certificate_file = folder / f"{file}.pem"
+        key_file = folder / f"{file}.key"
         certificate_file.write_bytes(pem)
         key_file.write_bytes(
             own.private_bytes(
@@ -179,9 +190,27 @@ class Broker:
         )
 
 
+def ports_of(pid: int) -> set[int]:
+    """The local ports of the TCP connections that the program has."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            inodes.add(str(entry.readlink()).removeprefix("socket:[").removesuffix("]"))
+        except FileNotFoundError:
+            continue
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return {int(line[1].rsplit(":", 1)[1], 16) for line in lines if line[9] in inodes}
+
+
 def queue_of(agent: str) -> str:
     return f"Agent-{agent}@factory-MessageQueue"
 
 
-def user_of(agent: str) -> str:
-    return f"UID={agent},CN=127.0.0.1"
+def queue_of_process(process: str) -> str:
+    """The queue of a process, by its path."""
+    return f"Process-{process.rsplit('/', 1)[1]}-FrameQueue"
+
+
+def user_of(name: str) -> str:
+    """The user that an agent is, or a process by its path."""
+    return f"UID={name},CN=127.0.0.1"

@@ -11,6 +11,7 @@ import pytest
 
 from broker import Broker
 from harness import PROGRAMS, SEALBUS, Platform
+from shops import AGENTS as SHOPS
 
 MANIFEST = f"""
     [platform]
@@ -41,6 +42,9 @@ MANIFEST = f"""
     name = "mallory"
     command = ["PYTHON", "{PROGRAMS}/worker.py"]
     node = "node-2"
+{SHOPS}
+    [[permission.channel]]
+    deny = {{ agents = ["*"], do = ["publish"], on = ["/reserved/**"] }}
 """
 
 
@@ -58,7 +62,7 @@ def started(directory: Path, level: str) -> Iterator[Platform]:
     platform = Platform(directory, textwrap.dedent(MANIFEST).replace("LEVEL", level))
     try:
         platform.up()
-        platform.active("alice", "bob", "carol", "mallory")
+        platform.active("alice", "bob", "carol", "mallory", "shop-1", "shop-2")
         yield platform
     finally:
         platform.down()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 from broker import Broker, queue_of, user_of
 from harness import Platform, wait_for
+from shops import trade
 from talking import order, talk
 
 
@@ -17,8 +19,9 @@ def test_messages_both_ways_where_senders_are_proved(platform: Platform, broker:
     assert queue_of("alice") in broker.queues()
 
 
-def test_messages_both_ways_at_the_lower_levels(lower: Platform) -> None:
+def test_messages_and_channels_at_the_lower_levels(lower: Platform, tmp_path: Path) -> None:
     talk(lower)
+    trade(lower, tmp_path, "claimed")
 
 
 def test_a_message_to_nobody_comes_back(platform: Platform) -> None:
