@@ -286,6 +286,24 @@ impl Management {
         }))
     }
 
+    /// Whether somebody reads a queue: what was handed to a reader that has died is in the queue again once the broker has
+    /// found that out, and no sooner.
+    ///
+    /// # Errors
+    /// [`ManagementError`].
+    pub async fn is_read(&self, queue: &str) -> Result<bool, ManagementError> {
+        let path = format!("queues/{}/{}", escape(&self.vhost), escape(queue));
+        let what = "say who reads a queue";
+        let (status, answer) = self.ask(what, Method::GET, &path, None).await?;
+        if status == StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        let value: Value = read(what, status, &answer)?;
+        Ok(value["consumer_details"]
+            .as_array()
+            .is_some_and(|readers| !readers.is_empty()))
+    }
+
     /// Removes a queue, with what is in it.
     ///
     /// # Errors

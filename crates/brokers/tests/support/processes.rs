@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use sealbus_acl::{Limits, bitefficient};
-use sealbus_brokers::rabbitmq::{Management, ProcessLogin, RabbitEndpoint, names};
+use sealbus_brokers::rabbitmq::{Death, Management, ProcessLogin, RabbitEndpoint, names};
 use sealbus_bus::conformance::World;
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, MailboxLimits, Outbox, ProcessEndpoint,
@@ -199,6 +199,10 @@ impl Master {
                 ended.map(|(agent, _)| agent.clone()).collect()
             };
             for agent in ended {
+                let queue = names::queue(&agent);
+                if self.management.is_read(&queue).await.unwrap() {
+                    continue;
+                }
                 self.placed.lock().agents.remove(&agent);
                 self.close(&agent).await;
             }
@@ -207,15 +211,18 @@ impl Master {
 
     async fn close(&self, agent: &str) {
         self.directory.0.lock().remove(agent);
+        while self.management.bury_left(agent).await.unwrap() > 0 {}
         loop {
-            let left = self.management.take_left(agent).await.unwrap();
-            if left.is_empty() {
+            let dead = self.management.take_dead().await.unwrap();
+            if dead.is_empty() {
                 break;
             }
-            for message in left {
-                let lost = bitefficient::decode_ref(&message.payload, &Limits::default()).unwrap();
+            for letter in dead.iter().filter(|letter| letter.death == Death::Left) {
+                let lost = bitefficient::decode_ref(&letter.payload, &Limits::default()).unwrap();
                 let reason = UndeliverableReason::ReceiverGone;
-                let notice = sealbus_bus::failure_notice(&self.ams.aid(), &lost, agent, &reason);
+                let receiver = letter.receiver.as_deref().unwrap();
+                let notice =
+                    sealbus_bus::failure_notice(&self.ams.aid(), &lost, receiver, &reason);
                 self.ams.send(notice.unwrap()).await.unwrap();
             }
         }
@@ -368,6 +375,9 @@ struct Way {
 /// Bytes that pass before connections are cut again, in turn: a login at the broker takes many round trips, and nothing
 /// would ever arrive if each connection, or each long message, were cut short.
 const BETWEEN_CUTS: [u64; 3] = [100_000, 400_000, 3_000_000];
+/// How often connections are cut: what finds no way to the broker for a minute is given up, as it should be, and after
+/// each cut the broker begins with all that was not acknowledged.
+const CUTS: usize = 12;
 
 impl Way {
     async fn to(target: SocketAddr) -> Arc<Self> {
@@ -409,7 +419,11 @@ impl Way {
     /// Breaks all connections there are, wherever their bytes are, once enough has passed.
     fn cut(&self) {
         let carried = self.carried.load(Ordering::Relaxed);
-        let between = BETWEEN_CUTS[self.cuts.load(Ordering::Relaxed) % BETWEEN_CUTS.len()];
+        let cuts = self.cuts.load(Ordering::Relaxed);
+        if cuts >= CUTS {
+            return;
+        }
+        let between = BETWEEN_CUTS[cuts % BETWEEN_CUTS.len()];
         if carried - self.carried_at_cut.load(Ordering::Relaxed) >= between {
             self.cuts.fetch_add(1, Ordering::Relaxed);
             self.carried_at_cut.store(carried, Ordering::Relaxed);

@@ -372,7 +372,7 @@ impl Broker {
         for queue in self.management.queues().await? {
             if let Some(agent) = names::agent_of_queue(&queue) {
                 let local = agent.rsplit_once('@').map_or(agent, |(name, _)| name);
-                if !there.queues.contains(local) {
+                if !there.queues.contains(local) && !self.management.is_read(&queue).await? {
                     self.close_queue(agent).await?;
                 }
             } else if let Some(process) = names::process_of_queue(&queue)
