@@ -79,6 +79,11 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
+    /// Deliveries that are not acknowledged.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
     pub(crate) fn delivered(&mut self, tag: u64) {
         self.open.push_back((tag, false));
     }
@@ -282,6 +287,7 @@ impl Inbox {
                     self.hand_over(checked);
                 }
             }
+            Arrival::Kept if self.is_stuck() => return Err(stuck(self.link.agent.name())),
             Arrival::Kept => {}
             Arrival::Duplicate(checked) => match self.receipts.get(&checked.key) {
                 // It lies in the mailbox since a former connection.
@@ -294,6 +300,13 @@ impl Inbox {
             },
         }
         Ok(())
+    }
+
+    /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
+    fn is_stuck(&self) -> bool {
+        let prefetch = usize::from(self.link.wire.config().prefetch);
+        let is_here = |checked: &&Checked| checked.tag.0 == self.connection;
+        self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
     }
 
     fn hand_over(&mut self, checked: Checked) {
@@ -381,6 +394,15 @@ impl Inbox {
             })?;
         Ok((sender, stamp, ReceivedMessage::encoded(message, provenance)))
     }
+}
+
+/// What a connection that has died still holds at the broker comes first on the next one.
+pub(crate) fn stuck(name: &str) -> lapin::Error {
+    tracing::debug!(
+        name,
+        "all that was delivered waits for something earlier; trying a new connection"
+    );
+    lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
 }
 
 struct Refused {

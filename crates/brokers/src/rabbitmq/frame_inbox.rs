@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 use super::config::RabbitSecurity;
 use super::connect::{Opened, Purpose};
-use super::consumer::{Acks, sleep_until};
+use super::consumer::{Acks, sleep_until, stuck};
 use super::incoming::{Arrival, Incoming};
 use super::link::Sends;
 use super::names;
@@ -186,10 +186,18 @@ impl Inbox {
                     self.hand_over(checked);
                 }
             }
+            Arrival::Kept if self.is_stuck() => return Err(stuck(&self.link.identity.to_string())),
             Arrival::Kept => {}
             Arrival::Duplicate(_) => self.acks.may(tag),
         }
         Ok(())
+    }
+
+    /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
+    fn is_stuck(&self) -> bool {
+        let prefetch = usize::from(self.link.wire.config().prefetch);
+        let is_here = |checked: &&Checked| checked.connection == self.connection;
+        self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
     }
 
     fn note(&self, tried_by: &str, proved: Option<String>, refused: &Refused) {

@@ -138,6 +138,13 @@ impl<T> Incoming<T> {
         out
     }
 
+    /// What waits for messages before it.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &T> {
+        self.senders
+            .values()
+            .flat_map(|sender| sender.kept.values())
+    }
+
     /// When [`overdue`](Self::overdue) should be asked next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let waiting = self.senders.values().filter_map(|sender| sender.since);

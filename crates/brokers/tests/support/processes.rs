@@ -111,6 +111,8 @@ impl Processes {
             config.vhost = vhost.to_owned();
             config.addresses = vec![way.address.to_string()];
             config.redial.0 = Duration::from_millis(5);
+            // Few, so that what a dead connection holds matters.
+            config.prefetch = 64;
             config.process = Some(ProcessLogin {
                 identity: identity.clone(),
                 credential: Some(certify(&platform.issuing, identity.clone())),
