@@ -223,8 +223,7 @@ impl Master {
                 let lost = bitefficient::decode_ref(&letter.payload, &Limits::default()).unwrap();
                 let reason = UndeliverableReason::ReceiverGone;
                 let receiver = letter.receiver.as_deref().unwrap();
-                let notice =
-                    sealbus_bus::failure_notice(&self.ams.aid(), &lost, receiver, &reason);
+                let notice = sealbus_bus::failure_notice(&self.ams.aid(), &lost, receiver, &reason);
                 self.ams.send(notice.unwrap()).await.unwrap();
             }
         }
