@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import NameOID
 
-from operator_brokers import program
+from operator_brokers import PATIENT, program
 
 MESSAGES = "sealbus.messages"
 CHANNELS = "sealbus.channels"
@@ -76,6 +76,7 @@ class Broker:
             "RABBITMQ_NODENAME": f"sealbus{self.port}@localhost",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self.mapper),
+            "RABBITMQ_CTL_ERL_ARGS": PATIENT,
         }
         done = subprocess.run(
             [program("rabbitmqctl"), "--quiet", *arguments],

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from harness import alive, wait_for
 
+#: Erlang nodes give each other seven seconds to shake hands, which is too little on a busy machine.
+PATIENT = "-kernel net_setuptime 120"
 PLACES = [Path("/usr/lib/rabbitmq/bin"), Path("/opt/rabbitmq/sbin")]
 
 
@@ -61,7 +63,8 @@ class OperatorBroker:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self.mapper),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} "
-            "+sbwt none +sbwtdcpu none +sbwtdio none",
+            "+sbwt none +sbwtdcpu none +sbwtdio none -kernel net_setuptime 120",
+            "RABBITMQ_CTL_ERL_ARGS": PATIENT,
         }
 
     @property
@@ -74,7 +77,7 @@ class OperatorBroker:
 
     def spawn(self) -> None:
         (self.folder / "pid").unlink(missing_ok=True)
-        with (self.folder / "start.log").open("ab") as log:
+        with (self.folder / "start.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [program("rabbitmq-server")],
                 stdin=subprocess.DEVNULL,
@@ -88,9 +91,11 @@ class OperatorBroker:
         wait_for(self._is_there, f"the broker {self.node} to start", deadline=900, also=self.words)
 
     def _is_there(self) -> bool:
-        # Its listeners come last.
+        # It listens before it has started altogether.
+        if self.pid is None or "Starting broker... completed" not in self.words():
+            return False
         with socket.socket() as probe:
-            return self.pid is not None and probe.connect_ex(("127.0.0.1", self.management)) == 0
+            return probe.connect_ex(("127.0.0.1", self.management)) == 0
 
     def control(self, *arguments: str) -> str:
         """What `rabbitmqctl` says."""

@@ -256,10 +256,11 @@ impl ManagedBroker {
             .env("RABBITMQ_DIST_PORT", self.ports.distribution.to_string())
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .env("ERL_EPMD_PORT", self.ports.mapper.to_string())
-            // Loopback only between nodes, and no spinning while there is nothing to do.
+            // Loopback only between nodes, no spinning while there is nothing to do, and time to shake hands with
+            // `rabbitmqctl` and others on a busy machine.
             .env(
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
+                "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none -kernel net_setuptime 120",
             )
             .current_dir(directory)
             .stdin(Stdio::null())

@@ -277,6 +277,8 @@ pub fn control(folder: &Path, ports: BrokerPorts, arguments: &[&str]) -> String 
         .env("RABBITMQ_NODENAME", node_name(ports))
         .env("ERL_EPMD_ADDRESS", "127.0.0.1")
         .env("ERL_EPMD_PORT", ports.mapper.to_string())
+        // Erlang nodes give each other seven seconds to shake hands, which is too little on a busy machine.
+        .env("RABBITMQ_CTL_ERL_ARGS", "-kernel net_setuptime 120")
         .stdin(Stdio::null())
         .output()
         .unwrap();
