@@ -12,7 +12,7 @@ use sealbus_seal::PlatformName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::drivers::sealbus::{Speaker, answer};
+use crate::drivers::sealbus::{Speaker, Writing, answer};
 use crate::drivers::stage::{DriverError, Prepared, Received, System, failed};
 
 /// The platform of those who ask, and of those who answer.
@@ -78,7 +78,8 @@ impl System for Agents {
             for number in 0..scenario.receivers {
                 let name = format!("receiver-{number}@{here}");
                 let (outbox, mailbox) = bus.attach(&name, None, None).map_err(failed)?;
-                running.push(tokio::spawn(answer(mailbox, received.clone(), outbox)));
+                let answering = answer(mailbox, received.clone(), outbox, Writing::Text);
+                running.push(tokio::spawn(answering));
             }
         } else {
             let there: Platform = serde_json::from_value(order.there.clone()).map_err(failed)?;
@@ -93,6 +94,7 @@ impl System for Agents {
                     sample: AclMessage::new(Performative::Inform)
                         .with_sender(Aid::new(&name).map_err(failed)?)
                         .with_receiver(receiver.with_address(&there.address)),
+                    writing: Writing::Text,
                     channel: None,
                 });
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_acl::{AclMessage, Aid, Content, Performative};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
 use sealbus_brokers::rabbitmq::RabbitEndpoint;
 use sealbus_bus::channel::{
@@ -87,19 +87,40 @@ enum Carrier {
     RabbitMq(RabbitEndpoint, Doorway),
 }
 
+/// How agents write what the instrument gives them, which is ASCII.
+#[derive(Clone, Copy)]
+pub(crate) enum Writing {
+    /// As bytes.
+    Bytes,
+    /// As text, as JADE's agents do.
+    Text,
+}
+
+impl Writing {
+    fn content(self, bytes: &[u8]) -> Content {
+        match self {
+            Self::Bytes => bytes.into(),
+            Self::Text => String::from_utf8_lossy(bytes).into_owned().into(),
+        }
+    }
+}
+
 /// An agent that sends.
 pub(crate) struct Speaker {
     pub(crate) outbox: Outbox,
     pub(crate) mailbox: Mailbox,
     /// What is the same in every message.
     pub(crate) sample: AclMessage,
+    pub(crate) writing: Writing,
     /// Where a broadcast goes.
     pub(crate) channel: Option<(Channels, ChannelPath)>,
 }
 
 impl Speaker {
     fn say(&self, content: &[u8]) -> AclMessage {
-        self.sample.clone().with_content(content)
+        self.sample
+            .clone()
+            .with_content(self.writing.content(content))
     }
 }
 
@@ -200,7 +221,9 @@ impl System for Agents {
                 agents
                     .listening
                     .push(match (scenario.kind, scenario.shape) {
-                        (Kind::RoundTrip, _) => tokio::spawn(answer(mailbox, received, outbox)),
+                        (Kind::RoundTrip, _) => {
+                            tokio::spawn(answer(mailbox, received, outbox, Writing::Bytes))
+                        }
                         (Kind::Stream, Shape::Broadcast) => {
                             let pattern = ChannelPattern::new(CHANNEL).map_err(failed)?;
                             let options = SubscriptionOptions::new(pattern);
@@ -244,6 +267,7 @@ impl System for Agents {
                     outbox,
                     mailbox,
                     sample,
+                    writing: Writing::Bytes,
                     channel,
                 });
             }
@@ -375,14 +399,23 @@ async fn hear(
 }
 
 /// Sends each message's content back.
-pub(crate) async fn answer(mut mailbox: Mailbox, received: Arc<Received>, outbox: Outbox) {
+pub(crate) async fn answer(
+    mut mailbox: Mailbox,
+    received: Arc<Received>,
+    outbox: Outbox,
+    writing: Writing,
+) {
     while let Some(message) = mailbox.recv().await {
         let Ok(message) = message.message() else {
             continue;
         };
         let reply = message.create_reply(Performative::Inform);
         let content = message.content_bytes().unwrap_or_default();
-        if outbox.send(reply.with_content(&*content)).await.is_err() {
+        if outbox
+            .send(reply.with_content(writing.content(&content)))
+            .await
+            .is_err()
+        {
             return;
         }
         received.answered.fetch_add(1, Ordering::Relaxed);
