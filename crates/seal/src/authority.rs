@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    GeneralSubtree, IsCa, Issuer, KeyUsagePurpose, NameConstraints, SanType, SerialNumber,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls_pki_types::CertificateDer;
 use thiserror::Error;
@@ -142,8 +142,7 @@ impl RootAuthority {
     pub fn create(platform: &PlatformName, validity: Validity) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate()?;
         let identity = Identity::authority(platform, "root")?;
-        let mut params = authority_params(&identity, validity, 1)?;
-        params.name_constraints = None;
+        let params = authority_params(&identity, validity, 1)?;
         let certificate = params.self_signed(&key).map_err(encoding)?;
         Self::load(key, certificate.der().clone())
     }
@@ -181,8 +180,7 @@ impl RootAuthority {
         &self.key
     }
 
-    /// Certifies the key of a CA service instance. It may sign only leaf certificates, and no
-    /// e-mail addresses.
+    /// Certifies the key of a CA service instance. It may sign only leaf certificates.
     pub fn certify_authority(
         &self,
         name: &str,
@@ -344,13 +342,9 @@ fn authority_params(
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(authorities_below));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.use_authority_key_identifier_extension = true;
-    // Neither the platform nor DNS names can be constrained: the libraries that are to believe
-    // these certificates disagree about URIs, and some take the IP address in CN for a DNS name.
-    // `Trust` checks the platform itself, and believes no certificate with a DNS name.
-    params.name_constraints = Some(NameConstraints {
-        permitted_subtrees: Vec::new(),
-        excluded_subtrees: vec![GeneralSubtree::Rfc822Name(String::new())],
-    });
+    // Nothing is constrained by name: the libraries that are to believe these certificates disagree about URIs, some
+    // take the IP address in CN for a DNS name, and Java reads no certificate that forbids all e-mail addresses. `Trust`
+    // checks the platform itself, and believes no certificate with a DNS name.
     Ok(params)
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use base64::Engine as _;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -472,4 +473,16 @@ impl Credential {
     pub fn certificate(&self) -> Result<Certificate, CertificateError> {
         self.chain.certificate()
     }
+}
+
+/// A certificate in DER as text (RFC 7468): what other programs read.
+pub fn certificate_pem(der: &[u8]) -> String {
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in text.as_bytes().chunks(64) {
+        out.push_str(&String::from_utf8_lossy(line));
+        out.push('\n');
+    }
+    out.push_str("-----END CERTIFICATE-----\n");
+    out
 }

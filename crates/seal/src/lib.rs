@@ -36,7 +36,7 @@ mod trust;
 pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
 pub use certificate::{
     Certificate, CertificateChain, CertificateError, Credential, Fingerprint,
-    MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, NotAFingerprint, NotASerial, Serial,
+    MAX_CERTIFICATE_LENGTH, MAX_CHAIN_LENGTH, NotAFingerprint, NotASerial, Serial, certificate_pem,
 };
 pub use identity::{
     Identity, IdentityError, IdentityKind, MAX_NAME_LENGTH, Name, PlatformName, ProcessId,

@@ -90,12 +90,8 @@ fn authorities_are_confined() {
         assert!(usage.key_cert_sign() && !usage.digital_signature());
     }
     let (_, x509) = X509Certificate::from_der(platform.authority.chain().leaf()).unwrap();
-    let constraints = x509.name_constraints().unwrap().unwrap();
-    assert!(constraints.critical);
-    assert_eq!(
-        constraints.value.excluded_subtrees.as_ref().map(Vec::len),
-        Some(1)
-    );
+    // Java reads none that forbids all names of a kind, and some checks of other programs know no constraints at all.
+    assert!(x509.name_constraints().unwrap().is_none());
 }
 
 #[test]

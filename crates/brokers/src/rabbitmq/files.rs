@@ -8,7 +8,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use sealbus_seal::{Credential, Fingerprint, ProcessId, SecurityLevel};
+use sealbus_seal::{Credential, Fingerprint, ProcessId, SecurityLevel, certificate_pem};
 use serde_json::json;
 
 use super::config::Login;
@@ -36,23 +36,11 @@ impl BrokerCertificate {
     pub fn new(root: &[u8], credential: &Credential) -> Self {
         let chain = credential.chain().to_certificates();
         Self {
-            root: pem(root),
-            chain: chain.iter().map(|der| pem(der)).collect(),
+            root: certificate_pem(root),
+            chain: chain.iter().map(|der| certificate_pem(der)).collect(),
             key: credential.key().to_pkcs8_pem().to_string(),
         }
     }
-}
-
-/// A certificate as text (RFC 7468).
-fn pem(der: &[u8]) -> String {
-    let text = BASE64_STANDARD.encode(der);
-    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
-    for line in text.as_bytes().chunks(64) {
-        out.push_str(&String::from_utf8_lossy(line));
-        out.push('\n');
-    }
-    out.push_str("-----END CERTIFICATE-----\n");
-    out
 }
 
 /// How a broker of the platform is set up.
