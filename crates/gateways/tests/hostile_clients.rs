@@ -147,6 +147,27 @@ async fn the_same_request_in_good_order_is_taken() {
     assert!(two.gateway.counters().refused.is_empty());
 }
 
+/// JADE sends it, and then waits for the answer on the same connection.
+#[tokio::test]
+async fn an_empty_line_after_a_request_does_not_hold_its_answer_back() {
+    let two = two(GatewayLimits::default()).await;
+    let (_bob, mut bobs) = two.agent("bob");
+    let mut stream = connect(&two).await;
+    let request = format!("{}\r\n", post(&good()));
+    for _ in 0..2 {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut buffer = [0; 512];
+            let reading = stream.read(&mut buffer);
+            let count = tokio::time::timeout(PATIENCE, reading).await.unwrap();
+            answer.extend_from_slice(&buffer[..count.unwrap()]);
+        }
+        assert_eq!(status(&String::from_utf8_lossy(&answer)), 200);
+        assert_eq!(content(&mut bobs).await, "hi");
+    }
+}
+
 #[tokio::test]
 async fn malformed_bodies_are_told_what_is_wrong() {
     let two = two(GatewayLimits::default()).await;

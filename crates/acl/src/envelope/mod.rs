@@ -96,11 +96,25 @@ impl Envelope {
 
     /// What counts: for each parameter the newest value.
     pub fn current(&self) -> EnvelopeParameters {
-        let mut current = self.base.clone();
+        self.clone().into_current()
+    }
+
+    /// As [`current`](Self::current), of an envelope that is not needed any more.
+    pub fn into_current(self) -> EnvelopeParameters {
+        let mut current = self.base;
         for revision in &self.revisions {
             current.supersede(revision);
         }
         current
+    }
+
+    /// The newest value of one parameter.
+    pub fn newest<T>(
+        &self,
+        parameter: impl FnMut(&EnvelopeParameters) -> Option<&T>,
+    ) -> Option<&T> {
+        let all = std::iter::once(&self.base).chain(&self.revisions);
+        all.rev().find_map(parameter)
     }
 
     /// Whom this copy of the message is for: the intended receivers, or else all of `to`.

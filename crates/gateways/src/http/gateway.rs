@@ -38,8 +38,9 @@ use super::transmission::{self, TransmissionError};
 
 /// A stand-in that nobody wrote to for so long is taken away.
 const IDLE_TIME: Duration = Duration::from_secs(600);
-/// How often the gateway's own certificate is looked at.
+/// How often the gateway's own certificate is looked at; more often if it is short-lived.
 const RENEWAL_CHECK: Duration = Duration::from_secs(20);
+const SHORTEST_RENEWAL_CHECK: Duration = Duration::from_secs(1);
 /// Messages from outside that are remembered so as not to be delivered twice.
 const REMEMBERED: usize = 65_536;
 /// Requests that wait to be taken up by a peer's task; their bytes are limited apart from that.
@@ -273,6 +274,7 @@ impl Inner {
     /// Shows the gateway's certificate as it is renewed.
     async fn renew(self: Arc<Self>, own: Arc<sealbus_seal::tls::CertificateSource>) {
         let mut shown = None;
+        let mut pause = SHORTEST_RENEWAL_CHECK;
         loop {
             let agent = self.outbox.bus().agent(self.outbox.name());
             let credential = agent.and_then(|agent| agent.credential());
@@ -284,9 +286,18 @@ impl Inner {
                 if let Err(error) = own.renew(&credential) {
                     tracing::error!(%error, "the gateway cannot show its new certificate");
                 }
+                if let Ok(certificate) = credential.certificate() {
+                    let (begin, end) = (certificate.not_before(), certificate.not_after());
+                    let seconds = end
+                        .as_unix_seconds()
+                        .saturating_sub(begin.as_unix_seconds());
+                    // It is renewed at half its life.
+                    pause = Duration::from_secs(seconds / 20)
+                        .clamp(SHORTEST_RENEWAL_CHECK, RENEWAL_CHECK);
+                }
                 shown = Some(credential);
             }
-            tokio::time::sleep(RENEWAL_CHECK).await;
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -55,7 +55,6 @@ pub(crate) fn judge(
             explanation,
         })
     };
-    let current = envelope.current();
     if let Some(stamp) = envelope.stamps().find(|stamp| own.contains(&stamp.by)) {
         let explanation = format!(
             "the message was here before: its envelope has a stamp of {}",
@@ -63,6 +62,7 @@ pub(crate) fn judge(
         );
         return Err(turn(Turned::Loop, &sender, None, explanation));
     }
+    let current = envelope.into_current();
     // As JADE has it: what the message leaves out, the envelope says.
     match (&mut message.sender, &current.from) {
         (Some(said), Some(from)) if said.addresses.is_empty() && said.name == from.name => {
@@ -141,9 +141,9 @@ pub(crate) fn judge(
             }
         }
     }
-    let id = envelope
-        .stamps()
-        .last()
+    let id = current
+        .received
+        .as_ref()
         .and_then(|stamp| stamp_id(&home, stamp));
     message
         .user_defined

@@ -199,6 +199,7 @@ impl<S: Service> Server<S> {
             .header_read_timeout(milliseconds(self.limits.head_time))
             .max_buf_size(self.limits.head)
             .half_close(true)
+            // Not `pipeline_flush`: the empty line that JADE sends after each request would hold its answer back.
             // As JADE's client compares them.
             .title_case_headers(true)
             .serve_connection(&mut io, service_fn(answer))

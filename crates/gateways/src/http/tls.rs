@@ -46,7 +46,7 @@ pub(crate) struct Tls {
     pub(crate) own: Option<Arc<CertificateSource>>,
 }
 
-/// JADE's Java speaks TLS 1.3 or 1.2; its older key exchanges are for it.
+/// TLS 1.3 with the key exchanges of other platforms too.
 fn wide_provider() -> Arc<CryptoProvider> {
     let ours = provider();
     let usual = rustls::crypto::aws_lc_rs::default_provider();

@@ -92,20 +92,22 @@ pub fn read(
     let (envelope, _) = envelope_representation
         .decode(bytes, limits)
         .map_err(TransmissionError::Envelope)?;
-    let current = envelope.current();
-    if current.to.is_empty() && current.intended_receivers.is_empty() {
+    if envelope
+        .newest(|it| it.intended_receivers.first().or_else(|| it.to.first()))
+        .is_none()
+    {
         return Err(TransmissionError::Missing("receiver"));
     }
     // The part's own type says nothing: JADE writes application/text on all.
-    let name = current
-        .acl_representation
+    let name = envelope
+        .newest(|it| it.acl_representation.as_ref())
         .ok_or(TransmissionError::Missing("acl-representation"))?;
     let representation = representation(name.trim())
-        .ok_or_else(|| TransmissionError::Representation(shorten(&name)))?;
+        .ok_or_else(|| TransmissionError::Representation(shorten(name)))?;
     // Line ends may precede a message that is text.
     let payload = body[second.body].trim_ascii_start();
     let is_text = representation.name() != sealbus_acl::bitefficient::NAME;
-    let recoded = match current.payload_encoding {
+    let recoded = match envelope.newest(|it| it.payload_encoding.as_ref()) {
         Some(charset) if is_text => recode(charset.trim(), payload)?,
         _ => None,
     };
