@@ -8,9 +8,9 @@ import pytest
 from harness import DEADLINE, PROGRAMS, SEALBUS, alive, clean_environment, sealbus, wait_for
 
 COMMANDS = """
-    up node token ticket ps nodes send df channel gateway kill move logs ca demo acl completion version
+    up node token ticket ps nodes send df channel gateway start kill move logs ca demo acl completion version
 """.split()
-NESTED = ["df search", "df register", "df federate", "ca log", "ca list", "ca revoke"] + [
+NESTED = ["df search", "df register", "df federate", "ca log", "ca list", "ca revoke", "ca root"] + [
     f"acl {each}" for each in ("convert", "explain", "validate")
 ] + [f"channel {each}" for each in ("list", "publish", "tail", "request")] + [
     f"gateway {each}" for each in ("list", "allow", "deny", "counters")
@@ -86,7 +86,7 @@ def test_a_platform_is_found_by_name_and_alone_without_any(platform, tmp_path):
 
 def test_what_is_not_there_exits_with_4_and_names_it(platform):
     factory = platform(PLAIN).up()
-    for arguments in (["kill", "nobody"], ["logs", "nobody"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
+    for arguments in (["start", "nobody"], ["kill", "nobody"], ["logs", "nobody"], ["move", "nobody", "node-1"], ["ca", "revoke", "nobody"]):
         done = factory.tell(*arguments, expect=4)
         assert "nobody" in done.stderr.decode()
 

@@ -99,6 +99,9 @@ pub(crate) enum Command {
     /// Publish, read and ask on channels
     #[command(subcommand)]
     Channel(Channel),
+    /// Start an agent of the manifest again that has ended or was killed
+    #[command(after_help = "Example: sealbus start seller-1")]
+    Start(Start),
     /// End an agent and revoke its certificate
     #[command(after_help = "Example: sealbus kill seller-1")]
     Kill(Kill),
@@ -489,6 +492,13 @@ pub(crate) struct DfRegister {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// The agent; those of the same process start with it
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Kill {
     /// The agent
     #[arg(value_name = "AGENT")]
@@ -536,6 +546,9 @@ pub(crate) enum Ca {
     /// Revoke the certificates of an agent: it is cut off at once
     #[command(after_help = "Example: sealbus ca revoke seller-1")]
     Revoke(CaRevoke),
+    /// Print the root certificate (PEM), for others who are to check certificates of this platform
+    #[command(after_help = "Example: sealbus ca root > factory.pem")]
+    Root,
 }
 
 #[derive(Debug, Args)]

@@ -107,6 +107,7 @@ async fn ask(general: &General, command: &Command, output: Output) -> Result<(),
         Command::Broker(Broker::DeadLetters) => {
             commands::broker::dead_letters(connection, output).await
         }
+        Command::Start(start) => commands::agents::start(connection, start, output).await,
         Command::Kill(kill) => commands::agents::kill(connection, kill, output).await,
         Command::Move(to) => commands::agents::relocate(connection, to, output).await,
         Command::Logs(logs) => commands::agents::logs(connection, logs, output).await,
@@ -116,6 +117,7 @@ async fn ask(general: &General, command: &Command, output: Output) -> Result<(),
         Command::Ca(Ca::Revoke(revoke)) => {
             commands::certificates::revoke(connection, revoke, output).await
         }
+        Command::Ca(Ca::Root) => commands::certificates::root(connection, output).await,
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `ps`, `kill`, `move`, `logs`, `ticket`: the agents and their processes.
+//! `ps`, `start`, `kill`, `move`, `logs`, `ticket`: the agents and their processes.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sealbus_platform::control::node::LogPosition;
 use serde_json::json;
 
 use super::{cell, instant, unexpected};
-use crate::arguments::{Kill, Logs, Move, Ps, Ticket};
+use crate::arguments::{Kill, Logs, Move, Ps, Start, Ticket};
 use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{Output, table};
@@ -79,6 +79,34 @@ async fn refused(connection: &mut Connection, output: Output) -> Result<(), CliE
         }
         table.trim_fmt()
     });
+    Ok(())
+}
+
+/// `sealbus start AGENT`
+pub(crate) async fn start(
+    connection: &mut Connection,
+    start: &Start,
+    output: Output,
+) -> Result<(), CliError> {
+    let request = AdminRequest::StartAgain {
+        agent: start.agent.clone(),
+    };
+    let AdminAnswer::Agents { agents } = connection.ask(request).await? else {
+        return Err(unexpected());
+    };
+    let is_it = |name: &str| name == start.agent || name.split('@').next() == Some(&start.agent);
+    let agent = agents.iter().find(|agent| is_it(&agent.name));
+    let node = agent.and_then(|agent| agent.node.clone());
+    output.show(
+        &json!({ "started": start.agent, "node": node }),
+        || match &node {
+            Some(node) => format!("{} is started on {node}", start.agent),
+            None => format!(
+                "{} is started as soon as a node can take it: see `sealbus ps`",
+                start.agent
+            ),
+        },
+    );
     Ok(())
 }
 

@@ -153,3 +153,12 @@ pub(crate) async fn revoke(
     });
     Ok(())
 }
+
+/// `sealbus ca root`
+pub(crate) async fn root(connection: &mut Connection, output: Output) -> Result<(), CliError> {
+    let AdminAnswer::Root { certificate } = connection.ask(AdminRequest::Root).await? else {
+        return Err(unexpected());
+    };
+    output.show(&certificate, || certificate.trim_end().to_owned());
+    Ok(())
+}

@@ -6,6 +6,7 @@ pub(crate) mod certificates;
 pub(crate) mod channels;
 pub(crate) mod gateway;
 pub(crate) mod language;
+mod local_node;
 pub(crate) mod messages;
 pub(crate) mod nodes;
 pub(crate) mod run;

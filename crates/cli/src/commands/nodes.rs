@@ -1,6 +1,6 @@
 //! `nodes`, `token`: the machines of the platform.
 
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, NodeState};
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
 use serde_json::json;
 
 use super::{instant, unexpected};
@@ -28,12 +28,7 @@ pub(crate) async fn nodes(connection: &mut Connection, output: Output) -> Result
         for node in &nodes {
             table.add_row([
                 node.name.clone(),
-                match node.state {
-                    NodeState::Alive => "alive",
-                    NodeState::Expected => "expected",
-                    NodeState::Dead => "dead",
-                }
-                .to_owned(),
+                node.state.as_str().to_owned(),
                 node.address.clone(),
                 node.host.clone(),
                 node.processors.to_string(),

@@ -7,7 +7,7 @@ use sealbus_platform::enrolment::EnrolmentError;
 use sealbus_platform::node::{Node, NodeConfig, NodeError};
 use sealbus_seal::token::{Purpose, Token, TokenError};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{General, Node as NodeArguments};
@@ -35,19 +35,32 @@ pub(super) fn log(output: Output) {
     };
 }
 
-/// Waits for Ctrl-C or SIGTERM.
-pub(super) async fn told_to_end() -> Result<(), CliError> {
-    let failed = |error: std::io::Error| CliError::Failed {
-        message: format!("cannot wait for signals: {error}"),
-        help: None,
-    };
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Ctrl-C and SIGTERM: caught from the moment this is made, so that nothing that is started later is left behind.
+pub(super) struct EndSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl EndSignals {
+    /// Catches them.
+    pub(super) fn catch() -> Result<Self, CliError> {
+        let failed = |error: std::io::Error| CliError::Failed {
+            message: format!("cannot wait for signals: {error}"),
+            help: None,
+        };
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+        })
     }
-    Ok(())
+
+    /// Waits for one that has come since they were caught.
+    pub(super) async fn told(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 /// `sealbus node`
@@ -57,6 +70,7 @@ pub(crate) async fn node(
     output: Output,
 ) -> Result<(), CliError> {
     log(output);
+    let mut signals = EndSignals::catch()?;
     let token = token(node)?;
     let directory = match (&general.state, &token, &general.platform) {
         (Some(directory), ..) => directory.clone(),
@@ -83,7 +97,10 @@ pub(crate) async fn node(
         name: node.name.clone(),
         address,
     };
-    let running = Node::start(config).await?;
+    let running = tokio::select! {
+        running = Node::start(config) => running?,
+        () = signals.told() => return Ok(()),
+    };
     output.line(
         &json!({ "node": running.name(), "address": address }),
         || {
@@ -100,7 +117,7 @@ pub(crate) async fn node(
                 advice: Some("see why with `sealbus nodes` and `sealbus ca log` at the Master".to_owned()),
             });
         }
-        told = told_to_end() => told?,
+        () = signals.told() => {}
     }
     running.leave(GRACE);
     running.left().await;

@@ -1,7 +1,6 @@
 //! `up`: a Master in this process, its local nodes as processes of their own, and the manifest's agents.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sealbus_platform::control::Login;
@@ -13,11 +12,9 @@ use sealbus_platform::master::{
 };
 use sealbus_seal::{PlatformName, SecurityLevel};
 use serde_json::json;
-use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
-use tokio::task::JoinSet;
 
-use super::run::{GRACE, log, told_to_end};
+use super::local_node::LocalNodes;
+use super::run::{EndSignals, GRACE, log};
 use super::unexpected;
 use crate::arguments::{General, Up};
 use crate::connection::{Connection, directory_of};
@@ -30,10 +27,6 @@ const MANIFEST: &str = "platform.toml";
 const UNNAMED: &str = "local";
 /// How long the local nodes may take to join before the agents are started without them.
 const JOINING: Duration = Duration::from_secs(30);
-/// How long a local node's token may be used, in seconds.
-const TOKEN_LIFETIME: u64 = 60;
-/// Pause before a local node that ended is started again: the first, and the longest as it doubles.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// `sealbus up MANIFEST`
 pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(), CliError> {
@@ -47,6 +40,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         return Ok(());
     }
     log(output);
+    let mut signals = EndSignals::catch()?;
     let directory = directory_of(general, &manifest.platform.name)?;
     let level = settings.level;
     let master = Master::start(MasterConfig {
@@ -57,15 +51,13 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         enrolment_port: manifest.platform.enrolment_port,
     })
     .await?;
-    let mut nodes = JoinSet::new();
-    for number in 1..=manifest.platform.nodes {
-        nodes.spawn(keep_node(LocalNode::new(number, &directory, &manifest)?));
-    }
+    let address = manifest.platform.address;
+    let nodes = LocalNodes::keep(manifest.platform.nodes, &directory, address)?;
     let started = tokio::select! {
         started = start_agents(&directory, &manifest) => started,
-        told = told_to_end() => {
+        () = signals.told() => {
             end(&master, nodes).await;
-            return told;
+            return Ok(());
         }
     };
     if let Err(error) = started {
@@ -88,19 +80,21 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
             master.enrolment_address()
         )
     });
-    let told = tokio::select! {
-        told = told_to_end() => told,
-        () = master.ended() => Ok(()),
-    };
+    tokio::select! {
+        () = signals.told() => {}
+        () = master.ended() => {}
+    }
     end(&master, nodes).await;
-    told
+    Ok(())
 }
 
 /// Ends the agents, the nodes and the Master, in this order.
-async fn end(master: &Master, mut nodes: JoinSet<()>) {
-    // The keepers first, so that they do not start again what is being ended.
-    nodes.shutdown().await;
+async fn end(master: &Master, nodes: LocalNodes) {
+    // None is started any more.
+    nodes.stop_keeping();
     master.shut_down(GRACE).await;
+    // Also those that the Master does not know yet.
+    nodes.end().await;
 }
 
 fn manifest(general: &General, up: &Up) -> Result<Manifest, CliError> {
@@ -222,116 +216,6 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
     }
     connection.ask(AdminRequest::Start { agents }).await?;
     Ok(())
-}
-
-/// A node on the Master's machine: a process of its own, which outlives a Master that is killed.
-struct LocalNode {
-    program: PathBuf,
-    name: String,
-    address: String,
-    platform: PathBuf,
-    directory: PathBuf,
-}
-
-impl LocalNode {
-    fn new(number: u32, platform: &Path, manifest: &Manifest) -> Result<Self, CliError> {
-        let failed = |source| CliError::File {
-            action: "find",
-            path: "this program".into(),
-            source,
-        };
-        let name = format!("node-{number}");
-        Ok(Self {
-            program: std::env::current_exe().map_err(failed)?,
-            directory: platform.join(&name),
-            name,
-            address: manifest.platform.address.to_string(),
-            platform: platform.to_owned(),
-        })
-    }
-
-    /// Whether it runs already, as after the end of a Master before this one.
-    async fn is_running(&self) -> bool {
-        UnixStream::connect(self.directory.join("node.sock"))
-            .await
-            .is_ok()
-    }
-
-    async fn start(&self) -> Result<Child, CliError> {
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| CliError::File {
-                action,
-                path,
-                source,
-            }
-        };
-        let request = AdminRequest::Token {
-            node: Some(self.name.clone()),
-            lifetime: TOKEN_LIFETIME,
-        };
-        let token = match Connection::to(&self.platform).await?.ask(request).await? {
-            AdminAnswer::Secret { token, .. } => token,
-            _ => return Err(unexpected()),
-        };
-        std::fs::create_dir_all(&self.directory).map_err(failed("create", &self.directory))?;
-        let path = self.directory.join("node.log");
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(&path);
-        let log = log.map_err(failed("open", &path))?;
-        let twin = log.try_clone().map_err(failed("open", &path))?;
-        Command::new(&self.program)
-            .args([
-                "node",
-                "--name",
-                &self.name,
-                "--address",
-                &self.address,
-                "--state",
-            ])
-            .arg(&self.directory)
-            .env("SEALBUS_TOKEN", token)
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(twin)
-            // Ctrl-C is for the Master, which ends its nodes when their agents have left.
-            .process_group(0)
-            .spawn()
-            .map_err(failed("start", &self.program))
-    }
-}
-
-/// Starts a local node, and again when it has ended.
-async fn keep_node(node: LocalNode) {
-    let mut pause = AGAIN.0;
-    loop {
-        if node.is_running().await {
-            tokio::time::sleep(AGAIN.0).await;
-            continue;
-        }
-        match node.start().await {
-            Ok(mut child) => {
-                let began = Instant::now();
-                let ended = child.wait().await;
-                tracing::warn!(
-                    node = node.name,
-                    ?ended,
-                    "a local node ended; its log is in {}",
-                    node.directory.display()
-                );
-                if began.elapsed() > AGAIN.1 {
-                    pause = AGAIN.0;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(node = node.name, %error, "a local node cannot be started")
-            }
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN.1);
-    }
 }
 
 impl From<ReadError> for CliError {

@@ -45,6 +45,11 @@ pub enum AdminRequest {
         /// The manifest's agents.
         agents: Vec<crate::manifest::AgentEntry>,
     },
+    /// Start an agent of a manifest again that has ended, with its process.
+    StartAgain {
+        /// Local name.
+        agent: String,
+    },
     /// End an agent, with its process, and revoke its certificate.
     Kill {
         /// Local name.
@@ -85,6 +90,8 @@ pub enum AdminRequest {
         /// Expired and revoked ones too.
         all: bool,
     },
+    /// The platform's root certificate.
+    Root,
     /// Revoke by hand.
     Revoke {
         /// An agent's local name, or a serial number.
@@ -205,7 +212,7 @@ pub enum AdminAnswer {
         /// By name.
         nodes: Vec<NodeStatus>,
     },
-    /// To `Agents` and `Start`.
+    /// To `Agents`, `Start` and `StartAgain`.
     Agents {
         /// By name.
         agents: Vec<AgentStatus>,
@@ -240,6 +247,11 @@ pub enum AdminAnswer {
     Certificates {
         /// Latest last.
         certificates: Vec<CertificateStatus>,
+    },
+    /// To `Root`.
+    Root {
+        /// The certificate, PEM.
+        certificate: String,
     },
     /// To `Checkpoint`.
     Checkpoint {
@@ -392,6 +404,33 @@ pub enum NodeState {
     Expected,
     /// It stopped sending heartbeats; its agents were placed elsewhere.
     Dead,
+    /// It ends its processes in order to leave.
+    Leaving,
+    /// It left; its agents were placed elsewhere.
+    Left,
+}
+
+impl NodeState {
+    /// Whether it can be asked and told.
+    pub const fn is_there(self) -> bool {
+        matches!(self, Self::Alive | Self::Leaving)
+    }
+
+    /// Whether it is no more, and comes back by enrolment only.
+    pub const fn is_gone(self) -> bool {
+        matches!(self, Self::Dead | Self::Left)
+    }
+
+    /// Its name for operators.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Expected => "expected",
+            Self::Dead => "dead",
+            Self::Leaving => "leaving",
+            Self::Left => "left",
+        }
+    }
 }
 
 /// An agent.

@@ -87,6 +87,11 @@ pub enum MasterRequest {
         /// How.
         exit: Exit,
     },
+    /// The node is about to leave: nothing more is to be placed on it, and what ends there now is to be started
+    /// elsewhere.
+    Leaving,
+    /// All its processes have ended; the node ends with the answer.
+    Left,
     /// What the node and its processes refused.
     Refusals {
         /// Counted since the last report.
@@ -237,6 +242,22 @@ pub enum Exit {
     },
     /// A program with a ticket went away, or a process was lost while the node was down.
     Lost,
+    /// A program with a ticket went away after all its agents had ended.
+    Detached,
+    /// Its node ended it in order to leave.
+    NodeLeft,
+}
+
+impl Exit {
+    /// Whether the process is to be started again where that is to be done on failure.
+    pub fn is_failure(&self) -> bool {
+        !matches!(self, Self::Code { code: 0 } | Self::Detached)
+    }
+
+    /// Whether it ended for what became of its node, and not for something of its own.
+    pub fn is_of_its_node(&self) -> bool {
+        matches!(self, Self::Lost | Self::NodeLeft)
+    }
 }
 
 impl std::fmt::Display for Exit {
@@ -246,6 +267,8 @@ impl std::fmt::Display for Exit {
             Self::Signal { signal } => write!(f, "signal {signal}"),
             Self::NotStarted { error } => write!(f, "not started: {error}"),
             Self::Lost => f.write_str("lost"),
+            Self::Detached => f.write_str("left in order"),
+            Self::NodeLeft => f.write_str("its node left"),
         }
     }
 }

@@ -9,7 +9,7 @@ use sealbus_acl::management::{DfAgentDescription, DfFunction, ServiceDescription
 use sealbus_bus::GATEWAY;
 use sealbus_gateways::http::GatewayPolicy;
 use sealbus_seal::token::{Purpose, Token};
-use sealbus_seal::{Fingerprint, Name};
+use sealbus_seal::{Fingerprint, Name, certificate_pem};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use super::gateways;
 use super::listing::{agents, nodes};
 use super::system::SystemAgents;
 use crate::control::admin::{
-    AdminAnswer, AdminRequest, NodeState, PlatformStatus, SendMessage, ServiceStatus,
+    AdminAnswer, AdminRequest, PlatformStatus, SendMessage, ServiceStatus,
 };
 use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::node::{LogPosition, NodeAnswer, NodeRequest};
@@ -122,6 +122,13 @@ impl Admin {
                     .await?;
                 self.agents().await
             }
+            AdminRequest::StartAgain { agent } => {
+                let name = local(&agent);
+                self.desk
+                    .run(move |desk, now| desk.state.start_again(&name, now))
+                    .await?;
+                self.agents().await
+            }
             AdminRequest::Kill { agent, grace } => {
                 self.kill(agent, Duration::from_millis(grace)).await
             }
@@ -159,6 +166,17 @@ impl Admin {
                 Ok(AdminAnswer::Certificates {
                     certificates: revoked.await?,
                 })
+            }
+            AdminRequest::Root => {
+                let root = |desk: &mut Desk, _| {
+                    let root = desk.platform.roots.first();
+                    let lacks =
+                        || Fault::new(FaultCode::Internal, "the platform has no root certificate");
+                    Ok(AdminAnswer::Root {
+                        certificate: certificate_pem(&root.ok_or_else(lacks)?.0),
+                    })
+                };
+                self.desk.run(root).await
             }
             AdminRequest::Checkpoint => {
                 let (size, root, signed) = self.desk.run(|desk, _| desk.ca.checkpoint()).await?;
@@ -238,7 +256,7 @@ impl Admin {
         let (enrolment, address) = (self.enrolment, self.address);
         self.desk
             .run(move |desk, _| {
-                let alive = |node: &&crate::registry::Node| node.state == NodeState::Alive;
+                let alive = |node: &&crate::registry::Node| node.state.is_there();
                 let living = agents(desk, 0)
                     .iter()
                     .filter(|agent| agent.state.is_some())
@@ -406,9 +424,10 @@ impl Admin {
     ) -> Result<Vec<(String, Result<NodeAnswer, Fault>)>, Fault> {
         let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
         let asked = nodes.into_iter().map(|node| async move {
-            let answer = match node.state {
-                NodeState::Alive => self.system.master.ask(&node.name, request, READING).await,
-                _ => Err(Fault::new(FaultCode::Unavailable, "it is not alive")),
+            let answer = if node.state.is_there() {
+                self.system.master.ask(&node.name, request, READING).await
+            } else {
+                Err(Fault::new(FaultCode::Unavailable, "it is not alive"))
             };
             (node.name, answer)
         });
@@ -620,7 +639,7 @@ impl Admin {
         }
         let alive = self.desk.run(|desk, _| {
             let nodes = desk.state.nodes().iter();
-            let alive = nodes.filter(|(_, node)| node.state == NodeState::Alive);
+            let alive = nodes.filter(|(_, node)| node.state.is_there());
             Ok(alive.map(|(name, _)| name.clone()).collect::<Vec<_>>())
         });
         for node in alive.await.unwrap_or_default() {

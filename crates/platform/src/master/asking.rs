@@ -8,7 +8,6 @@ use tokio::sync::mpsc;
 use super::desk::{DeskHandle, Outward};
 use super::directories::LifeChange;
 use super::state::About;
-use crate::control::admin::NodeState;
 use crate::control::node::{NodeAnswer, NodeRequest};
 use crate::control::{Fault, FaultCode};
 use crate::correspondence::Correspondent;
@@ -98,7 +97,7 @@ async fn ask(
                 let name = node.clone();
                 let dead = desk.run(move |desk, _| {
                     let node = desk.state.nodes().get(&name);
-                    Ok(node.is_none_or(|node| node.state == NodeState::Dead))
+                    Ok(node.is_none_or(|node| node.state.is_gone()))
                 });
                 // Its processes are dealt with when it is found dead, and when it comes back.
                 if dead.await.unwrap_or(true) {

@@ -24,7 +24,7 @@ use super::broker_certificate::certify_broker;
 use super::dead_letters::DeadLetters;
 use super::desk::{Desk, DeskHandle, News};
 use super::state::MASTER_NODE;
-use crate::control::admin::{BrokerStatus, NodeState};
+use crate::control::admin::BrokerStatus;
 use crate::control::{Blob, BrokerDescription, Fault, FaultCode, TransportDescription};
 
 /// The folder of a managed broker in the Master's state directory.
@@ -467,7 +467,7 @@ impl There {
         };
         let nodes = desk.state.nodes();
         for (name, node) in nodes {
-            if node.state != NodeState::Dead {
+            if !node.state.is_gone() {
                 there.admit(name, node.description.address);
                 there.processes.insert(node.process.clone());
             }

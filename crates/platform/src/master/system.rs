@@ -215,6 +215,8 @@ fn hear(
             let answer = desk.state.heartbeat(node, directory, now);
             return Ok(with_deny_list(answer, desk, deny_list));
         }
+        MasterRequest::Leaving => desk.state.leaving(node),
+        MasterRequest::Left => desk.state.left(node, now),
         MasterRequest::Resolve { agent } => {
             return Ok(MasterAnswer::Location(
                 desk.state.directory().locate(&agent),

@@ -9,7 +9,6 @@ use tokio::task::JoinHandle;
 
 use super::desk::{DeskHandle, News};
 use crate::control::Blob;
-use crate::control::admin::NodeState;
 use crate::control::node::{NodeAnswer, NodeRequest};
 use crate::correspondence::Correspondent;
 
@@ -23,7 +22,7 @@ pub(crate) async fn tell(master: Correspondent, desk: DeskHandle, mut news: watc
         let alive = desk
             .run(|desk, _| {
                 let nodes = desk.state.nodes().iter();
-                let alive = nodes.filter(|(_, node)| node.state == NodeState::Alive);
+                let alive = nodes.filter(|(_, node)| node.state.is_there());
                 Ok(alive.map(|(name, _)| name.clone()).collect::<Vec<_>>())
             })
             .await;

@@ -47,7 +47,7 @@ use log::Logs;
 use memory::Memory;
 pub use memory::MemoryError;
 use processes::Processes;
-use shared::Shared;
+use shared::{Leave, Shared};
 
 /// File name of the socket processes attach to.
 const SOCKET: &str = "node.sock";
@@ -236,6 +236,7 @@ impl Node {
             socket: path.display().to_string(),
             attachment,
             leaving: watch::Sender::new(None),
+            parted: watch::Sender::new(false),
         });
         shared.deny_list_changed(joined.deny_list.clone()).await;
         shared.take_over(remembered);
@@ -265,14 +266,11 @@ impl Node {
         &self.shared.name
     }
 
-    /// Ends all its processes, and the node.
+    /// Ends all its processes, and the node; the Master places its agents elsewhere.
     pub fn leave(&self, grace: Duration) {
-        self.shared.leaving.send_if_modified(|leaving| {
-            let first = leaving.is_none();
-            if first {
-                *leaving = Some(grace);
-            }
-            first
+        self.shared.leave(Leave {
+            grace,
+            is_masters: false,
         });
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::host::NodeHost;
-use super::shared::{Presence, Shared};
+use super::shared::{Leave, Presence, Shared};
 use super::{NodeError, come_back};
 use crate::control::enrolment::Joined;
 use crate::control::node::{MasterAnswer, MasterRequest, NodeAnswer, NodeRequest};
@@ -27,6 +27,8 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// After so long without an answer on the bus the Master is asked by enrolment.
 const ESTRANGED: Duration = Duration::from_secs(6);
+/// How long the Master may take to hear that the node has left.
+const PARTING: Duration = Duration::from_secs(3);
 /// How often logs are looked at.
 const LOGS: Duration = Duration::from_secs(20);
 /// The pause before something that failed is tried again.
@@ -59,15 +61,47 @@ pub(super) async fn run(
             }
         }
     };
-    let grace = tokio::select! {
-        // It never ends by itself.
-        () = live => Duration::ZERO,
-        grace = leaving.wait_for(Option::is_some) => grace.ok().and_then(|g| *g).unwrap_or_default(),
+    let leave = async {
+        let leave = leaving
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|it| *it);
+        if let Some(leave) = leave {
+            take_leave(&shared, leave).await;
+        }
     };
-    shared.end_all(grace).await;
-    // The last reports are on their way.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The node stays on the bus until the Master knows; it never leaves it by itself.
+    tokio::select! {
+        () = live => {}
+        () = leave => {}
+    }
     end.send_replace(true);
+}
+
+/// Ends all processes and tells the Master, as long as that makes sense.
+async fn take_leave(shared: &Arc<Shared>, leave: Leave) {
+    if !leave.is_masters {
+        shared.report(MasterRequest::Leaving);
+    }
+    shared.end_all(leave.grace).await;
+    if leave.is_masters {
+        // The last reports are on their way.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        return;
+    }
+    if shared.presence.borrow().is_none() {
+        tracing::warn!("the Master is away: it will find out by itself that this node has left");
+        return;
+    }
+    shared.report(MasterRequest::Left);
+    let mut parted = shared.parted.subscribe();
+    let told = tokio::time::timeout(PARTING, parted.wait_for(|parted| *parted)).await;
+    if told.is_err() {
+        tracing::warn!(
+            "the Master does not answer: it will find out by itself that this node has left"
+        );
+    }
 }
 
 /// Lives as one process of the bus, until the Master says that it was given up. Returns with what it
@@ -281,6 +315,9 @@ pub(super) async fn report(
                 Ok(_) => break,
             }
         }
+        if request == MasterRequest::Left {
+            shared.parted.send_replace(true);
+        }
     }
 }
 
@@ -357,10 +394,10 @@ async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, 
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,
         NodeRequest::Directory { update } => shared.directory_changed(update).await,
         NodeRequest::Leave { grace } => {
-            let grace = Duration::from_millis(grace);
-            shared
-                .leaving
-                .send_if_modified(|leaving| leaving.replace(grace).is_none());
+            shared.leave(Leave {
+                grace: Duration::from_millis(grace),
+                is_masters: true,
+            });
         }
         NodeRequest::Log { log, from, limit } => {
             let limit = limit.min(LOG_PIECE);

@@ -78,8 +78,19 @@ pub(crate) struct Shared {
     pub(crate) socket: String,
     /// Where programs with tickets attach.
     pub(crate) attachment: Option<SocketAddr>,
-    /// The wish to end, with the time processes have for it.
-    pub(crate) leaving: watch::Sender<Option<Duration>>,
+    /// The wish to end.
+    pub(crate) leaving: watch::Sender<Option<Leave>>,
+    /// Whether the Master knows that the node has left.
+    pub(crate) parted: watch::Sender<bool>,
+}
+
+/// How a node is to leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leave {
+    /// The time processes have to end by themselves.
+    pub(crate) grace: Duration,
+    /// Whether it is the Master's own wish, who is not to be told then.
+    pub(crate) is_masters: bool,
 }
 
 impl Shared {
@@ -89,6 +100,17 @@ impl Shared {
     }
 
     /// Tells the Master, now or when it is back.
+    /// Begins to leave; the first wish counts.
+    pub(crate) fn leave(&self, leave: Leave) {
+        self.leaving.send_if_modified(|leaving| {
+            let first = leaving.is_none();
+            if first {
+                *leaving = Some(leave);
+            }
+            first
+        });
+    }
+
     pub(crate) fn report(&self, request: MasterRequest) {
         // The other end lives as long as the node.
         let _ = self.reports.send(request);

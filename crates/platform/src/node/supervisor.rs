@@ -117,6 +117,11 @@ impl Shared {
         let gone = self.processes.entries.lock().remove(process);
         let Some(entry) = gone else { return };
         self.save();
+        // A program that was started here is ended by the node; how it took that is of no interest.
+        let exit = match self.leaving.borrow().is_some() {
+            true if exit != Exit::Detached => Exit::NodeLeft,
+            _ => exit,
+        };
         let group = &entry.remembered.launch.group;
         tracing::info!(process = %group, %exit, "ended");
         if let Ok(mut log) = self.logs.writer(group, "") {
@@ -144,7 +149,8 @@ impl Shared {
                 tokio::time::sleep(ABSENT).await;
             }
             if !shared.processes.is_connected(&process) {
-                shared.exited(&process, Exit::Lost);
+                let exit = if ended { Exit::Detached } else { Exit::Lost };
+                shared.exited(&process, exit);
             }
         });
     }

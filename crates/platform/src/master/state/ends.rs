@@ -49,7 +49,7 @@ impl MasterState {
         group.process = None;
         let barred = !ended.barred.is_empty();
         let told = ended.stop_by.is_some() || !group.wanted || barred;
-        let failed = !matches!(exit, Exit::Code { code: 0 });
+        let failed = exit.is_failure();
         let error = ended.agents.values().find_map(|life| match life {
             Life::Failed { error } => Some(error.clone()),
             _ => None,
@@ -68,8 +68,8 @@ impl MasterState {
             } else {
                 group.failures + 1
             };
-            // A node's death is not the process's fault.
-            let pause = if *exit == Exit::Lost {
+            // What becomes of a node is not the process's fault.
+            let pause = if exit.is_of_its_node() {
                 Duration::ZERO
             } else {
                 pause(&patience, group.failures)

@@ -369,7 +369,7 @@ impl MasterState {
             return;
         };
         let location = match (&node.contact, node.state) {
-            (Some(contact), NodeState::Alive | NodeState::Expected) => {
+            (Some(contact), state) if state != NodeState::Dead => {
                 self.directory.joined(contact.clone());
                 AgentLocation::Process(contact.clone())
             }

@@ -3,6 +3,7 @@
 use sealbus_seal::denylist::Reason;
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::{MASTER_NODE, MasterState, unknown};
 use crate::control::admin::NodeState;
@@ -10,6 +11,9 @@ use crate::control::node::{Exit, MasterAnswer, RunningProcess};
 use crate::control::{EndedProcess, Fault, FaultCode, NodeDescription, ProcessContact, UnixMillis};
 use crate::placement::Candidate;
 use crate::registry::{Group, Node, Origin, Process};
+
+/// How long a node that left is still reached, for the answer to its last word.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 impl MasterState {
     /// Whether a node of this name joined.
@@ -69,8 +73,9 @@ impl MasterState {
         now: UnixMillis,
     ) -> Result<String, Fault> {
         let fresh = (self.draw_name)()?;
+        self.part_with(name);
         let node = self.nodes.get_mut(name).ok_or_else(|| not_a_member(name))?;
-        if node.state == NodeState::Dead {
+        if node.state.is_gone() {
             node.process = fresh;
             node.state = NodeState::Expected;
         }
@@ -162,7 +167,7 @@ impl MasterState {
         let register = match self.nodes.get_mut(name) {
             Some(node) => {
                 node.heard = now;
-                node.state != NodeState::Alive
+                !node.state.is_there()
             }
             None => true,
         };
@@ -179,20 +184,28 @@ impl MasterState {
         let dead: Vec<String> = self
             .nodes
             .iter()
-            .filter(|(_, node)| {
-                let patience = match node.state {
-                    NodeState::Alive => self.patience.node,
-                    NodeState::Expected => self.patience.after_restart,
-                    NodeState::Dead => return false,
-                };
-                node.heard + patience.as_millis() as u64 <= now
-            })
+            .filter(|(_, node)| self.deadline(node).is_some_and(|deadline| deadline <= now))
             .map(|(name, _)| name.clone())
             .collect();
         for name in dead {
-            self.node_died(&name, now);
+            if self.nodes[&name].state == NodeState::Left {
+                self.part_with(&name);
+            } else {
+                self.node_died(&name, now);
+            }
         }
         self.tick_groups(now);
+    }
+
+    /// When a node that says nothing more is given up.
+    fn deadline(&self, node: &Node) -> Option<UnixMillis> {
+        let patience = match node.state {
+            NodeState::Alive | NodeState::Leaving => self.patience.node,
+            NodeState::Expected => self.patience.after_restart,
+            NodeState::Left if node.contact.is_some() => LAST_ANSWER,
+            NodeState::Left | NodeState::Dead => return None,
+        };
+        Some(node.heard + patience.as_millis() as u64)
     }
 
     fn node_died(&mut self, name: &str, now: UnixMillis) {
@@ -200,11 +213,56 @@ impl MasterState {
             node = name,
             "no heartbeat: the node is dead, its agents are placed again"
         );
+        self.end_node(name, NodeState::Dead, Reason::NodeLost);
+        for process in self.placed_on(name) {
+            self.exited(&process, &Exit::Lost, now);
+        }
+        self.place_waiting(now);
+    }
+
+    /// A node is about to leave: nothing more is placed on it.
+    pub fn leaving(&mut self, name: &str) {
+        if let Some(node) = self.nodes.get_mut(name)
+            && node.state == NodeState::Alive
+        {
+            node.state = NodeState::Leaving;
+            tracing::info!(node = name, "is leaving; its agents are placed elsewhere");
+        }
+    }
+
+    /// A node has left. It is still reached for a moment: the answer is on its way to it.
+    pub fn left(&mut self, name: &str, now: UnixMillis) {
+        let Some(node) = self
+            .nodes
+            .get_mut(name)
+            .filter(|node| !node.state.is_gone())
+        else {
+            return;
+        };
+        node.state = NodeState::Left;
+        node.heard = now;
+        tracing::info!(node = name, "has left");
+        for process in self.placed_on(name) {
+            self.exited(&process, &Exit::NodeLeft, now);
+        }
+        self.place_waiting(now);
+    }
+
+    /// Ends what was kept of a node that left for its last answer.
+    fn part_with(&mut self, name: &str) {
+        let is_due = |node: &Node| node.state == NodeState::Left && node.contact.is_some();
+        if self.nodes.get(name).is_some_and(is_due) {
+            self.end_node(name, NodeState::Left, Reason::Ended);
+        }
+    }
+
+    /// A node's own process is no more.
+    fn end_node(&mut self, name: &str, state: NodeState, cause: Reason) {
         if let Some(node) = self.nodes.get_mut(name) {
-            node.state = NodeState::Dead;
+            node.state = state;
             node.contact = None;
             let process = node.process.clone();
-            self.revoke(&process, Reason::NodeLost);
+            self.revoke(&process, cause);
             self.directory.ended(EndedProcess {
                 node: name.to_owned(),
                 process,
@@ -212,10 +270,6 @@ impl MasterState {
         }
         self.save_node(name);
         self.refresh_node(name);
-        for process in self.placed_on(name) {
-            self.exited(&process, &Exit::Lost, now);
-        }
-        self.place_waiting(now);
     }
 
     /// Forgets a dead node, so that its name is free.
@@ -224,7 +278,7 @@ impl MasterState {
     /// If it is alive or unknown.
     pub fn forget_node(&mut self, name: &str) -> Result<(), Fault> {
         let node = self.nodes.get(name).ok_or_else(|| unknown("node", name))?;
-        if node.state != NodeState::Dead {
+        if !node.state.is_gone() {
             return Err(Fault::new(
                 FaultCode::NameTaken,
                 format!("the node {name} is alive"),
@@ -277,13 +331,7 @@ impl MasterState {
 
     /// The nearest moment something is to be done without being asked.
     pub fn next_tick(&self) -> Option<UnixMillis> {
-        let nodes = self.nodes.values().filter_map(|node| match node.state {
-            NodeState::Alive => Some(node.heard + self.patience.node.as_millis() as u64),
-            NodeState::Expected => {
-                Some(node.heard + self.patience.after_restart.as_millis() as u64)
-            }
-            NodeState::Dead => None,
-        });
+        let nodes = self.nodes.values().filter_map(|node| self.deadline(node));
         let groups = self.groups.values().flat_map(|group| {
             let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
             let give_up = group.moving.as_ref().map(|moving| moving.give_up);

@@ -90,6 +90,47 @@ impl MasterState {
         Ok(())
     }
 
+    /// Starts an agent again that has ended or was stopped, with all agents of its process; at once if it waits for its
+    /// next start.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] if it runs, or is none that the platform starts.
+    pub fn start_again(&mut self, agent: &str, now: UnixMillis) -> Result<(), Fault> {
+        let known = self.agents.get(agent).cloned();
+        let name = known.ok_or_else(|| unknown("agent", agent))?;
+        let refused = |message: String, advice: &str| {
+            Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
+        };
+        let Some(group) = self.groups.get_mut(&name) else {
+            return Err(unknown("agent", agent));
+        };
+        match group.origin {
+            Origin::Program { .. } => {}
+            Origin::Ticket => {
+                let message =
+                    format!("{agent} came with a ticket, so the platform cannot start it");
+                return refused(message, "make another ticket: sealbus ticket");
+            }
+            Origin::System => {
+                let message = format!("{agent} is part of the platform");
+                return refused(message, "it runs as long as the Master");
+            }
+        }
+        if group.process.is_some() {
+            return refused(
+                format!("the process of {agent} still runs"),
+                "end it first: sealbus kill",
+            );
+        }
+        group.wanted = true;
+        group.failures = 0;
+        group.start_at = Some(now);
+        group.note = None;
+        self.refresh(&name);
+        self.place_waiting(now);
+        Ok(())
+    }
+
     fn is_taken(&self, agent: &str, group: &str) -> bool {
         let of_another = |owner: &String| {
             owner != group && self.groups.get(owner).is_some_and(|owner| owner.wanted)

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::control::attachment::AgentReport;
-use crate::control::node::{Exit, NodeAnswer, RunningProcess};
+use crate::control::node::{Exit, MasterAnswer, NodeAnswer, RunningProcess};
 use crate::control::{NodeDescription, ProcessContact};
 use crate::manifest::{AgentEntry, ProcessAgents, RestartPolicy};
 
@@ -152,6 +152,95 @@ fn success_ends_an_agent_and_never_means_never() {
         master.tick(1000);
         assert!(master.group_of(agent).unwrap().1.process.is_none());
     }
+}
+
+#[test]
+fn a_node_that_leaves_hands_its_agents_over_at_once() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let before = live(&mut master, "a", 1);
+    let (here, there) = match before.node.as_str() {
+        "node-1" => ("node-1", "node-2"),
+        _ => ("node-2", "node-1"),
+    };
+    master.leaving(here);
+    assert_eq!(master.nodes()[here].state, NodeState::Leaving);
+    // It still says that it is alive, and need not register for it.
+    let MasterAnswer::Current { register, .. } = master.heartbeat(here, 0, 2) else {
+        unreachable!();
+    };
+    assert!(!register);
+    master.exited(&before.id, &Exit::NodeLeft, 3);
+    master.tick(3);
+    assert_eq!(process_of(&master, "a").node, there);
+    master.take_effects();
+    master.left(here, 4);
+    assert_eq!(master.nodes()[here].state, NodeState::Left);
+    // Its own process is revoked when it has had its answer.
+    let own = master.nodes()[here].process.clone();
+    assert!(!revoked(&mut master).contains(&own));
+    master.heartbeat(there, 0, 2000);
+    master.tick(2000);
+    assert!(revoked(&mut master).contains(&own));
+    assert_eq!(master.directory().locate(here), AgentLocation::Unknown);
+    master.tick(3000);
+    assert!(revoked(&mut master).is_empty());
+    // As it comes back it is another process.
+    assert_ne!(master.come_back(here, description(), 4000).unwrap(), own);
+}
+
+#[test]
+fn a_node_that_comes_back_while_it_is_parted_with_is_another_process() {
+    let mut master = with_nodes(1);
+    master.leaving("node-1");
+    master.left("node-1", 1);
+    let own = master.nodes()["node-1"].process.clone();
+    assert_ne!(master.come_back("node-1", description(), 2).unwrap(), own);
+    assert!(revoked(&mut master).contains(&own));
+}
+
+#[test]
+fn what_was_killed_or_has_ended_is_started_again_when_an_operator_says_so() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("a")], 0).unwrap();
+    let process = live(&mut master, "a", 1);
+    let still = master.start_again("a", 2).unwrap_err();
+    assert_eq!(still.code, FaultCode::NotPermitted);
+    master.kill("a", Duration::ZERO, 3).unwrap();
+    master.exited(&process.id, &Exit::Signal { signal: 9 }, 4);
+    assert!(master.group_of("a").unwrap().1.process.is_none());
+    master.start_again("a", 5).unwrap();
+    let again = live(&mut master, "a", 6);
+    assert_ne!(again.id, process.id);
+    // It is wanted, as before.
+    master.exited(&again.id, &Exit::Signal { signal: 11 }, 7);
+    assert!(master.group_of("a").unwrap().1.start_at.is_some());
+    assert_eq!(
+        master.start_again("nobody", 8).unwrap_err().code,
+        FaultCode::Unknown
+    );
+    let secret = sealbus_seal::token::Secret::random().unwrap();
+    master
+        .expect("guest", "node-1", secret.hash(), 100, 9)
+        .unwrap();
+    assert!(
+        master
+            .start_again("guest", 10)
+            .unwrap_err()
+            .to_string()
+            .contains("ticket")
+    );
+}
+
+#[test]
+fn a_program_that_leaves_in_order_is_not_lost() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("a")], 0).unwrap();
+    let process = live(&mut master, "a", 1);
+    master.exited(&process.id, &Exit::Detached, 2);
+    let (_, group) = master.group_of("a").unwrap();
+    assert_eq!(group.note.as_deref(), Some("ended (left in order)"));
+    assert_eq!(group.start_at, None);
 }
 
 #[test]

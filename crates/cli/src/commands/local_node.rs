@@ -1,0 +1,239 @@
+//! The nodes on the Master's machine, which `up` starts, keeps running, and ends.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::run::GRACE;
+use super::unexpected;
+use crate::connection::Connection;
+use crate::error::CliError;
+
+/// How long a local node's token may be used, in seconds.
+const TOKEN_LIFETIME: u64 = 60;
+/// Pause before a local node that ended is started again: the first, and the longest as it doubles.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// How long a node that was told to end may take for it.
+const ENDING: Duration = Duration::from_secs(15);
+/// How often it is looked whether one that is not a child has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What is wanted of the local nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    /// To run, and to be started again.
+    Run,
+    /// Not to be started any more; the Master ends those it knows.
+    Rest,
+    /// To end.
+    End,
+}
+
+/// All local nodes.
+pub(super) struct LocalNodes {
+    keepers: JoinSet<()>,
+    wish: watch::Sender<Wish>,
+}
+
+impl LocalNodes {
+    /// Starts `count` nodes, and again when they end.
+    pub(super) fn keep(count: u32, platform: &Path, address: IpAddr) -> Result<Self, CliError> {
+        let wish = watch::Sender::new(Wish::Run);
+        let mut keepers = JoinSet::new();
+        for number in 1..=count {
+            let node = LocalNode::new(number, platform, address)?;
+            keepers.spawn(node.keep(wish.subscribe()));
+        }
+        Ok(Self { keepers, wish })
+    }
+
+    /// None is started any more.
+    pub(super) fn stop_keeping(&self) {
+        self.wish.send_replace(Wish::Rest);
+    }
+
+    /// Ends those that still run, also one that was only just started, and returns when they have ended.
+    pub(super) async fn end(mut self) {
+        self.wish.send_replace(Wish::End);
+        while self.keepers.join_next().await.is_some() {}
+    }
+}
+
+/// A node on the Master's machine: a process of its own, which outlives a Master that is killed.
+struct LocalNode {
+    program: PathBuf,
+    name: String,
+    address: String,
+    platform: PathBuf,
+    directory: PathBuf,
+}
+
+impl LocalNode {
+    fn new(number: u32, platform: &Path, address: IpAddr) -> Result<Self, CliError> {
+        let failed = |source| CliError::File {
+            action: "find",
+            path: "this program".into(),
+            source,
+        };
+        let name = format!("node-{number}");
+        Ok(Self {
+            program: std::env::current_exe().map_err(failed)?,
+            directory: platform.join(&name),
+            name,
+            address: address.to_string(),
+            platform: platform.to_owned(),
+        })
+    }
+
+    /// The process that runs it already, as after the end of a Master before this one.
+    async fn running(&self) -> Option<Pid> {
+        let stream = UnixStream::connect(self.directory.join("node.sock")).await;
+        Pid::from_raw(stream.ok()?.peer_cred().ok()?.pid()?)
+    }
+
+    async fn start(&self) -> Result<Child, CliError> {
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| CliError::File {
+                action,
+                path,
+                source,
+            }
+        };
+        let request = AdminRequest::Token {
+            node: Some(self.name.clone()),
+            lifetime: TOKEN_LIFETIME,
+        };
+        let token = match Connection::to(&self.platform).await?.ask(request).await? {
+            AdminAnswer::Secret { token, .. } => token,
+            _ => return Err(unexpected()),
+        };
+        std::fs::create_dir_all(&self.directory).map_err(failed("create", &self.directory))?;
+        let path = self.directory.join("node.log");
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path);
+        let log = log.map_err(failed("open", &path))?;
+        let twin = log.try_clone().map_err(failed("open", &path))?;
+        Command::new(&self.program)
+            .args([
+                "node",
+                "--name",
+                &self.name,
+                "--address",
+                &self.address,
+                "--state",
+            ])
+            .arg(&self.directory)
+            .env("SEALBUS_TOKEN", token)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(twin)
+            // Ctrl-C is for the Master, which ends its nodes when their agents have left.
+            .process_group(0)
+            .spawn()
+            .map_err(failed("start", &self.program))
+    }
+
+    /// Keeps it running until it is to end, and ends it.
+    async fn keep(self, mut wish: watch::Receiver<Wish>) {
+        let mut pause = AGAIN.0;
+        loop {
+            if *wish.borrow() >= Wish::Rest {
+                end(&mut wish).await;
+                return self.end_running().await;
+            }
+            if self.running().await.is_some() {
+                wait(AGAIN.0, &mut wish).await;
+                continue;
+            }
+            // The child comes at the very end of starting: none is lost when that is given up.
+            let started = tokio::select! {
+                started = self.start() => started,
+                () = end(&mut wish) => continue,
+            };
+            match started {
+                Ok(mut child) => {
+                    let began = Instant::now();
+                    let ended = tokio::select! {
+                        ended = child.wait() => Some(ended),
+                        () = end(&mut wish) => None,
+                    };
+                    let Some(ended) = ended else {
+                        return self.end_child(child).await;
+                    };
+                    if *wish.borrow() == Wish::Run {
+                        tracing::warn!(
+                            node = self.name,
+                            ?ended,
+                            "a local node ended; its log is in {}",
+                            self.directory.display()
+                        );
+                    }
+                    if began.elapsed() > AGAIN.1 {
+                        pause = AGAIN.0;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(node = self.name, %error, "a local node cannot be started")
+                }
+            }
+            wait(pause, &mut wish).await;
+            pause = (pause * 2).min(AGAIN.1);
+        }
+    }
+
+    async fn end_child(&self, mut child: Child) {
+        if let Some(pid) = child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+        {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        if tokio::time::timeout(GRACE + ENDING, child.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(node = self.name, "did not end, and is ended by force");
+            let _ = child.kill().await;
+        }
+    }
+
+    /// Ends it where it is not a child of this process.
+    async fn end_running(&self) {
+        let until = Instant::now() + GRACE + ENDING;
+        let mut told = None;
+        while let Some(pid) = self.running().await {
+            let signal = match told {
+                Some(known) if known == pid && Instant::now() < until => None,
+                Some(known) if known == pid => Some(Signal::KILL),
+                _ => Some(Signal::TERM),
+            };
+            if let Some(signal) = signal {
+                let _ = kill_process(pid, signal);
+                told = Some(pid);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// Waits until they are to end. An error would mean that nobody is there who wishes.
+async fn end(wish: &mut watch::Receiver<Wish>) {
+    let _ = wish.wait_for(|wish| *wish == Wish::End).await;
+}
+
+/// Waits, unless something else than running is wished.
+async fn wait(pause: Duration, wish: &mut watch::Receiver<Wish>) {
+    let _ = tokio::time::timeout(pause, wish.wait_for(|wish| *wish != Wish::Run)).await;
+}
