@@ -10,7 +10,7 @@ use sealbus_seal::SecurityLevel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::Mutex;
 
 use crate::drivers::certify::Certificates;
@@ -20,6 +20,8 @@ use crate::mesh::raw::{self, Security, Stream};
 /// What waits is written when it is so much.
 const WRITE: usize = 32 << 10;
 const READ: usize = 64 << 10;
+/// As many as may call at once.
+const BACKLOG: u32 = 4096;
 /// The longest message.
 const LONGEST: usize = 64 << 20;
 
@@ -214,32 +216,27 @@ pub(crate) async fn open(
         });
         return Ok((writers.collect(), Value::Null));
     }
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    let listener = socket.listen(BACKLOG)?;
     let address = listener.local_addr()?;
     let kind = scenario.kind;
     tokio::spawn(async move {
-        // The senders connect one after the other.
-        while let Ok(stream) = accept(&listener, level, &security).await {
+        while let Ok((tcp, _)) = listener.accept().await {
             let (received, deliver) = (received.clone(), deliver.clone());
+            let security = security.clone();
             tokio::spawn(async move {
+                let stream = raw::greet(tcp, level, &security).await.map_err(failed)?;
                 // It ends when the sender goes; what is missing then is counted.
-                let _ = match kind {
+                match kind {
                     Kind::Stream => take(stream, &received, deliver).await,
                     Kind::RoundTrip => answer(stream, &received).await,
-                };
+                }
             });
         }
     });
     let here = serde_json::to_value(Here { address }).map_err(failed)?;
     Ok((Vec::new(), here))
-}
-
-async fn accept(
-    listener: &TcpListener,
-    level: SecurityLevel,
-    security: &Security,
-) -> Result<Stream, DriverError> {
-    raw::accept(listener, level, security).await.map_err(failed)
 }
 
 async fn take(

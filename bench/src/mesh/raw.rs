@@ -61,6 +61,15 @@ pub(crate) async fn accept(
     security: &Security,
 ) -> Result<Stream, BenchError> {
     let (tcp, _) = listener.accept().await?;
+    greet(tcp, level, security).await
+}
+
+/// What is left of [`accept`] once somebody has called.
+pub(crate) async fn greet(
+    tcp: TcpStream,
+    level: SecurityLevel,
+    security: &Security,
+) -> Result<Stream, BenchError> {
     tcp.set_nodelay(true)?;
     let Some((credential, trust)) = security else {
         return Ok(Box::pin(tcp));
