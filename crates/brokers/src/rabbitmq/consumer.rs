@@ -29,6 +29,9 @@ use super::stamp::Stamp;
 /// How often is looked whether the mailbox was closed.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
+/// How long a mailbox that was closed may take to be emptied.
+const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
+
 type Key = (Arc<str>, u64, u64);
 
 /// A delivery, by the number of its connection and its own on it: numbers begin anew on each.
@@ -181,9 +184,12 @@ impl Inbox {
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
         loop {
-            self.acknowledge(&channel).await?;
             // An agent that moves has closed its mailbox: what comes now is for the process it moves to.
             let is_closed = link.agent.mailbox().closed().is_some();
+            if is_closed {
+                self.last_taken().await;
+            }
+            self.acknowledge(&channel).await?;
             if *ending.borrow() || *leaving.borrow() || is_closed {
                 let _ = channel.close(200, "the agent has left".into()).await;
                 let _ = connection.close(200, "the agent has left".into()).await;
@@ -227,6 +233,21 @@ impl Inbox {
             if let Some((key, tag)) = self.untaken.remove(&receipt) {
                 self.receipts.remove(&key);
                 self.may_acknowledge(tag);
+            }
+        }
+    }
+
+    /// What the mailbox held is just being taken out of it, unless it is left unread.
+    async fn last_taken(&mut self) {
+        let deadline = Instant::now() + LEAVING;
+        loop {
+            self.note_taken();
+            if self.untaken.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            tokio::select! {
+                () = self.link.taken_news.notified() => {}
+                () = sleep(LOOK) => {}
             }
         }
     }

@@ -113,3 +113,90 @@ impl Proofs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    use proptest::prelude::*;
+    use sealbus_bus::{Bus, BusConfig, RefusalReason};
+    use sealbus_seal::issuance::Grant;
+    use sealbus_seal::{
+        CLOCK_SKEW, Credential, Identity, KeyPair, PlatformName, ProcessId, RootAuthority,
+        SecurityLevel, SigningRequest, Timestamp, Trust, Validity,
+    };
+
+    use super::{Proofs, verify};
+
+    const DAY: Duration = Duration::from_secs(86_400);
+    const LEVEL: SecurityLevel = SecurityLevel::Auth;
+
+    fn process(platform: &PlatformName, byte: u8) -> Identity {
+        Identity::process(platform, "node-1", ProcessId::from_bytes([byte; 16])).unwrap()
+    }
+
+    fn certified(platform: &PlatformName, agent: &str) -> (Arc<Credential>, Trust) {
+        let now = Timestamp::from(SystemTime::now());
+        let root = RootAuthority::create(platform, Validity::starting(now, DAY)).unwrap();
+        let issuing = root
+            .create_authority("ca-1", Validity::starting(now, DAY))
+            .unwrap();
+        let key = KeyPair::generate().unwrap();
+        let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+        let identity = Identity::from_agent_name(agent).unwrap();
+        let grant = Grant::by_operator(identity, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let issued = issuing
+            .issue(&grant, &request, Validity::starting(now, DAY))
+            .unwrap();
+        let credential = Arc::new(Credential::new(key, issued.chain).unwrap());
+        let roots = [root.certificate().clone()];
+        let trust = Trust::new(platform.clone(), &roots, CLOCK_SKEW).unwrap();
+        (credential, trust)
+    }
+
+    #[tokio::test]
+    async fn a_proof_goes_until_it_has_arrived_and_serves_one_process() {
+        let platform = PlatformName::new("factory").unwrap();
+        let (credential, trust) = certified(&platform, "a@factory");
+        let bus = Bus::new(
+            BusConfig::new(platform.clone()),
+            tokio::runtime::Handle::current(),
+        );
+        let _attached = bus.attach("a@factory", Some(credential), None).unwrap();
+        let agent = bus.agent("a@factory").unwrap();
+        let (own, other) = (process(&platform, 1), process(&platform, 2));
+        let mut proofs = Proofs::new(&own, LEVEL);
+        let (b, c) = (Arc::from("b"), Arc::from("c"));
+        let proof = proofs.with(1, &b, &agent).unwrap().unwrap();
+        // Not confirmed yet: the next one carries it as well.
+        assert_eq!(proofs.with(2, &b, &agent).unwrap(), Some(proof.clone()));
+        proofs.confirmed(1);
+        assert_eq!(proofs.with(3, &b, &agent).unwrap(), None);
+        assert!(proofs.with(4, &c, &agent).unwrap().is_some());
+        proofs.forget_receiver("b");
+        assert!(proofs.with(5, &b, &agent).unwrap().is_some());
+
+        let now = Timestamp::from(SystemTime::now());
+        let verified = verify(&proof, &own, LEVEL, &trust, now).unwrap();
+        assert!(verified.identity().is_agent_named("a@factory"));
+        for (process, level) in [(&other, LEVEL), (&own, SecurityLevel::Tls)] {
+            let error = verify(&proof, process, level, &trust, now).unwrap_err();
+            assert_eq!(RefusalReason::from(&error), RefusalReason::NotProved);
+        }
+        let (_, foreign) = certified(&platform, "a@factory");
+        assert!(verify(&proof, &own, LEVEL, &foreign, now).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn any_bytes_are_no_proof(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let platform = PlatformName::new("factory").unwrap();
+            let (_, trust) = certified(&platform, "a@factory");
+            let now = Timestamp::from(SystemTime::now());
+            prop_assert!(verify(&bytes, &process(&platform, 1), LEVEL, &trust, now).is_err());
+        }
+    }
+}

@@ -175,6 +175,9 @@ impl Processes {
     }
 }
 
+/// How long the Master lets a queue be that nobody reads any more.
+const SETTLING: Duration = Duration::from_secs(5);
+
 /// Closes the queues of agents that have ended, as the Master does.
 struct Master {
     buses: Vec<Bus>,
@@ -206,13 +209,17 @@ impl Master {
                     continue;
                 }
                 self.placed.lock().agents.remove(&agent);
+                self.directory.0.lock().remove(&agent);
+                // The broker learns late who read it, and gives back what a dead reader held.
+                self.tell_of_left(&agent).await;
+                tokio::time::sleep(SETTLING).await;
+                self.tell_of_left(&agent).await;
                 self.close(&agent).await;
             }
         }
     }
 
-    async fn close(&self, agent: &str) {
-        self.directory.0.lock().remove(agent);
+    async fn tell_of_left(&self, agent: &str) {
         while self.management.bury_left(agent).await.unwrap() > 0 {}
         loop {
             let dead = self.management.take_dead().await.unwrap();
@@ -227,6 +234,9 @@ impl Master {
                 self.ams.send(notice.unwrap()).await.unwrap();
             }
         }
+    }
+
+    async fn close(&self, agent: &str) {
         let queue = names::queue(agent);
         self.management.remove_queue(&queue).await.unwrap();
         for bus in &self.buses {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealbus_brokers::rabbitmq::{
     BrokerCertificate, BrokerError, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management,
@@ -105,6 +105,8 @@ pub(crate) struct Broker {
     address: IpAddr,
     /// Held while it is changed who may log in, so that nobody is dismissed who was admitted meanwhile.
     changing: Mutex<()>,
+    /// Queues of agents that have ended, and when nothing was left in them first.
+    emptied: Mutex<HashMap<String, Instant>>,
     managed: Mutex<Option<ManagedBroker>>,
     addresses: Vec<String>,
     dead_letters: DeadLetters,
@@ -185,6 +187,7 @@ impl Broker {
             platform: platform.to_string(),
             address,
             changing: Mutex::new(()),
+            emptied: Mutex::default(),
             managed: Mutex::new(managed),
             addresses: addresses.clone(),
             dead_letters: DeadLetters::default(),
@@ -238,6 +241,7 @@ impl Broker {
     pub(crate) async fn admit(&self, agent: &str, address: IpAddr) -> Result<(), ManagementError> {
         let _changing = self.changing.lock().await;
         let whole = format!("{agent}@{}", self.platform);
+        self.emptied.lock().await.remove(&whole);
         self.management.open_queue(&whole).await?;
         if self.level.authenticates() {
             self.management.admit(agent, address).await?;
@@ -387,6 +391,13 @@ impl Broker {
 
     async fn close_queue(&self, agent: &str) -> Result<(), ManagementError> {
         while self.management.bury_left(agent).await? > 0 {}
+        // The broker learns late who read it, and gives back what a dead reader held.
+        let mut emptied = self.emptied.lock().await;
+        let since = emptied.entry(agent.to_owned()).or_insert_with(Instant::now);
+        if since.elapsed() < LOOK {
+            return Ok(());
+        }
+        emptied.remove(agent);
         self.management.remove_queue(&names::queue(agent)).await?;
         tracing::debug!(agent, "has no queue any more");
         Ok(())
