@@ -2,6 +2,7 @@
 //! is settled.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -137,10 +138,10 @@ impl Feed {
                 stays
             });
             for node in nodes {
-                if !readers.contains_key(&node) {
+                if let Entry::Vacant(place) = readers.entry(node) {
                     let feed = self.clone();
-                    let task = tasks.spawn(feed.follow(node.clone()));
-                    readers.insert(node, task);
+                    let task = tasks.spawn(feed.follow(place.key().clone()));
+                    place.insert(task);
                 }
             }
             while tasks.try_join_next().is_some() {}
