@@ -42,7 +42,8 @@ class Reach(NamedTuple):
     """Other processes with subscriptions."""
 
 
-class Retention(NamedTuple):
+@dataclass(frozen=True)
+class Retention:
     """How much of a persistent channel is kept: no more than any of these allows."""
 
     age: float | None = None
@@ -143,7 +144,8 @@ class Channel:
 
     async def retain(self, retention: Retention) -> None:
         """Has so much kept of this channel, on a platform inside the program; elsewhere the manifest says it."""
-        await self._life.call(self._handle.retain, *retention)
+        kept = retention
+        await self._life.call(self._handle.retain, kept.age, kept.count, kept.bytes)
 
     async def publish(
         self,
