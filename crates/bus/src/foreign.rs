@@ -42,7 +42,14 @@ impl ForeignOrigin {
         Expression::List(vec![
             Expression::String(self.address.clone()),
             Expression::String(self.certificate.clone().unwrap_or_default()),
-            Expression::Word(if self.may_register { "register" } else { "-" }.to_owned()),
+            Expression::Word(
+                if self.may_register {
+                    "register"
+                } else {
+                    "none"
+                }
+                .to_owned(),
+            ),
         ])
     }
 
@@ -170,5 +177,34 @@ impl fmt::Debug for StandIns {
         f.debug_struct("StandIns")
             .field("gateway", self.gateway.name())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_acl::{AclMessage, Aid, Limits, bitefficient};
+
+    use super::*;
+
+    /// The gateway's process and the receiver's are seldom the same.
+    #[test]
+    fn what_is_known_of_a_sender_travels_over_the_mesh() {
+        for may_register in [false, true] {
+            let known = ForeignOrigin {
+                address: "192.0.2.7".to_owned(),
+                certificate: None,
+                may_register,
+            };
+            let mut message = AclMessage::new(Performative::Inform)
+                .with_sender(Aid::new("a@plat1").unwrap())
+                .with_receiver(Aid::new("b@factory").unwrap());
+            message
+                .user_defined
+                .push((ORIGIN_PARAMETER.to_owned(), known.to_expression()));
+            let mut bytes = Vec::new();
+            bitefficient::encode(&message, &mut bytes).unwrap();
+            let read = bitefficient::decode(&bytes, &Limits::default()).unwrap();
+            assert_eq!(ForeignOrigin::read(&AclMessage::as_ref(&read)), known);
+        }
     }
 }
