@@ -144,10 +144,10 @@ class Platform:
 
     # ---- life
 
-    def up(self, *arguments: str | Path) -> Platform:
+    def up(self, *arguments: str | Path, deadline: float = DEADLINE) -> Platform:
         """Starts (or starts again) the Master, and waits until it answers."""
         self.master = self.program(SEALBUS, "up", self.manifest, "--state", self.state, *arguments, name="up")
-        wait_for(self._answers, "the Master to answer", also=self.logs)
+        wait_for(self._answers, "the Master to answer", deadline, also=self.logs)
         return self
 
     def _answers(self) -> bool:

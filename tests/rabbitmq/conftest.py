@@ -61,7 +61,8 @@ def started(directory: Path, level: str) -> Iterator[Platform]:
     directory.mkdir(parents=True, exist_ok=True)
     platform = Platform(directory, textwrap.dedent(MANIFEST).replace("LEVEL", level))
     try:
-        platform.up()
+        # A broker on a busy machine needs its time.
+        platform.up(deadline=600)
         platform.active("alice", "bob", "carol", "mallory", "shop-1", "shop-2")
         yield platform
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,11 +28,12 @@ class OperatorBroker:
     """One broker: its configuration in `config`, everything else in a folder of its own."""
 
     def __init__(
-        self, config: Path, folder: Path, number: int, management: int, distribution: int, mapper: int
+        self, config: Path, folder: Path, amqp: int, management: int, distribution: int, mapper: int
     ) -> None:
         self.config = config
         self.folder = folder
-        self.node = f"operator{number}-{distribution}@localhost"
+        self.node = f"operator{distribution}@localhost"
+        self.amqp = amqp
         self.management = management
         self.distribution = distribution
         self.mapper = mapper
@@ -64,7 +64,6 @@ class OperatorBroker:
             "ERL_EPMD_PORT": str(self.mapper),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} "
             "+sbwt none +sbwtdcpu none +sbwtdio none -kernel net_setuptime 120",
-            "RABBITMQ_CTL_ERL_ARGS": PATIENT,
         }
 
     @property
@@ -96,26 +95,6 @@ class OperatorBroker:
             return False
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.management)) == 0
-
-    def control(self, *arguments: str) -> str:
-        """What `rabbitmqctl` says."""
-        done = subprocess.run(
-            [program("rabbitmqctl"), "--quiet", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            env=self.environment(),
-        )
-        assert done.returncode == 0, f"rabbitmqctl {arguments}: {done.stdout}{done.stderr}\n{self.words()}"
-        return done.stdout
-
-    def join(self, first: OperatorBroker) -> None:
-        shutil.copy(first.folder / ".erlang.cookie", self.folder)
-        self.spawn()
-        self.wait()
-        for step in (["stop_app"], ["join_cluster", first.node], ["start_app"]):
-            self.control(*step)
 
     def kill(self) -> None:
         """As a power failure would."""

@@ -29,7 +29,8 @@ def hasty(tmp_path: Path) -> Iterator[Platform]:
     manifest = manifest.replace(bob, f'{bob}environment = {{ SLOW = "{tmp_path}/slow" }}\n')
     platform = Platform(tmp_path, manifest)
     try:
-        platform.up()
+        # A broker on a busy machine needs its time.
+        platform.up(deadline=600)
         platform.active("alice", "bob")
         yield platform
     finally:
