@@ -135,7 +135,7 @@ def test_acknowledged_events_survive_kill_9(tmp_path: Path) -> None:
                 lines.append(line.split())
         finally:
             os.killpg(program.pid, signal.SIGKILL)
-            program.wait()
+            program.communicate()
         return lines
 
     seen: dict[int, str] = {}
