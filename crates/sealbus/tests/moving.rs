@@ -10,6 +10,7 @@ use sealbus::{
     AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, agent,
 };
 use sealbus_platform::control::attachment::AgentReport;
+use sealbus_platform::control::channel_log::{LogAnswer, LogRequest};
 use sealbus_platform::control::post::{LetterOutcome, PostedLetter};
 use sealbus_platform::control::{AgentLocation, Fault, FrozenAgent, RefusalRecord, Subject};
 use sealbus_platform::embedded::EmbeddedPlatform;
@@ -83,6 +84,14 @@ impl Host for Moving {
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> BoxFuture<'a, Result<(), Fault>> {
         self.host.settle_letters(agent, outcomes)
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        node: &'a str,
+        request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        self.host.channel_log(node, request)
     }
 
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
