@@ -142,7 +142,8 @@ pub struct Hello<'a> {
     pub given_up: Token,
     /// Counted frames received in the session.
     pub received: u64,
-    /// Number of this connection between the two processes: a later one replaces an earlier.
+    /// Of the dialler: number of this connection between the two processes; a later one replaces an earlier. Of the
+    /// acceptor: the highest number it knows of, its own attempts included, which it gives up for this one.
     pub connection: u64,
     /// The largest message taken, in bytes.
     pub largest_message: u32,

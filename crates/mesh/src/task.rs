@@ -26,6 +26,8 @@ pub(crate) struct Task {
     pub(crate) connections: mpsc::Receiver<Greeted>,
     /// The number of the last connection known of.
     pub(crate) last_number: u64,
+    /// The peer has given up what it dialled under this number or a smaller one, but for the last connection.
+    pub(crate) peer_number: u64,
     pub(crate) peer_incarnation: Option<Token>,
     /// Who the peer proved to be on the last connection.
     pub(crate) proved: Option<VerifiedIdentity>,
@@ -69,6 +71,7 @@ impl Task {
             inward,
             connections,
             last_number: 0,
+            peer_number: 0,
             peer_incarnation: None,
             proved: None,
         }
@@ -190,7 +193,7 @@ impl Task {
         let patience = config
             .handshake_time
             .min((since + config.give_up).saturating_duration_since(Instant::now()));
-        self.last_number += 1;
+        self.last_number = self.last_number.saturating_add(1);
         let hello = self.hello();
         let address = *self.link.address.lock();
         let endpoint = self.endpoint.clone();
@@ -238,7 +241,7 @@ impl Task {
     }
 
     async fn greet(&mut self, opened: Opened) -> Result<Greeted, GreetingError> {
-        self.last_number += 1;
+        self.last_number = self.last_number.saturating_add(1);
         let hello = self.hello();
         let hello = hello.as_hello(&self.endpoint);
         let dialled = opened.dial(&self.link.peer, &hello);
@@ -285,6 +288,8 @@ impl Task {
             }
         }
         self.last_number = self.last_number.max(greeting.connection);
+        // What it was dialling when it answered it has given up for this connection.
+        self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
         wire.number = self.endpoint.next_connection();
         self.begin(wire, peer, proof, inbox)
@@ -307,11 +312,14 @@ impl Task {
             return None;
         }
         let is_same = self.peer_incarnation == Some(greeting.incarnation);
-        self.last_number = if is_same {
-            self.last_number.max(greeting.connection)
-        } else {
-            greeting.connection
-        };
+        if is_same && greeting.connection <= self.peer_number {
+            // It says what was true of the session before: to believe it would be to take the process for a new one.
+            let text = "the process has dialled again, or answered, since";
+            say_goodbye(&mut wire, GoodbyeReason::Replaced, text, true);
+            return None;
+        }
+        self.last_number = self.last_number.max(greeting.connection);
+        self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
         let fresh = crate::token()?;
         let hello = greeting.hello();
@@ -330,7 +338,7 @@ impl Task {
             fresh,
             &mut fields,
         );
-        let answer = OwnHello::new(&fields, greeting.connection);
+        let answer = OwnHello::new(&fields, self.last_number);
         let mut out = PREFACE.to_vec();
         Frame::Hello(answer.as_hello(&self.endpoint)).encode(0, &mut out);
         wire.put(&out);

@@ -130,7 +130,7 @@ impl Task {
                 }
                 Event::Greeted(mut greeted) => {
                     let is_newer = self.peer_incarnation != Some(greeted.greeting.incarnation)
-                        || greeted.greeting.connection > self.last_number;
+                        || greeted.greeting.connection > self.peer_number;
                     if is_newer {
                         return End::Replaced(greeted);
                     }

@@ -38,7 +38,11 @@ async fn receive_all(mailbox: &mut Mailbox, heard: &AtomicUsize) {
         heard.fetch_add(1, Ordering::Relaxed);
         let message = received.message().unwrap();
         let content = message.content_text().unwrap();
-        assert_eq!(content.split(' ').next(), Some(number.to_string().as_str()));
+        assert_eq!(
+            content.split(' ').next(),
+            Some(number.to_string().as_str()),
+            "{content}"
+        );
     }
 }
 
