@@ -126,6 +126,8 @@ def test_kept_events_outlive_kills_of_everything(platform, tmp_path):
     scene.kill_agent("reader")
     scene.start_node("node-2")
     scene.written(20)
+    # A node that was killed needs the Master to come back, and its reader needs the node.
+    scene.read(20)
     assert scene.factory.master is not None
     scene.factory.master.kill()
     # The channel needs no Master.

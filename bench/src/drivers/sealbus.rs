@@ -84,7 +84,7 @@ fn receiver_name(run: &str, number: u32) -> String {
 /// What carries messages to the other process.
 enum Carrier {
     Mesh(MeshEndpoint),
-    RabbitMq(RabbitEndpoint, Doorway),
+    RabbitMq(RabbitEndpoint, Box<Doorway>),
 }
 
 /// How agents write what the instrument gives them, which is ASCII.
@@ -189,7 +189,7 @@ impl System for Agents {
                     here.run = format!("-{}", order.run);
                     let door = access.open(level)?;
                     let endpoint = RabbitEndpoint::open(door.config()?, &bus).map_err(failed)?;
-                    Carrier::RabbitMq(endpoint, door)
+                    Carrier::RabbitMq(endpoint, Box::new(door))
                 }
                 None => {
                     if level.encrypts() {

@@ -158,6 +158,11 @@ pub trait Host: Send + Sync + 'static {
     /// restored before the process announces its address.
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>>;
 
+    /// The process has left the platform: what was kept for as long as it ran is removed.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// The platform's commands; `None` after the first call. When the channel ends the platform is
     /// gone for good, and the process is to leave.
     fn commands(&self) -> Option<mpsc::Receiver<Command>>;

@@ -405,6 +405,7 @@ impl Process {
             carrier.shut_down(LAST_MESSAGES).await;
         }
         shared.reports.close().await;
+        shared.host.close().await;
         shared.end(ProcessEnd::Closed);
     }
 }

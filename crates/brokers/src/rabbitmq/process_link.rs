@@ -59,6 +59,9 @@ pub(crate) enum Note {
     },
 }
 
+/// Agents of one process, by their names.
+type Authors = HashMap<Arc<str>, VerifiedIdentity>;
+
 /// The link of a process to the broker.
 pub(crate) struct ProcessLink {
     pub(crate) identity: Identity,
@@ -70,7 +73,7 @@ pub(crate) struct ProcessLink {
     credential: Mutex<Option<Arc<Credential>>>,
     proofs: Mutex<Proofs>,
     /// Agents that have proved to speak through another process, by that one and their names.
-    authors: Mutex<HashMap<Arc<Identity>, HashMap<Arc<str>, VerifiedIdentity>>>,
+    authors: Mutex<HashMap<Arc<Identity>, Authors>>,
     ways: Mutex<HashMap<Arc<str>, Weak<Way>>>,
     /// The identities of the processes that were written to, by their numbers.
     receivers: Mutex<HashMap<Arc<str>, Identity>>,

@@ -322,6 +322,13 @@ impl Host for OwnHost {
         }
     }
 
+    fn close(&self) -> BoxFuture<'_, ()> {
+        match &self.post {
+            Some(post) => post.close().boxed(),
+            None => std::future::ready(()).boxed(),
+        }
+    }
+
     fn channel_log<'a>(
         &'a self,
         _node: &'a str,

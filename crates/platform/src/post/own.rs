@@ -1,7 +1,7 @@
 //! The post of an embedded platform, whose one process is its own node.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -56,11 +56,23 @@ impl Drop for Open {
         for task in &self.tasks {
             task.abort();
         }
-        if let Some(folder) = &self.temporary
-            && let Err(error) = std::fs::remove_dir_all(folder)
-        {
-            tracing::debug!(folder = %folder.display(), %error, "a temporary folder stays");
+        if let Some(folder) = &self.temporary {
+            remove(folder);
         }
+    }
+}
+
+/// Removes a temporary folder, also while the journal ends a file in it.
+fn remove(folder: &Path) {
+    let mut result = Ok(());
+    for _ in 0..10 {
+        result = std::fs::remove_dir_all(folder);
+        if result.is_ok() || !folder.exists() {
+            return;
+        }
+    }
+    if let Err(error) = result {
+        tracing::debug!(folder = %folder.display(), %error, "a temporary folder stays");
     }
 }
 
@@ -119,6 +131,20 @@ impl OwnPost {
             }),
             open: OnceCell::new(),
         }
+    }
+
+    /// Removes what was kept for this run alone. A program may be gone before its last task is dropped, so it waits
+    /// for this.
+    pub(crate) async fn close(&self) {
+        let Some(open) = self.open.get() else { return };
+        let Some(folder) = open.temporary.clone() else {
+            return;
+        };
+        for task in &open.tasks {
+            task.abort();
+        }
+        // An error is a task of a runtime that ends: there is nothing left to wait for.
+        let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
     }
 
     /// The post, opened if it was not.
