@@ -45,13 +45,21 @@ def free_port() -> int:
 class Jade:
     """A JADE platform named ``plat1``, in a process group of its own."""
 
-    def __init__(self, classes: Path, folder: Path, agents: dict[str, str]) -> None:
+    def __init__(
+        self, classes: Path, folder: Path, agents: dict[str, str], https: dict[str, object] | None
+    ) -> None:
         self.folder = folder
         self.classes = classes
         self.agents = agents
         self.port = free_port()
         self.http = free_port()
-        self.address = f"http://127.0.0.1:{self.http}/acc"
+        scheme = "http" if https is None else "https"
+        self.address = f"{scheme}://127.0.0.1:{self.http}/acc"
+        self.https = [
+            text
+            for name, value in (https or {}).items()
+            for text in (f"-jade_mtp_http_https_{name}", str(value))
+        ]
         self.process: subprocess.Popen[bytes] | None = None
 
     def aid(self, name: str) -> AID:
@@ -70,6 +78,7 @@ class Jade:
                     *("-jade_imtp_leap_JICP_JICPServer_acceptlocalhostonly", "true"),
                     *("-platform-id", "plat1"),
                     *("-mtps", f"jade.mtp.http.MessageTransportProtocol({self.address})"),
+                    *self.https,
                     *("-agents", ";".join(f"{name}:{what}" for name, what in self.agents.items())),
                 ],
                 cwd=self.folder,
@@ -114,11 +123,11 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def jade(classes: Path, tmp_path: Path) -> Iterator[Callable[..., Jade]]:
-    """Starts JADE platforms with the agents named, and ends them after the test."""
+    """Starts JADE platforms with the agents named, over HTTPS with these options if any, and ends them after the test."""
     with ExitStack() as ends:
 
-        def start(**agents: str) -> Jade:
-            platform = Jade(classes, tmp_path, agents)
+        def start(https: dict[str, object] | None = None, **agents: str) -> Jade:
+            platform = Jade(classes, tmp_path, agents, https)
             ends.callback(platform.kill)
             platform.start()
             return platform

@@ -404,6 +404,9 @@ impl Process {
         if let Some(carrier) = &shared.carrier {
             carrier.shut_down(LAST_MESSAGES).await;
         }
+        if let Err(what) = shared.inbox.all_confirmed().await {
+            tracing::warn!("{what}: they may come again");
+        }
         shared.reports.close().await;
         shared.host.close().await;
         shared.end(ProcessEnd::Closed);
