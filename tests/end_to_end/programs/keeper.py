@@ -3,7 +3,7 @@
 ==================================  =======================================================
 ["post", receiver, first, count]    sends the numbers persistently; answers how many were taken
 ["post one", receiver, text, with]  sends one, with these options; answers "accepted" or the error
-["post large", receiver, bytes, n]  sends n of that length that begin with their number; answers the same for each
+["post large", receiver, bytes, n]  sends one of that length that begins with the number n; answers the same
 ["notices"]                         answers what the platform told it: performatives and contents
 ["where"]                           answers its process id
 ==================================  =======================================================
@@ -58,12 +58,8 @@ class Keeper(Agent):
                 except sealbus.SealbusError as error:
                     return str(error)
                 return "accepted"
-            case "post large", receiver, length, count:
-                answers = []
-                for number in range(count):
-                    text = f"{number} ".ljust(length, ".")
-                    answers.append(await self.obey("post one", receiver, text, {}))
-                return answers
+            case "post large", receiver, length, number:
+                return await self.obey("post one", receiver, f"{number} ".ljust(length, "."), {})
             case ("notices",):
                 return self.notices
             case ("where",):
