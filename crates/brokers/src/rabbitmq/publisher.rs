@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -131,7 +131,23 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
         }
         let may_publish = link.wire().blocked.lock().is_none() && publisher.again_at.is_none();
         if may_publish {
-            publisher.publish_some().await?;
+            // While the broker is blocked publishing does not come to an end: what it says is heard nevertheless.
+            {
+                let mut publishing = pin!(publisher.publish_some());
+                loop {
+                    tokio::select! {
+                        done = &mut publishing => {
+                            done?;
+                            break;
+                        }
+                        event = events.next() => note(link, event)?,
+                        () = sleep(LOOK) => give_up_late(link),
+                        _ = ending.changed() => if *ending.borrow() {
+                            return Ok(());
+                        },
+                    }
+                }
+            }
             if link.wire().outgoing.lock().is_waiting() {
                 publisher.take_ready().await?;
                 tokio::task::yield_now().await;
@@ -142,29 +158,41 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
         tokio::select! {
             confirmation = publisher.next_confirmation() => publisher.confirmed(confirmation)?,
             () = link.wire().news.notified() => {}
-            event = events.next() => match event {
-                Some(Event::ConnectionBlocked(reason)) => {
-                    tracing::warn!(who = %link.client().name, reason,
-                        "the broker takes no messages now; senders wait. Free memory or disk on the broker");
-                    *link.wire().blocked.lock() = Some(reason);
-                }
-                Some(Event::ConnectionUnblocked) => {
-                    tracing::info!(who = %link.client().name, "the broker takes messages again");
-                    *link.wire().blocked.lock() = None;
-                }
-                Some(Event::Error(error)) => return Err(error),
-                Some(_) => {}
-                None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
-            },
+            event = events.next() => note(link, event)?,
             () = sleep_until(again_at) => publisher.again_at = None,
-            () = sleep(LOOK), if !link.wire().is_settled() => {
-                let reason = link.wire().blocked.lock().clone();
-                give_up(link, reason.as_deref().unwrap_or("it did not take the message"));
-            }
+            () = sleep(LOOK), if !link.wire().is_settled() => give_up_late(link),
             _ = ending.changed() => {}
             _ = leaving.changed() => {}
         }
     }
+}
+
+/// Takes note of what happened to the connection.
+fn note<L: Sends>(link: &L, event: Option<Event>) -> LapinResult<()> {
+    match event {
+        Some(Event::ConnectionBlocked(reason)) => {
+            tracing::warn!(who = %link.client().name, reason,
+                "the broker takes no messages now; senders wait. Free memory or disk on the broker");
+            *link.wire().blocked.lock() = Some(reason);
+        }
+        Some(Event::ConnectionUnblocked) => {
+            tracing::info!(who = %link.client().name, "the broker takes messages again");
+            *link.wire().blocked.lock() = None;
+        }
+        Some(Event::Error(error)) => return Err(error),
+        Some(_) => {}
+        None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
+    }
+    Ok(())
+}
+
+/// Gives up what has waited for the broker for too long.
+fn give_up_late<L: Sends>(link: &L) {
+    let reason = link.wire().blocked.lock().clone();
+    give_up(
+        link,
+        reason.as_deref().unwrap_or("it did not take the message"),
+    );
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use sealbus_acl::{Limits, bitefficient};
@@ -176,7 +176,7 @@ impl Processes {
 }
 
 /// How long the Master lets a queue be that nobody reads any more.
-const SETTLING: Duration = Duration::from_secs(5);
+const SETTLING: Duration = Duration::from_secs(15);
 
 /// Closes the queues of agents that have ended, as the Master does.
 struct Master {
@@ -211,20 +211,30 @@ impl Master {
                 self.placed.lock().agents.remove(&agent);
                 self.directory.0.lock().remove(&agent);
                 // The broker learns late who read it, and gives back what a dead reader held.
-                self.tell_of_left(&agent).await;
-                tokio::time::sleep(SETTLING).await;
-                self.tell_of_left(&agent).await;
+                let mut empty_since = Instant::now();
+                while empty_since.elapsed() < SETTLING {
+                    let depth = self.management.depth(&queue).await.unwrap();
+                    let has_left = self.tell_of_left(&agent).await;
+                    if has_left || depth.is_some_and(|depth| depth.messages > 0) {
+                        empty_since = Instant::now();
+                    }
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
                 self.close(&agent).await;
             }
         }
     }
 
-    async fn tell_of_left(&self, agent: &str) {
-        while self.management.bury_left(agent).await.unwrap() > 0 {}
+    /// Whether there was something left.
+    async fn tell_of_left(&self, agent: &str) -> bool {
+        let mut has_left = false;
+        while self.management.bury_left(agent).await.unwrap() > 0 {
+            has_left = true;
+        }
         loop {
             let dead = self.management.take_dead().await.unwrap();
             if dead.is_empty() {
-                break;
+                break has_left;
             }
             for letter in dead.iter().filter(|letter| letter.death == Death::Left) {
                 let lost = bitefficient::decode_ref(&letter.payload, &Limits::default()).unwrap();

@@ -37,6 +37,8 @@ const OPERATOR: &str = "sealbus-operator";
 const AGENTS: &str = "sealbus-agents";
 /// How often is looked who is there at least, should the broker have been away at a change.
 const LOOK: Duration = Duration::from_secs(5);
+/// A queue is removed when it was empty for so long: the broker counts anew every 5 s, and learns late that a reader died.
+const SETTLING: Duration = Duration::from_secs(15);
 /// Changes in quick succession are looked at together.
 const TOGETHER: Duration = Duration::from_millis(200);
 
@@ -390,15 +392,24 @@ impl Broker {
     }
 
     async fn close_queue(&self, agent: &str) -> Result<(), ManagementError> {
-        while self.management.bury_left(agent).await? > 0 {}
-        // The broker learns late who read it, and gives back what a dead reader held.
+        let queue = names::queue(agent);
+        let mut is_empty = true;
+        while self.management.bury_left(agent).await? > 0 {
+            is_empty = false;
+        }
+        // What a dead reader holds counts too, until the broker gives it back.
+        let depth = self.management.depth(&queue).await?;
+        is_empty &= depth.is_none_or(|depth| depth.messages == 0);
         let mut emptied = self.emptied.lock().await;
         let since = emptied.entry(agent.to_owned()).or_insert_with(Instant::now);
-        if since.elapsed() < LOOK {
+        if !is_empty {
+            *since = Instant::now();
+        }
+        if since.elapsed() < SETTLING {
             return Ok(());
         }
         emptied.remove(agent);
-        self.management.remove_queue(&names::queue(agent)).await?;
+        self.management.remove_queue(&queue).await?;
         tracing::debug!(agent, "has no queue any more");
         Ok(())
     }
