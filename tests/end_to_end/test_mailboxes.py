@@ -224,7 +224,7 @@ def test_a_sender_is_told_of_what_it_wanted_to_know(platform, tmp_path):
 
 def test_a_message_is_not_delivered_before_its_time(platform, tmp_path):
     scene = Scene(platform, tmp_path)
-    before = time.time()
+    before = int(time.time() * 1000) / 1000  # Moments count milliseconds.
     scene.ask("source", "post one", "sink", "later", {"valid_from": 3})
     scene.ask("source", "post one", "sink", "now", {})
     wait_for(lambda: len(scene.texts()) == 2, "both", also=scene.why)
