@@ -158,7 +158,7 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
     let ask = AclMessage::new(Performative::Cfp)
         .with_content("a box?")
         .with_reply_with("q-1");
-    let options = RequestOptions::within(Duration::from_millis(300));
+    let options = RequestOptions::within(Duration::from_secs(2));
     let replies = channels
         .request(&alice, &path("/offers"), &Qos::default(), ask, options)
         .await
