@@ -44,7 +44,8 @@ class Scene:
 
     def lines(self, agent="sink"):
         try:
-            return (self.notes / agent).read_text().splitlines()
+            text = (self.notes / agent).read_text()
+            return text[: text.rfind("\n") + 1].splitlines()
         except FileNotFoundError:
             return []
 

@@ -48,9 +48,11 @@ class Scene:
 
     def lines(self, name):
         try:
-            return (self.notes / name).read_text().splitlines()
+            text = (self.notes / name).read_text()
         except FileNotFoundError:
             return []
+        # The last one may be half written.
+        return text[: text.rfind("\n") + 1].splitlines()
 
     def acknowledged(self):
         return [int(line) for line in self.lines("writer-acknowledged")]

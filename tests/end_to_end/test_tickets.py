@@ -48,10 +48,10 @@ class Scene:
 
     def texts(self, agent):
         try:
-            lines = (self.notes / agent).read_text().splitlines()
+            text = (self.notes / agent).read_text()
         except FileNotFoundError:
             return []
-        return [line.split(" ", 4)[4] for line in lines]
+        return [line.split(" ", 4)[4] for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def arrive(self, agent, numbers):
         wanted = [str(number) for number in numbers]
