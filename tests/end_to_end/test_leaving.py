@@ -71,6 +71,16 @@ def test_a_program_with_a_ticket_leaves_in_order(platform):
     assert note == "ended (left in order)"
 
 
+def test_a_master_that_comes_back_waits_for_its_nodes_before_it_says_there_is_none(platform):
+    factory = platform(WORKER).up()
+    factory.active("worker")
+    factory.node("node-2")
+    for name in ("first", "second", "third"):
+        factory.master.kill()
+        factory.up()
+        assert factory.ask("ticket", name)["agent"] == name
+
+
 def test_an_agent_that_was_killed_is_started_again(platform):
     factory = platform(WORKER).up()
     before = factory.active("worker")["worker"]

@@ -39,6 +39,8 @@ const READING: Duration = Duration::from_secs(10);
 const MOVING: Duration = Duration::from_secs(90);
 /// How long the end of a process is waited for beyond its grace.
 const ENDING: Duration = Duration::from_secs(4);
+/// How long nodes may take that are to come back to a Master that was started again, with room for it to give them up.
+const COMING_BACK: Duration = Duration::from_secs(20);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -317,6 +319,7 @@ impl Admin {
         }
         let root = self.root;
         let lifetime = lifetime_of(lifetime)?;
+        self.await_expected_nodes(&agent, node.as_deref()).await;
         let (answer, known) = self
             .desk
             .run(move |desk, now| {
@@ -355,13 +358,23 @@ impl Admin {
         }
     }
 
+    /// Nodes come back within seconds when the Master was started again: who needs one waits for them.
+    async fn await_expected_nodes(&self, agent: &str, wish: Option<&str>) {
+        let (agent, wish) = (agent.to_owned(), wish.map(str::to_owned));
+        let waiting = self.wait_until(COMING_BACK, move |desk| {
+            desk.state.attachment_of(&agent, wish.as_deref()).is_ok()
+                || !desk.state.expects_node(wish.as_deref())
+        });
+        waiting.await;
+    }
+
     async fn kill(&self, agent: String, grace: Duration) -> Result<AdminAnswer, Fault> {
         let agent = local(&agent);
         let name = agent.clone();
         self.desk
             .run(move |desk, now| desk.state.kill(&name, grace, now))
             .await?;
-        self.wait_for_end(grace, move |desk| {
+        self.wait_until(grace + ENDING, move |desk| {
             desk.state
                 .group_of(&agent)
                 .is_none_or(|(_, group)| group.process.is_none())
@@ -370,9 +383,9 @@ impl Admin {
         Ok(AdminAnswer::Done)
     }
 
-    async fn wait_for_end(
+    async fn wait_until(
         &self,
-        grace: Duration,
+        limit: Duration,
         over: impl Fn(&Desk) -> bool + Clone + Send + 'static,
     ) {
         let waiting = async {
@@ -389,7 +402,7 @@ impl Admin {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        let _ = tokio::time::timeout(grace + ENDING, waiting).await;
+        let _ = tokio::time::timeout(limit, waiting).await;
     }
 
     async fn move_agent(&self, agent: String, node: String) -> Result<AdminAnswer, Fault> {
@@ -621,7 +634,7 @@ impl Admin {
                 Ok(())
             })
             .await;
-        self.wait_for_end(grace, |desk| {
+        self.wait_until(grace + ENDING, |desk| {
             let mut programs = desk
                 .state
                 .groups()

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use sealbus_seal::token::SecretHash;
 
 use super::{About, MASTER_NODE, MasterState, unknown};
+use crate::control::admin::NodeState;
 use crate::control::node::NodeRequest;
 use crate::control::{Fault, FaultCode, UnixMillis};
 use crate::manifest::{AgentEntry, RestartPolicy};
@@ -254,6 +255,13 @@ impl MasterState {
             .map_err(|error| Fault::new(FaultCode::NoNode, format!("{agent}: {error}")))?;
         let address = attachment(node).ok_or_else(|| unknown("node", node))?;
         Ok((node.to_owned(), address))
+    }
+
+    /// Whether a node is to come back, after the Master was started again, to which a program with a ticket could attach.
+    pub fn expects_node(&self, wish: Option<&str>) -> bool {
+        self.nodes.iter().any(|(name, node)| {
+            node.state == NodeState::Expected && wish.is_none_or(|wish| wish == name)
+        })
     }
 
     /// Lets a program that comes with a ticket to `node` be `agent`. When the node knows,
