@@ -1,25 +1,95 @@
 //! Where senders wait, first come first served, until there is room again.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+
+/// What one who had its turn may send before it queues again, as long as there is room: a turn that let one message
+/// through would cost a switch of tasks, and often a write, for each.
+const BURST: u32 = 128;
+/// Senders whose turn is remembered, beside those that wait.
+const REMEMBERED: usize = 1024;
+/// The number of those that are never remembered.
+const NOBODY: u64 = 0;
 
 /// A queue of waiting senders.
 ///
-/// Whoever frees room calls [`open`](Self::open); whoever was refused waits in [`wait`](Self::wait) and tries
-/// again. While somebody waits, newcomers queue behind ([`is_crowded`](Self::is_crowded)), so nobody starves.
-#[derive(Debug, Default)]
+/// Whoever frees room calls [`open`](Self::open); whoever was refused waits in [`pass`](Self::pass) and tries
+/// again. While somebody waits, newcomers queue behind ([`is_crowded`](Self::is_crowded)), so nobody starves; who has waited
+/// may send some more before it counts as a newcomer again ([`is_crowded_for`](Self::is_crowded_for)).
+#[derive(Debug)]
 pub struct Gate {
     waiting: AtomicUsize,
-    notify: Notify,
+    /// The place of the one that tries; the others wait for it in order.
+    first: Semaphore,
+    /// The first one is to try again.
+    room: Notify,
+    /// Those that wait, by number, and those that have waited; empty if nobody waits.
+    standings: Mutex<HashMap<u64, Standing>>,
+}
+
+#[derive(Debug, Default)]
+struct Standing {
+    waiting: u32,
+    /// What it may still send.
+    burst: u32,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            waiting: AtomicUsize::new(0),
+            first: Semaphore::new(1),
+            room: Notify::new(),
+            standings: Mutex::default(),
+        }
+    }
 }
 
 /// A place in the queue; leaving it, also by cancellation, passes the turn on.
-struct Place<'a>(&'a Gate);
+struct Place<'a> {
+    gate: &'a Gate,
+    sender: u64,
+    has_passed: bool,
+}
+
+impl<'a> Place<'a> {
+    fn take(gate: &'a Gate, sender: u64) -> Self {
+        let mut standings = gate.standings.lock();
+        if sender != NOBODY {
+            if standings.len() >= REMEMBERED {
+                standings.retain(|_, standing| standing.waiting > 0);
+            }
+            let standing = standings.entry(sender).or_default();
+            standing.waiting += 1;
+            standing.burst = 0;
+        }
+        gate.waiting.fetch_add(1, Ordering::AcqRel);
+        Self {
+            gate,
+            sender,
+            has_passed: false,
+        }
+    }
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+        let mut standings = self.gate.standings.lock();
+        if self.gate.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            standings.clear();
+        } else if let Some(standing) = standings.get_mut(&self.sender) {
+            standing.waiting -= 1;
+            if standing.waiting == 0 {
+                if self.has_passed {
+                    standing.burst = BURST;
+                } else {
+                    standings.remove(&self.sender);
+                }
+            }
+        }
     }
 }
 
@@ -29,37 +99,168 @@ impl Gate {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Lets the first waiter try again.
-    pub fn open(&self) {
-        if self.is_crowded() {
-            self.notify.notify_one();
+    /// Whether the sender of this number has to queue behind others, or behind what it sent before. `false` may use up
+    /// some of its turn.
+    pub fn is_crowded_for(&self, sender: u64) -> bool {
+        if !self.is_crowded() {
+            return false;
+        }
+        let mut standings = self.standings.lock();
+        match standings.get_mut(&sender) {
+            Some(standing) if standing.waiting == 0 && standing.burst > 0 => {
+                standing.burst -= 1;
+                false
+            }
+            _ => self.is_crowded(),
         }
     }
 
-    /// Lets every waiter try again, as when what they wait for is gone.
+    /// Lets the first waiter try again.
+    pub fn open(&self) {
+        if self.is_crowded() {
+            self.room.notify_one();
+        }
+    }
+
+    /// Lets every waiter try again, one after the other, as when what they wait for is gone.
     pub fn open_all(&self) {
-        self.notify.notify_waiters();
+        self.room.notify_one();
     }
 
     /// Runs `attempt` until it gives an answer, waiting for the gate between the attempts.
     ///
     /// `attempt` returns `None` when there is still no room.
-    pub async fn pass<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> T {
-        let mut is_first = self.waiting.fetch_add(1, Ordering::AcqRel) == 0;
-        let place = Place(self);
+    pub async fn pass<T>(&self, attempt: impl FnMut() -> Option<T>) -> T {
+        self.pass_as(NOBODY, attempt).await
+    }
+
+    /// As [`pass`](Self::pass), by the sender of this number (not 0), which may send some more afterwards before it
+    /// has to queue.
+    pub async fn pass_as<T>(&self, sender: u64, mut attempt: impl FnMut() -> Option<T>) -> T {
+        let mut place = Place::take(self, sender);
+        // It is never closed; the place is kept until the end in any case.
+        let turn = self.first.acquire().await;
         loop {
-            let turn = self.notify.notified();
-            tokio::pin!(turn);
+            let room = self.room.notified();
+            tokio::pin!(room);
             // Registered before the attempt, so that room made in between is not missed.
-            turn.as_mut().enable();
-            if is_first && let Some(answer) = attempt() {
+            room.as_mut().enable();
+            if let Some(answer) = attempt() {
+                place.has_passed = true;
                 drop(place);
+                drop(turn);
                 // There may be room for the next one as well.
                 self.open();
                 return answer;
             }
-            turn.await;
-            is_first = true;
+            room.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn who_has_waited_sends_some_more_and_then_queues_again() {
+        let gate = Gate::default();
+        let has_room = std::cell::Cell::new(false);
+        let attempt = || has_room.get().then_some(());
+        let mut first = pin!(gate.pass_as(1, attempt));
+        let mut second = pin!(gate.pass_as(2, attempt));
+        assert!(poll(first.as_mut()).is_pending());
+        assert!(poll(second.as_mut()).is_pending());
+        assert!(gate.is_crowded_for(1) && gate.is_crowded_for(3));
+        has_room.set(true);
+        gate.open();
+        assert!(poll(first.as_mut()).is_ready());
+        for _ in 0..BURST {
+            assert!(!gate.is_crowded_for(1));
+        }
+        assert!(gate.is_crowded_for(1) && gate.is_crowded_for(3));
+        assert!(poll(second.as_mut()).is_ready());
+        assert!(!gate.is_crowded_for(1) && !gate.is_crowded());
+        assert!(gate.standings.lock().is_empty());
+    }
+
+    #[test]
+    fn nobody_overtakes_what_it_sent_itself() {
+        let gate = Gate::default();
+        let room = std::cell::Cell::new(0);
+        let attempt = || {
+            room.set(room.get() - 1);
+            (room.get() >= 0).then_some(())
+        };
+        let mut first = pin!(gate.pass_as(1, attempt));
+        let mut second = pin!(gate.pass_as(1, attempt));
+        assert!(poll(first.as_mut()).is_pending());
+        assert!(poll(second.as_mut()).is_pending());
+        room.set(1);
+        gate.open();
+        assert!(poll(first.as_mut()).is_ready());
+        // What it sends now comes after what still waits.
+        assert!(gate.is_crowded_for(1));
+        assert!(poll(second.as_mut()).is_pending());
+        assert!(gate.is_crowded_for(1));
+    }
+
+    #[test]
+    fn the_first_stays_first_when_it_finds_no_room() {
+        let gate = Gate::default();
+        let room = std::cell::Cell::new(0);
+        let attempt = || {
+            let has_room = room.get() > 0;
+            room.set(room.get() - i32::from(has_room));
+            has_room.then_some(())
+        };
+        let mut first = pin!(gate.pass_as(1, attempt));
+        let mut second = pin!(gate.pass_as(2, attempt));
+        assert!(poll(first.as_mut()).is_pending());
+        assert!(poll(second.as_mut()).is_pending());
+        for _ in 0..3 {
+            gate.open();
+            assert!(poll(first.as_mut()).is_pending());
+            assert!(poll(second.as_mut()).is_pending());
+        }
+        room.set(1);
+        gate.open();
+        assert!(poll(second.as_mut()).is_pending());
+        assert!(poll(first.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn all_try_again_one_after_the_other() {
+        let gate = Gate::default();
+        let is_over = std::cell::Cell::new(false);
+        // Each looks twice before it believes it, as who was told by mistake would.
+        let attempt = || {
+            let mut looked = false;
+            let is_over = &is_over;
+            move || (is_over.get() && std::mem::replace(&mut looked, true)).then_some(())
+        };
+        let mut waiters: Vec<_> = (1..=3)
+            .map(|number| Box::pin(gate.pass_as(number, attempt())))
+            .collect();
+        for waiter in &mut waiters {
+            assert!(poll(waiter.as_mut()).is_pending());
+        }
+        is_over.set(true);
+        gate.open_all();
+        for waiter in &mut waiters {
+            // The first looks once more for each time it is told.
+            while poll(waiter.as_mut()).is_pending() {
+                gate.open();
+            }
+        }
+        assert!(!gate.is_crowded());
     }
 }

@@ -235,9 +235,11 @@ impl Outbox {
             };
             let answer = waiting
                 .gate()
-                .pass(|| match route.try_send(&self.bus, parcel, true) {
-                    Sent::Full(now) if now.is_same(&waiting) => None,
-                    answer => Some(answer),
+                .pass_as(self.agent.number(), || {
+                    match route.try_send(&self.bus, parcel, true) {
+                        Sent::Full(now) if now.is_same(&waiting) => None,
+                        answer => Some(answer),
+                    }
                 })
                 .await;
             match answer {

@@ -238,11 +238,12 @@ impl Route {
         parcel: &Parcel<'_>,
         my_turn: bool,
     ) -> Sent {
+        let number = parcel.sender.number();
         let mut state = self.state.lock();
         let mut held = match &mut *state {
             State::Local(agent) => {
                 let full = |agent: &Arc<LocalAgent>| Sent::Full(Waiting::Mailbox(agent.clone()));
-                if !my_turn && agent.mailbox().gate().is_crowded() {
+                if !my_turn && agent.mailbox().gate().is_crowded_for(number) {
                     return full(agent);
                 }
                 let received = match parcel.received(bus) {
@@ -260,10 +261,10 @@ impl Route {
                     Sent::Full(Waiting::Destination(destination.clone()))
                 };
                 let congested = || Sent::Full(Waiting::Sender(parcel.sender.clone()));
-                if !my_turn && destination.gate().is_crowded() {
+                if !my_turn && destination.gate().is_crowded_for(number) {
                     return full(destination);
                 }
-                if !my_turn && parcel.sender.gate().is_crowded() {
+                if !my_turn && parcel.sender.gate().is_crowded_for(number) {
                     return congested();
                 }
                 match destination.try_send(parcel.sender, parcel.outgoing) {
@@ -276,7 +277,9 @@ impl Route {
                 }
             }
             State::Held(held) => {
-                if (!my_turn && self.gate.is_crowded()) || held.bytes >= bus.config().hold_bytes {
+                if (!my_turn && self.gate.is_crowded_for(number))
+                    || held.bytes >= bus.config().hold_bytes
+                {
                     return Sent::Full(Waiting::Route(self.clone()));
                 }
                 held.push_back(parcel.hold());

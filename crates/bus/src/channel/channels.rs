@@ -21,7 +21,7 @@ use super::event::ReceivedEvent;
 use super::exchange::{
     Aftermath, Asked, Attempt, ChannelReport, Collector, Consumer, Ended, Exchange, ExchangeConfig,
     Now, Outcome, Publication, PublishError, Reach, Receipt, SubscribeError, SubscriptionOptions,
-    SubscriptionReport,
+    SubscriptionReport, Turn,
 };
 use super::frame::Replay;
 use super::log::{ChannelLogs, Feeds};
@@ -32,7 +32,6 @@ use super::qos::{ChannelCapabilities, Qos};
 use crate::agent::LocalAgent;
 use crate::bus::{Bus, WeakBus};
 use crate::error::UndeliverableReason;
-use crate::gate::Gate;
 use crate::inlet::{
     ArrivedFrame, FrameInlet, FrameSender, LostFrame, OutgoingFrame, ProcessDestination, Refused,
 };
@@ -280,7 +279,7 @@ impl Channels {
             message: &message,
             kept: None,
             receipt: None,
-            turn: None,
+            turn: Turn::of(outbox.agent().number()),
         };
         let attempt = self.shared.work(|exchange, now| {
             exchange.take_interest(now);
@@ -431,7 +430,7 @@ impl Channels {
         let receipt = qos.acknowledgement.is_some().then(Arc::<Receipt>::default);
         let done = self
             .shared
-            .pass(|turn| {
+            .pass(outbox.agent().number(), |turn| {
                 let publication = Publication {
                     publisher: outbox.name(),
                     channel,
@@ -571,7 +570,7 @@ impl Subscription {
         let message = sign(&self.agent, message.into())?;
         let shared = &self.channels.shared;
         shared
-            .pass(|turn| {
+            .pass(self.agent.number(), |turn| {
                 shared.work(|exchange, now| {
                     exchange.reply(&self.consumer, request, &message, turn, now)
                 })
@@ -709,18 +708,19 @@ impl Shared {
         }
     }
 
-    /// Repeats an attempt, waiting at the gates it is sent to.
+    /// Repeats an attempt of the agent of this number, waiting at the gates it is sent to.
     async fn pass<T>(
         &self,
-        mut attempt: impl FnMut(Option<&Arc<Gate>>) -> Result<Attempt<T>, PublishError>,
+        agent: u64,
+        mut attempt: impl FnMut(Turn<'_>) -> Result<Attempt<T>, PublishError>,
     ) -> Result<T, PublishError> {
-        let mut gate = match attempt(None)? {
+        let mut gate = match attempt(Turn::of(agent))? {
             Attempt::Done(done) => return Ok(done),
             Attempt::Full(gate) => gate,
         };
         loop {
             let answer = gate
-                .pass(|| match attempt(Some(&gate)) {
+                .pass_as(agent, || match attempt(Turn::at(agent, &gate)) {
                     Ok(Attempt::Full(other)) if Arc::ptr_eq(&other, &gate) => None,
                     answer => Some(answer),
                 })

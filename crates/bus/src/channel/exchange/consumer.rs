@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::publish::Turn;
 use super::receipt::Receipt;
 use super::targets::Filter;
 use crate::channel::event::{Mechanism, ReceivedEvent, RequestId};
@@ -288,11 +289,11 @@ impl Consumer {
     }
 
     /// Whether an event that counts as so many bytes finds room, or the policy does not ask.
-    pub(super) fn has_room(&self, cost: usize, my_turn: bool) -> bool {
+    pub(super) fn has_room(&self, cost: usize, turn: Turn<'_>) -> bool {
         if !self.pushes_back() {
             return true;
         }
-        if !my_turn && self.gate.is_crowded() {
+        if turn.is_behind_others_at(&self.gate) {
             return false;
         }
         let state = self.state.lock();

@@ -259,7 +259,7 @@ proptest! {
                 let path = ChannelPath::new("/a").unwrap();
                 let qos = super::super::qos::Qos::default();
                 let publication = Publication {
-                    publisher: &alice, channel: &path, qos: &qos, message: &Arc::new(message), receipt: None, turn: None,
+                    publisher: &alice, channel: &path, qos: &qos, message: &Arc::new(message), receipt: None, turn: Turn::default(),
                     kept: None,
                 };
                 let _ = exchange.publish(&publication, now);

@@ -50,7 +50,7 @@ use consumer::PeerKey;
 pub(crate) use consumer::{Aftermath, Consumer};
 pub use consumer::{Ended, SubscriptionOptions};
 use peer::Peer;
-pub(crate) use publish::{Asked, Attempt, Publication};
+pub(crate) use publish::{Asked, Attempt, Publication, Turn};
 pub use publish::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
 use spare::Spare;

@@ -129,8 +129,36 @@ pub(crate) struct Publication<'a> {
     pub(crate) kept: Option<(u64, Moment)>,
     /// What hears of acknowledgements.
     pub(crate) receipt: Option<&'a Arc<Receipt>>,
-    /// The gate at which the publisher has waited for its turn.
-    pub(crate) turn: Option<&'a Arc<Gate>>,
+    pub(crate) turn: Turn<'a>,
+}
+
+/// Who is to go before those that wait at a gate.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Turn<'a> {
+    /// The number of the agent that publishes or answers.
+    agent: u64,
+    /// The gate at which it has waited.
+    gate: Option<&'a Arc<Gate>>,
+}
+
+impl<'a> Turn<'a> {
+    /// That of an agent that has not waited.
+    pub(crate) fn of(agent: u64) -> Self {
+        Self { agent, gate: None }
+    }
+
+    /// That of an agent that has waited at `gate`.
+    pub(crate) fn at(agent: u64, gate: &'a Arc<Gate>) -> Self {
+        Self {
+            agent,
+            gate: Some(gate),
+        }
+    }
+
+    /// Whether it has to wait behind others at this gate.
+    pub(super) fn is_behind_others_at(self, gate: &Arc<Gate>) -> bool {
+        !self.gate.is_some_and(|own| Arc::ptr_eq(own, gate)) && gate.is_crowded_for(self.agent)
+    }
 }
 
 /// Whether there was room.
@@ -383,12 +411,11 @@ impl Exchange {
         publication: &Publication<'_>,
         now: Now,
     ) -> Option<Arc<Gate>> {
-        let is_turn =
-            |gate: &Arc<Gate>| publication.turn.is_some_and(|turn| Arc::ptr_eq(turn, gate));
+        let turn = publication.turn;
         let cost = event.size() + MESSAGE_OVERHEAD;
         for index in &chosen.here {
             let consumer = &targets.here.get(*index)?.consumer;
-            if !consumer.has_room(cost, is_turn(&consumer.gate)) {
+            if !consumer.has_room(cost, turn) {
                 if let Some(report) = consumer.note_wait(now.moment) {
                     self.outcomes.push(Outcome::Flow {
                         agent: consumer.agent.clone(),
@@ -407,11 +434,10 @@ impl Exchange {
             };
             let (frames, bytes) = peer.outgoing.size();
             let is_full = frames >= self.config.kept_frames || bytes >= self.config.kept_bytes;
-            let is_crowded = peer.gate.is_crowded() && !is_turn(&peer.gate);
             if is_best_effort {
                 continue;
             }
-            if is_full || is_crowded {
+            if is_full || turn.is_behind_others_at(&peer.gate) {
                 return Some(peer.gate.clone());
             }
             // What is charged is sorted as the subscriptions are.
@@ -421,7 +447,7 @@ impl Exchange {
                     continue;
                 };
                 let it = &it.subscription;
-                if !it.has_credit() || (it.gate.is_crowded() && !is_turn(&it.gate)) {
+                if !it.has_credit() || turn.is_behind_others_at(&it.gate) {
                     let gate = it.gate.clone();
                     self.probe_later(of_peer.peer, now);
                     return Some(gate);
@@ -653,7 +679,7 @@ impl Exchange {
         consumer: &Arc<Consumer>,
         request: &ReceivedEvent,
         message: &Arc<AclMessage>,
-        turn: Option<&Arc<Gate>>,
+        turn: Turn<'_>,
         now: Now,
     ) -> Result<Attempt<()>, PublishError> {
         let path = &request.header.channel;
@@ -688,9 +714,8 @@ impl Exchange {
             return Err(PublishError::NotAsked);
         };
         let (frames, bytes) = peer.outgoing.size();
-        let is_crowded =
-            peer.gate.is_crowded() && !turn.is_some_and(|turn| Arc::ptr_eq(turn, &peer.gate));
-        if frames >= most_frames || bytes >= most_bytes || is_crowded {
+        let is_full = frames >= most_frames || bytes >= most_bytes;
+        if is_full || turn.is_behind_others_at(&peer.gate) {
             let gate = peer.gate.clone();
             consumer.reopen_request(request, source, id);
             return Ok(Attempt::Full(gate));

@@ -508,7 +508,7 @@ impl World {
             message: &message,
             kept: None,
             receipt: None,
-            turn: None,
+            turn: Turn::default(),
         };
         let attempt = match &receiver {
             None => process.exchange.publish(&publication, now),
@@ -612,7 +612,7 @@ impl World {
             message: &message,
             kept: None,
             receipt: None,
-            turn: None,
+            turn: Turn::default(),
         };
         let process = &mut self.processes[index];
         process.exchange.take_interest(now);
@@ -677,10 +677,13 @@ impl World {
                 }
                 1 => process.exchange.decline_request(&consumer, &request, now),
                 _ => {
-                    let _ =
-                        process
-                            .exchange
-                            .reply(&consumer, &request, &Arc::new(reply), None, now);
+                    let _ = process.exchange.reply(
+                        &consumer,
+                        &request,
+                        &Arc::new(reply),
+                        Turn::default(),
+                        now,
+                    );
                 }
             }
         }
@@ -886,7 +889,7 @@ impl World {
                     message: &message,
                     kept: None,
                     receipt: None,
-                    turn: None,
+                    turn: Turn::default(),
                 };
                 let attempt = self.processes[index]
                     .exchange
