@@ -100,7 +100,10 @@ impl Writing {
     fn content(self, bytes: &[u8]) -> Content {
         match self {
             Self::Bytes => bytes.into(),
-            Self::Text => String::from_utf8_lossy(bytes).into_owned().into(),
+            Self::Text => match str::from_utf8(bytes) {
+                Ok(text) => text.into(),
+                Err(_) => bytes.into(),
+            },
         }
     }
 }

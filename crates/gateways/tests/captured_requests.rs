@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use sealbus_acl::envelope::Envelope;
-use sealbus_acl::{AclMessage, Aid, DateTime, Limits, Performative};
-use sealbus_gateways::http::transmission::{self, Encoding, Transmission};
+use sealbus_acl::{AclMessage, Aid, DateTime, EncodeError, Limits, Performative};
+use sealbus_gateways::http::transmission::{self, Encoding, Transmission, Writer};
 
 fn captured() -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../acl/tests/vectors/wire");
@@ -36,7 +36,7 @@ fn taken_apart(request: &[u8]) -> (String, &[u8]) {
     };
     let length: usize = header("content-length").parse().unwrap();
     let body = &request[start..];
-    assert_eq!(&body[length..], b"\r\n");
+    assert!(matches!(&body[length..], b"" | b"\r\n"));
     (header("content-type").to_owned(), &body[..length])
 }
 
@@ -78,6 +78,16 @@ fn what_jade_said_is_understood() {
     }
 }
 
+/// A whole request, with a boundary that occurs in most messages.
+fn written(
+    envelope: Envelope,
+    message: &AclMessage,
+    encoding: Encoding,
+) -> Result<Vec<u8>, EncodeError> {
+    let rest = Writer::new("b".to_owned()).request(envelope, message, encoding)?;
+    Ok([b"POST http://h:7778/acc HTTP/1.1\r\n", rest.as_slice()].concat())
+}
+
 /// What Sealbus writes for a message that JADE wrote says the same.
 #[test]
 fn written_again_they_say_the_same() {
@@ -88,13 +98,8 @@ fn written_again_they_say_the_same() {
                 envelope: *envelopes,
                 message: first.representation,
             };
-            let payload = transmission::encode_message(&first.message, encoding).unwrap();
-            let mut body = Vec::new();
-            let boundary =
-                transmission::write(first.envelope.clone(), &payload, encoding, "b", &mut body)
-                    .unwrap();
-            let content_type = sealbus_gateways::http::multipart::content_type(&boundary);
-            let again = transmission::read(&content_type, &body, &Limits::default()).unwrap();
+            let again = written(first.envelope.clone(), &first.message, encoding).unwrap();
+            let again = read(&again);
             assert_eq!(again.message, first.message, "{name}");
             assert_eq!(
                 again.envelope.receivers(),
@@ -144,14 +149,9 @@ proptest! {
             DateTime::from_unix_ms(0).unwrap(),
         );
         // Text that ends in a backslash has no form in the string encoding.
-        let payload = transmission::encode_message(&message, encoding);
-        prop_assume!(payload.is_ok());
-        let payload = payload.unwrap();
-        let mut body = Vec::new();
-        let boundary =
-            transmission::write(envelope, &payload, encoding, "b", &mut body).unwrap();
-        let content_type = sealbus_gateways::http::multipart::content_type(&boundary);
-        let again = transmission::read(&content_type, &body, &Limits::default()).unwrap();
+        let request = written(envelope, &message, encoding);
+        prop_assume!(request.is_ok());
+        let again = read(&request.unwrap());
         prop_assert_eq!(again.message.content_text(), Some(content.as_str()));
     }
 }

@@ -6,6 +6,7 @@ mod support;
 
 use std::time::Duration;
 
+use sealbus_bus::{Mailbox, MailboxLimits, Outbox};
 use sealbus_gateways::http::{GatewayLimits, HttpGatewayConfig};
 use support::{PATIENCE, Platform, allow, content};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,7 +51,7 @@ fn post(body: &str) -> String {
 
 async fn two(limits: GatewayLimits) -> Platform {
     let config = HttpGatewayConfig {
-        allow: vec![allow("one", "bob")],
+        allow: vec![allow("one", "bob"), allow("one", "dora")],
         limits,
         ..HttpGatewayConfig::default()
     };
@@ -420,27 +421,59 @@ async fn a_message_that_comes_twice_is_delivered_once() {
     assert_eq!(two.gateway.counters().repeated, 1);
 }
 
+/// A platform on which bob has room for two messages.
+async fn with_little_room(limits: GatewayLimits) -> (Platform, Outbox, Mailbox) {
+    let two = two(limits).await;
+    let small = MailboxLimits {
+        messages: 2,
+        ..MailboxLimits::default()
+    };
+    let (bob, bobs) = two.bus.attach("bob@two", None, Some(small)).unwrap();
+    (two, bob, bobs)
+}
+
 #[tokio::test]
 async fn a_full_mailbox_is_said_to_be_full() {
     let limits = GatewayLimits {
-        receiver_time: 100,
+        waiting: good().len(),
         ..GatewayLimits::default()
     };
-    let two = two(limits).await;
-    let small = sealbus_bus::MailboxLimits {
-        messages: 2,
-        ..sealbus_bus::MailboxLimits::default()
-    };
-    let (_bob, mut bobs) = two.bus.attach("bob@two", None, Some(small)).unwrap();
-    for _ in 0..2 {
+    let (two, _bob, mut bobs) = with_little_room(limits).await;
+    // Two are in the mailbox, and one in the line before it.
+    for _ in 0..3 {
         assert_eq!(status(&exchange(&two, post(&good()).as_bytes()).await), 200);
     }
     let answer = exchange(&two, post(&good()).as_bytes()).await;
     assert_eq!(status(&answer), 503, "{answer}");
     assert!(answer.contains("Connection: close"), "{answer}");
     counted(&two, "busy", 1).await;
+    for _ in 0..3 {
+        content(&mut bobs).await;
+    }
+    // The line ends a moment after its last message was taken.
+    let until = std::time::Instant::now() + PATIENCE;
+    while status(&exchange(&two, post(&good()).as_bytes()).await) != 200 {
+        assert!(std::time::Instant::now() < until);
+    }
     content(&mut bobs).await;
-    assert_eq!(status(&exchange(&two, post(&good()).as_bytes()).await), 200);
+}
+
+#[tokio::test]
+async fn messages_for_others_do_not_wait_behind_a_full_mailbox() {
+    let (two, _bob, mut bobs) = with_little_room(GatewayLimits::default()).await;
+    let (_dora, mut doras) = two.agent("dora");
+    let mut requests: String = (0..20)
+        .map(|number| post(&good().replace("\"hi\"", &format!("\"{number}\""))))
+        .collect();
+    requests.push_str(&post(&good().replace("bob@two", "dora@two")));
+    // All on one connection: dora is reached while bob has read nothing.
+    let answers = exchange(&two, requests.as_bytes()).await;
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 21, "{answers}");
+    content(&mut doras).await;
+    assert_eq!(two.gateway.counters().received, 21);
+    for number in 0..20 {
+        assert_eq!(content(&mut bobs).await, number.to_string());
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealbus_acl::Performative;
-use sealbus_bus::Provenance;
+use sealbus_bus::{MailboxLimits, Provenance};
 use sealbus_gateways::http::{GatewayLimits, HttpGatewayConfig, KnownPlatform};
 use support::{Platform, allow, content, inform, open_to_all, receive};
 
@@ -342,4 +342,73 @@ async fn agents_on_other_threads_send_outside_too() {
         .join()
         .unwrap();
     assert_eq!(content(&mut bobs).await, "hello");
+}
+
+#[tokio::test]
+async fn who_wrote_to_a_mailbox_that_stays_full_is_told() {
+    let limits = GatewayLimits {
+        receiver_time: 300,
+        ..GatewayLimits::default()
+    };
+    let config = HttpGatewayConfig {
+        limits,
+        ..open_to_all()
+    };
+    let one = Platform::new("one", open_to_all()).await;
+    let two = Platform::new("two", config).await;
+    let (alice, mut alices) = one.agent("alice");
+    let small = MailboxLimits {
+        messages: 1,
+        ..MailboxLimits::default()
+    };
+    let (_bob, mut bobs) = two.bus.attach("bob@two", None, Some(small)).unwrap();
+    for text in ["in the mailbox", "in the line"] {
+        alice.send(inform(two.aid("bob"), text)).await.unwrap();
+    }
+    let notice = receive(&mut alices).await.into_message().unwrap();
+    assert_eq!(notice.performative, Performative::Failure);
+    assert_eq!(notice.sender.as_ref().unwrap().name, "ams@two");
+    let said = notice.content_text().unwrap();
+    assert!(said.contains("the mailbox of bob@two was full"), "{said}");
+    assert_eq!(content(&mut bobs).await, "in the mailbox");
+    assert!(bobs.is_empty());
+}
+
+/// Bob's mailbox is full, and the line before it too: his platform puts off what comes for him.
+#[tokio::test]
+async fn what_is_put_off_for_one_agent_does_not_hold_up_others() {
+    const MESSAGES: usize = 12;
+    let limits = GatewayLimits {
+        waiting: 1,
+        ..GatewayLimits::default()
+    };
+    let config = HttpGatewayConfig {
+        limits,
+        ..open_to_all()
+    };
+    let one = Platform::new("one", open_to_all()).await;
+    let two = Platform::new("two", config).await;
+    let (alice, alices) = one.agent("alice");
+    let small = MailboxLimits {
+        messages: 2,
+        ..MailboxLimits::default()
+    };
+    let (_bob, mut bobs) = two.bus.attach("bob@two", None, Some(small)).unwrap();
+    let (_dora, mut doras) = two.agent("dora");
+    for number in 0..MESSAGES {
+        let number = number.to_string();
+        alice.send(inform(two.aid("bob"), &number)).await.unwrap();
+        alice.send(inform(two.aid("dora"), &number)).await.unwrap();
+    }
+    for number in 0..MESSAGES {
+        assert_eq!(content(&mut doras).await, number.to_string());
+    }
+    assert!(bobs.len() <= 2 && alices.is_empty());
+    for number in 0..MESSAGES {
+        assert_eq!(content(&mut bobs).await, number.to_string());
+    }
+    assert!(alices.is_empty() && bobs.is_empty());
+    // Nothing is left behind.
+    alice.send(inform(two.aid("bob"), "more")).await.unwrap();
+    assert_eq!(content(&mut bobs).await, "more");
 }

@@ -46,7 +46,9 @@ impl<V> Bounded<V> {
 
     pub(crate) fn remove(&mut self, key: &str) {
         if self.entries.remove(key).is_some() {
-            self.order.retain(|known| known != key);
+            // Mostly it is one of the newest.
+            let at = self.order.iter().rposition(|known| known == key);
+            at.and_then(|at| self.order.remove(at));
         }
     }
 }

@@ -74,9 +74,12 @@ pub struct GatewayLimits {
     pub connections: usize,
     /// Open connections from one network address. Default 64.
     pub connections_per_address: usize,
-    /// Milliseconds that a message from outside waits for room in its receiver's mailbox before the other platform is
-    /// told to try again. Default 5000.
+    /// Milliseconds that a message from outside waits for room in its receiver's mailbox before its sender is told that
+    /// it was not delivered. Default 30 000.
     pub receiver_time: u64,
+    /// Bytes of messages from outside that wait for room in mailboxes, and a quarter of it for one of them; beyond that
+    /// other platforms are told to try again. Default 32 MiB.
+    pub waiting: usize,
     /// Milliseconds after which a message that its platform has not taken comes back to its sender, unless its
     /// `:reply-by` comes first. Default 30 000.
     pub patience: u64,
@@ -114,7 +117,8 @@ impl Default for GatewayLimits {
             body_time: 30_000,
             connections: 1024,
             connections_per_address: 64,
-            receiver_time: 5_000,
+            receiver_time: 30_000,
+            waiting: 32 << 20,
             patience: 30_000,
             answer_time: 20_000,
             window: 64,

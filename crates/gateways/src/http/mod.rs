@@ -7,6 +7,7 @@
 //! [`multipart`], [`transmission`], [`response`], [`queue`], [`policy`](GatewayPolicy).
 
 mod address;
+mod arrival;
 mod book;
 mod config;
 mod counters;
@@ -14,6 +15,7 @@ mod gateway;
 mod inward;
 pub mod multipart;
 mod outside;
+mod outward;
 mod peer;
 mod policy;
 pub mod queue;
@@ -21,6 +23,7 @@ pub mod response;
 mod server;
 mod tls;
 pub mod transmission;
+mod waiting;
 
 pub use address::{AddressError, HttpAddress};
 pub use config::{ConfigError, GatewayLimits, HttpGatewayConfig, KnownPlatform, TlsConfig};

@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use memchr::memmem;
 use thiserror::Error;
 
 /// Longest boundary: RFC 2046 allows 70 characters; some senders use more.
@@ -106,11 +105,10 @@ fn unquote(quoted: &str) -> Option<(String, &str)> {
 /// # Errors
 /// [`MultipartError`].
 pub fn parts(body: &[u8], boundary: &str) -> Result<[Part; 2], MultipartError> {
-    let delimiter = format!("--{boundary}");
     let mut lines = Delimiters {
         body,
-        finder: memmem::Finder::new(delimiter.as_bytes()),
-        at: 0,
+        boundary: boundary.as_bytes(),
+        line: Some(0),
     };
     let first = lines
         .next()
@@ -147,52 +145,58 @@ struct Delimiter {
 
 struct Delimiters<'a> {
     body: &'a [u8],
-    finder: memmem::Finder<'a>,
-    at: usize,
+    boundary: &'a [u8],
+    /// Where the next line begins.
+    line: Option<usize>,
 }
 
 impl Iterator for Delimiters<'_> {
     type Item = Delimiter;
 
     fn next(&mut self) -> Option<Delimiter> {
-        loop {
-            let start = self.at + self.finder.find(&self.body[self.at..])?;
-            let after = start + self.finder.needle().len();
-            self.at = after;
-            let before = &self.body[..start];
-            let begin = match before {
-                [] => start,
-                [.., b'\r', b'\n'] => start - 2,
-                [.., b'\n'] => start - 1,
-                // Not at the beginning of a line.
-                _ => continue,
-            };
-            let rest = &self.body[after..];
-            if rest.starts_with(b"--") {
-                return Some(Delimiter {
-                    begin,
-                    end: after + 2,
-                    is_last: true,
-                });
+        while let Some(start) = self.line {
+            let line = &self.body[start..];
+            let rest = line
+                .strip_prefix(b"--")
+                .and_then(|line| line.strip_prefix(self.boundary));
+            if let Some(rest) = rest {
+                let begin = match &self.body[..start] {
+                    [.., b'\r', b'\n'] => start - 2,
+                    [.., b'\n'] => start - 1,
+                    _ => start,
+                };
+                let after = self.body.len() - rest.len();
+                if rest.starts_with(b"--") {
+                    self.line = None;
+                    return Some(Delimiter {
+                        begin,
+                        end: after + 2,
+                        is_last: true,
+                    });
+                }
+                let blank = rest
+                    .iter()
+                    .take_while(|byte| matches!(byte, b' ' | b'\t'))
+                    .count();
+                let end = match &rest[blank..] {
+                    [b'\r', b'\n', ..] => Some(after + blank + 2),
+                    [b'\n', ..] => Some(after + blank + 1),
+                    // A longer boundary that begins with this one.
+                    _ => None,
+                };
+                if let Some(end) = end {
+                    // The line end belongs to the next delimiter too if the part between them is empty.
+                    self.line = Some(end);
+                    return Some(Delimiter {
+                        begin,
+                        end,
+                        is_last: false,
+                    });
+                }
             }
-            let blank = rest
-                .iter()
-                .take_while(|byte| matches!(byte, b' ' | b'\t'))
-                .count();
-            let end = match &rest[blank..] {
-                [b'\r', b'\n', ..] => after + blank + 2,
-                [b'\n', ..] => after + blank + 1,
-                // A longer boundary that begins with this one.
-                _ => continue,
-            };
-            // The line end belongs to the next delimiter too if the part between them is empty.
-            self.at = end;
-            return Some(Delimiter {
-                begin,
-                end,
-                is_last: false,
-            });
+            self.line = memchr::memchr(b'\n', line).map(|length| start + length + 1);
         }
+        None
     }
 }
 
@@ -238,26 +242,45 @@ pub fn content_type(boundary: &str) -> String {
     format!("multipart/mixed ; boundary=\"{boundary}\"")
 }
 
-/// Appends a body. The boundary must not occur in either part: see [`is_free`].
-pub fn write(boundary: &str, envelope: (&str, &[u8]), message: (&str, &[u8]), out: &mut Vec<u8>) {
-    out.extend_from_slice(b"This is not part of the MIME multipart encoded message.\r\n");
-    for (content_type, body) in [envelope, message] {
-        out.extend_from_slice(b"--");
-        out.extend_from_slice(boundary.as_bytes());
-        out.extend_from_slice(b"\r\nContent-Type: ");
-        out.extend_from_slice(content_type.as_bytes());
-        out.extend_from_slice(b"\r\n\r\n");
-        out.extend_from_slice(body);
-        out.extend_from_slice(b"\r\n");
-    }
-    out.extend_from_slice(b"--");
-    out.extend_from_slice(boundary.as_bytes());
-    out.extend_from_slice(b"--\r\n");
-}
+/// A body that is to be written.
+pub struct Body<'a>([&'a [u8]; 15]);
 
-/// Whether a boundary does not occur in a part.
-pub fn is_free(boundary: &str, part: &[u8]) -> bool {
-    memmem::find(part, boundary.as_bytes()).is_none()
+impl<'a> Body<'a> {
+    /// The body of an envelope and a message, each with its content type. The boundary must occur in neither.
+    pub fn new(
+        boundary: &'a str,
+        envelope: (&'a str, &'a [u8]),
+        message: (&'a str, &'a [u8]),
+    ) -> Self {
+        Self([
+            b"This is not part of the MIME multipart encoded message.\r\n--",
+            boundary.as_bytes(),
+            b"\r\nContent-Type: ",
+            envelope.0.as_bytes(),
+            b"\r\n\r\n",
+            envelope.1,
+            b"\r\n--",
+            boundary.as_bytes(),
+            b"\r\nContent-Type: ",
+            message.0.as_bytes(),
+            b"\r\n\r\n",
+            message.1,
+            b"\r\n--",
+            boundary.as_bytes(),
+            b"--\r\n",
+        ])
+    }
+
+    /// How many bytes it has.
+    pub fn length(&self) -> usize {
+        self.0.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// Appends it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(self.length());
+        self.0.iter().for_each(|piece| out.extend_from_slice(piece));
+    }
 }
 
 #[cfg(test)]
@@ -318,9 +341,12 @@ mod tests {
             envelope in prop::collection::vec(any::<u8>(), 0..200),
             message in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            prop_assume!(is_free(&boundary, &envelope) && is_free(&boundary, &message));
+            let is_free = |part: &[u8]| !part.windows(boundary.len()).any(|it| it == boundary.as_bytes());
+            prop_assume!(is_free(&envelope) && is_free(&message));
+            let written = Body::new(&boundary, ("application/xml", &envelope), ("application/text", &message));
             let mut body = Vec::new();
-            write(&boundary, ("application/xml", &envelope), ("application/text", &message), &mut body);
+            written.write(&mut body);
+            prop_assert_eq!(body.len(), written.length());
             let read = super::boundary(&content_type(&boundary)).unwrap();
             let [first, second] = parts(&body, &read).unwrap();
             prop_assert_eq!(&body[first.body], &envelope[..]);

@@ -14,11 +14,13 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
 use super::address::HttpAddress;
-use super::queue::{OutgoingQueue, Verdict};
+use super::queue::{Expired, OutgoingQueue, Verdict};
 use super::response::AnswerReader;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Connections in a row on which nothing was taken, before what was put off holds up everything.
+const MOST_OF_NO_USE: u32 = 3;
 /// How long one address may take to accept a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// A connection that was not used for so long is closed: before JADE closes it after 60 s.
@@ -32,6 +34,8 @@ const READ: usize = 16 << 10;
 pub(crate) struct Request<T> {
     pub(crate) bytes: Bytes,
     pub(crate) expires: Instant,
+    /// Whom the message is for.
+    pub(crate) receiver: Arc<str>,
     pub(crate) ticket: T,
 }
 
@@ -74,8 +78,10 @@ enum Ended {
     Idle,
     /// It is lost; the oldest unanswered request may be why.
     Lost(String),
-    /// The platform asked to try again later.
-    Later(String),
+    /// There was none: no address accepted one.
+    Unreachable(String),
+    /// The platform put a message off, which is set aside.
+    PutOff(String),
     /// Nobody sends any more.
     Closed,
 }
@@ -87,6 +93,8 @@ pub(crate) struct Peer<T, O> {
     outcome: Arc<O>,
     /// What went wrong last.
     trouble: String,
+    /// Whether anything was taken on the connection there was last.
+    is_of_use: bool,
     closed: bool,
 }
 
@@ -102,6 +110,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
             requests,
             outcome,
             trouble: String::new(),
+            is_of_use: false,
             closed: false,
         }
     }
@@ -109,6 +118,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
     /// Sends what comes, until nobody can send any more and all is settled.
     pub(crate) async fn run(mut self) {
         let mut pause = SHORTEST_PAUSE;
+        let mut of_no_use = 0;
         loop {
             if self.queue.is_empty() {
                 match self.requests.recv().await {
@@ -116,23 +126,42 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                     None => return,
                 }
             }
-            let ended = match self.connect().await {
-                Ok((stream, address)) => {
-                    let ended = self.converse(stream, &address).await;
-                    // Something was taken.
-                    if self.trouble.is_empty() {
-                        pause = SHORTEST_PAUSE;
-                    }
-                    ended
+            self.queue.try_again(Instant::now());
+            if !self.queue.has_work() {
+                // Everything there is was set aside.
+                if let Some(at) = self.queue.next_try() {
+                    self.wait(at, true).await;
                 }
-                Err(trouble) => Ended::Later(trouble),
+                continue;
+            }
+            self.is_of_use = false;
+            let ended = match self.connect().await {
+                Ok((stream, address)) => self.converse(stream, &address).await,
+                Err(trouble) => Ended::Unreachable(trouble),
             };
+            if self.is_of_use {
+                pause = SHORTEST_PAUSE;
+                of_no_use = 0;
+            } else {
+                of_no_use += 1;
+            }
             let blamed = matches!(ended, Ended::Lost(_));
             let given_up = self.queue.connection_ended(blamed);
-            match ended {
-                Ended::Idle | Ended::Closed => self.trouble.clear(),
-                Ended::Lost(trouble) | Ended::Later(trouble) => self.trouble = trouble,
-            }
+            let rests = match ended {
+                Ended::Idle | Ended::Closed => {
+                    self.trouble.clear();
+                    false
+                }
+                Ended::Lost(trouble) | Ended::Unreachable(trouble) => {
+                    self.trouble = trouble;
+                    true
+                }
+                // What is for others goes on; unless it seems that the platform takes nothing at all.
+                Ended::PutOff(trouble) => {
+                    self.trouble = trouble;
+                    of_no_use > MOST_OF_NO_USE
+                }
+            };
             if let Some(ticket) = given_up {
                 let reason = format!(
                     "it was sent several times and never answered ({})",
@@ -141,34 +170,39 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                 self.outcome.failed(ticket, reason);
             }
             self.expire();
-            if !self.queue.is_empty() && !self.trouble.is_empty() {
+            if rests && self.queue.has_work() {
                 self.outcome.retried();
-                self.rest(pause).await;
+                // Peers that lost the same platform shall not all come back in the same moment.
+                let until = Instant::now() + pause.mul_f64(0.75 + jitter() / 2.0);
+                self.wait(until, false).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
     }
 
     fn push(&mut self, request: Request<T>) {
-        self.queue
-            .push(request.bytes, request.expires, request.ticket);
+        self.queue.push(
+            request.bytes,
+            request.expires,
+            request.receiver,
+            request.ticket,
+        );
     }
 
     fn expire(&mut self) {
-        for ticket in self.queue.expired(Instant::now()) {
-            let reason = if self.trouble.is_empty() {
-                "it could not be sent in time".to_owned()
-            } else {
-                format!("it could not be reached in time; last: {}", self.trouble)
+        for Expired { ticket, reason } in self.queue.expired(Instant::now()) {
+            let reason = match reason {
+                Some(reason) => format!("it was put off for too long; last: {reason}"),
+                None if self.trouble.is_empty() => "it could not be sent in time".to_owned(),
+                None => format!("it could not be reached in time; last: {}", self.trouble),
             };
             self.outcome.failed(ticket, reason);
         }
     }
 
-    /// Waits, taking what comes meanwhile, and giving back what expires.
-    async fn rest(&mut self, pause: Duration) {
-        // Peers that lost the same platform shall not all come back in the same moment.
-        let until = Instant::now() + pause.mul_f64(0.75 + jitter() / 2.0);
+    /// Waits, taking what comes meanwhile, and giving back what expires; not so long as there is work, if
+    /// `breaks_for_work`.
+    async fn wait(&mut self, until: Instant, breaks_for_work: bool) {
         loop {
             let expiry = self.queue.next_expiry().unwrap_or(until);
             tokio::select! {
@@ -176,12 +210,11 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                     Some(request) => self.push(request),
                     None => self.closed = true,
                 },
-                () = tokio::time::sleep_until(until.min(expiry).into()) => {
-                    self.expire();
-                    if Instant::now() >= until || self.queue.is_empty() {
-                        return;
-                    }
-                }
+                () = tokio::time::sleep_until(until.min(expiry).into()) => self.expire(),
+            }
+            let is_work = breaks_for_work && self.queue.has_work();
+            if Instant::now() >= until || self.queue.is_empty() || is_work {
+                return;
             }
         }
     }
@@ -252,6 +285,8 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
             } else {
                 IDLE_TIME
             };
+            let quiet = heard + patience;
+            let wakes = self.queue.next_try().map_or(quiet, |at| at.min(quiet));
             // What comes is taken only while there is room to write it.
             let takes = !self.closed && self.queue.unanswered() < self.config.window;
             tokio::select! {
@@ -271,17 +306,18 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                             Err(error) => return Ended::Lost(format!("{address}: {error}")),
                         };
                         let verdict = Verdict::of(answer.status, &answer.detail);
-                        let ticket = self.queue.answered(&verdict);
+                        let ticket = self.queue.answered(&verdict, heard);
                         match (verdict, ticket) {
                             (Verdict::Taken, Some(ticket)) => {
                                 self.trouble.clear();
+                                self.is_of_use = true;
                                 self.outcome.taken(ticket);
                             }
                             (Verdict::Refused(reason), Some(ticket)) => {
                                 self.outcome.failed(ticket, format!("{address} refused it with {reason}"));
                             }
                             (Verdict::Later(reason), _) => {
-                                return Ended::Later(format!("{address} put it off with {reason}"));
+                                return Ended::PutOff(format!("{address} put it off with {reason}"));
                             }
                             (_, None) => return Ended::Lost(format!("{address} answered what it was not asked")),
                         }
@@ -305,7 +341,13 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                     None if self.queue.is_empty() => return Ended::Closed,
                     None => self.closed = true,
                 },
-                () = tokio::time::sleep_until((heard + patience).into()) => {
+                () = tokio::time::sleep_until(wakes.into()) => {
+                    let now = Instant::now();
+                    if now < quiet {
+                        self.expire();
+                        self.queue.try_again(now);
+                        continue;
+                    }
                     if waits {
                         return Ended::Lost(format!("{address} did not answer within {patience:?}"));
                     }

@@ -2,21 +2,38 @@
 //!
 //! Requests are written before earlier ones are answered, up to a window. Answers come in the order of requests. When
 //! a connection ends, everything not answered is written again on the next one, in the same order.
+//!
+//! Where the platform puts a request off, since its receiver has no room, everything for that receiver is set aside
+//! and goes on later, one request first to try; what is for others is not held up.
 
-use std::collections::VecDeque;
-use std::time::Instant;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 /// How often a request may be written to an open connection that then ends without an answer, before it is taken for
 /// the cause.
 const UNANSWERED: u32 = 4;
+/// How long what was put off is set aside: longer each time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 struct Item<T> {
     request: Bytes,
     expires: Instant,
     unanswered: u32,
+    receiver: Arc<str>,
     ticket: T,
+}
+
+/// What is set aside for one receiver.
+struct Aside<T> {
+    items: VecDeque<Item<T>>,
+    /// When the first of it is to be tried; `None` while it is among the others to be tried.
+    at: Option<Instant>,
+    pause: Duration,
+    reason: String,
 }
 
 /// The queue. `T` goes along with each request.
@@ -25,6 +42,16 @@ pub struct OutgoingQueue<T> {
     /// How many from the front are written on the connection there is.
     written: usize,
     window: usize,
+    aside: HashMap<Arc<str>, Aside<T>>,
+}
+
+/// A request that was not sent in time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Expired<T> {
+    /// What went along with it.
+    pub ticket: T,
+    /// Why it was set aside, if it was.
+    pub reason: Option<String>,
 }
 
 /// What an answer means.
@@ -34,7 +61,7 @@ pub enum Verdict {
     Taken,
     /// It never will.
     Refused(String),
-    /// It may later: the connection is to be ended, and everything sent again after a pause.
+    /// It may later: the connection is to be ended, since what follows on it must not overtake the message.
     Later(String),
 }
 
@@ -57,22 +84,33 @@ impl<T> OutgoingQueue<T> {
             items: VecDeque::new(),
             written: 0,
             window: window.max(1),
+            aside: HashMap::new(),
         }
     }
 
     /// Adds a request, which is not worth sending after `expires`.
-    pub fn push(&mut self, request: Bytes, expires: Instant, ticket: T) {
-        self.items.push_back(Item {
+    pub fn push(&mut self, request: Bytes, expires: Instant, receiver: Arc<str>, ticket: T) {
+        let item = Item {
             request,
             expires,
             unanswered: 0,
+            receiver,
             ticket,
-        });
+        };
+        match self.aside.get_mut(&item.receiver) {
+            Some(aside) => aside.items.push_back(item),
+            None => self.items.push_back(item),
+        }
     }
 
     /// Whether there is nothing left to do.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.items.is_empty() && self.aside.is_empty()
+    }
+
+    /// Whether there is something to send now.
+    pub fn has_work(&self) -> bool {
+        !self.items.is_empty()
     }
 
     /// Requests written and not answered.
@@ -91,13 +129,17 @@ impl<T> OutgoingQueue<T> {
     }
 
     /// An answer has come to the oldest written request. Returns its ticket unless it is to be sent again; `None` also
-    /// if no request waits for an answer.
-    pub fn answered(&mut self, verdict: &Verdict) -> Option<T> {
-        if self.written == 0 || matches!(verdict, Verdict::Later(_)) {
+    /// if no request waits for an answer. What was put off is set aside: the connection is to be ended.
+    pub fn answered(&mut self, verdict: &Verdict, now: Instant) -> Option<T> {
+        if self.written == 0 {
+            return None;
+        }
+        if let Verdict::Later(reason) = verdict {
+            self.set_aside(reason, now);
             return None;
         }
         self.written -= 1;
-        self.items.pop_front().map(|item| item.ticket)
+        self.take_first()
     }
 
     /// The connection has ended. `blamed`: nothing but the oldest unanswered request explains why; its ticket is
@@ -112,83 +154,233 @@ impl<T> OutgoingQueue<T> {
         if first.unanswered < UNANSWERED {
             return None;
         }
-        self.items.pop_front().map(|item| item.ticket)
+        self.take_first()
+    }
+
+    /// The first is settled. If it was to try whether its receiver has room again, what was set aside follows.
+    fn take_first(&mut self) -> Option<T> {
+        let item = self.items.pop_front()?;
+        if let Some(aside) = self.aside.remove(&item.receiver) {
+            self.items.extend(aside.items);
+        }
+        Some(item.ticket)
+    }
+
+    /// Sets the first, which was written, and all that is for the same receiver aside.
+    fn set_aside(&mut self, reason: &str, now: Instant) {
+        let Some(first) = self.items.front() else {
+            return;
+        };
+        let receiver = first.receiver.clone();
+        self.written = 0;
+        let (mut of_it, others) = self
+            .items
+            .drain(..)
+            .partition::<VecDeque<_>, _>(|item| item.receiver == receiver);
+        self.items = others;
+        let aside = self.aside.entry(receiver).or_insert_with(|| Aside {
+            items: VecDeque::new(),
+            at: None,
+            pause: SHORTEST_PAUSE / 2,
+            reason: String::new(),
+        });
+        aside.pause = (aside.pause * 2).min(LONGEST_PAUSE);
+        aside.at = Some(now + aside.pause);
+        reason.clone_into(&mut aside.reason);
+        // What was tried comes before what has been waiting.
+        of_it.append(&mut aside.items);
+        aside.items = of_it;
+    }
+
+    /// When something that was set aside is to be tried.
+    pub fn next_try(&self) -> Option<Instant> {
+        self.aside.values().filter_map(|aside| aside.at).min()
+    }
+
+    /// Puts the first of what was set aside long enough among the others, to be tried.
+    pub fn try_again(&mut self, now: Instant) {
+        for aside in self.aside.values_mut() {
+            if aside.at.is_some_and(|at| at <= now) {
+                aside.at = None;
+                self.items.extend(aside.items.pop_front());
+            }
+        }
     }
 
     /// Takes out what has expired, if it is not written; the oldest first.
-    pub fn expired(&mut self, now: Instant) -> Vec<T> {
+    pub fn expired(&mut self, now: Instant) -> Vec<Expired<T>> {
         let mut expired = Vec::new();
-        let mut at = self.written;
-        while at < self.items.len() {
-            if self.items[at].expires <= now {
-                expired.extend(self.items.remove(at).map(|item| item.ticket));
-            } else {
-                at += 1;
+        for item in take_expired(&mut self.items, self.written, now) {
+            let aside = self.aside.get_mut(&item.receiver);
+            expired.push(Expired {
+                ticket: item.ticket,
+                reason: aside.as_ref().map(|aside| aside.reason.clone()),
+            });
+            // It was to be tried: the one behind it is, instead.
+            if let Some(aside) = aside {
+                aside.at = Some(now);
             }
         }
+        for aside in self.aside.values_mut() {
+            for item in take_expired(&mut aside.items, 0, now) {
+                expired.push(Expired {
+                    ticket: item.ticket,
+                    reason: Some(aside.reason.clone()),
+                });
+            }
+        }
+        self.aside
+            .retain(|_, aside| aside.at.is_none() || !aside.items.is_empty());
         expired
     }
 
     /// When the first of what is not written expires.
     pub fn next_expiry(&self) -> Option<Instant> {
         let waiting = self.items.iter().skip(self.written);
-        waiting.map(|item| item.expires).min()
+        let aside = self.aside.values().flat_map(|aside| &aside.items);
+        waiting.chain(aside).map(|item| item.expires).min()
     }
+}
 
-    /// Everything that is left.
-    pub fn drain(&mut self) -> Vec<T> {
-        self.written = 0;
-        self.items.drain(..).map(|item| item.ticket).collect()
+fn take_expired<T>(items: &mut VecDeque<Item<T>>, from: usize, now: Instant) -> Vec<Item<T>> {
+    let mut expired = Vec::new();
+    let mut at = from;
+    while at < items.len() {
+        if items[at].expires <= now {
+            expired.extend(items.remove(at));
+        } else {
+            at += 1;
+        }
     }
+    expired
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
 
+    /// What a platform does to which of three receivers.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push(usize),
+        Write,
+        Answer,
+        Lose,
+        /// A mailbox becomes full, or is read.
+        Turn(usize),
+        Pass,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => (0_usize..3).prop_map(Step::Push),
+            3 => Just(Step::Write),
+            3 => Just(Step::Answer),
+            1 => Just(Step::Lose),
+            1 => (0_usize..3).prop_map(Step::Turn),
+            1 => Just(Step::Pass),
+        ]
+    }
+
+    /// A platform that takes, and puts off what is for full mailboxes, over a connection that is lost at random.
+    struct Simulation {
+        queue: OutgoingQueue<u32>,
+        now: Instant,
+        on_wire: VecDeque<u32>,
+        is_full: [bool; 3],
+        taken: Vec<u32>,
+    }
+
+    impl Simulation {
+        fn receiver(number: u32) -> usize {
+            number as usize % 3
+        }
+
+        fn answer(&mut self) {
+            let Some(number) = self.on_wire.pop_front() else {
+                return;
+            };
+            if self.is_full[Self::receiver(number)] {
+                let verdict = Verdict::Later("full".to_owned());
+                assert_eq!(self.queue.answered(&verdict, self.now), None);
+                self.lose();
+            } else {
+                assert_eq!(self.queue.answered(&Verdict::Taken, self.now), Some(number));
+                self.taken.push(number);
+            }
+        }
+
+        fn lose(&mut self) {
+            self.on_wire.clear();
+            assert_eq!(self.queue.connection_ended(false), None);
+        }
+
+        fn pass(&mut self) {
+            self.now += Duration::from_secs(1);
+            self.queue.try_again(self.now);
+        }
+    }
+
     proptest! {
-        /// A platform that takes, refuses, puts off and loses its connection at random gets every message it did not
-        /// refuse, in order; after a connection was lost it may get some again, but none it has answered.
+        /// Nothing is lost or sent again after it was answered, and for each receiver order is kept, whatever is put
+        /// off and however often the connection is lost; what is for others goes on.
         #[test]
         fn nothing_is_lost_and_order_is_kept(
-            steps in prop::collection::vec(0_u8..10, 1..300),
+            steps in prop::collection::vec(step(), 1..300),
             window in 1_usize..8,
         ) {
             let now = Instant::now();
-            let later = now + Duration::from_secs(60);
-            let mut queue = OutgoingQueue::new(window);
-            let mut pushed = 0_u32;
-            let mut on_wire: VecDeque<u32> = VecDeque::new();
-            let mut settled: Vec<u32> = Vec::new();
+            let later = now + Duration::from_secs(100_000);
+            let mut it = Simulation {
+                queue: OutgoingQueue::new(window),
+                now,
+                on_wire: VecDeque::new(),
+                is_full: [false; 3],
+                taken: Vec::new(),
+            };
+            let mut pushed = [0_u32; 3];
             for step in steps {
                 match step {
-                    0..=2 => {
-                        queue.push(Bytes::copy_from_slice(&pushed.to_be_bytes()), later, pushed);
-                        pushed += 1;
+                    Step::Push(receiver) => {
+                        let number = pushed[receiver] * 3 + receiver as u32;
+                        pushed[receiver] += 1;
+                        let request = Bytes::copy_from_slice(&number.to_be_bytes());
+                        it.queue.push(request, later, receiver.to_string().into(), number);
                     }
-                    3..=5 => on_wire.extend(queue.next_to_write().map(number)),
-                    6 | 7 => if on_wire.pop_front().is_some() {
-                        settled.extend(queue.answered(&Verdict::Taken));
-                    }
-                    8 => {
-                        on_wire.clear();
-                        settled.extend(queue.connection_ended(false));
-                    }
-                    _ => if on_wire.pop_front().is_some() {
-                        prop_assert_eq!(queue.answered(&Verdict::Later(String::new())), None);
-                        on_wire.clear();
-                        settled.extend(queue.connection_ended(false));
-                    }
+                    Step::Write => it.on_wire.extend(it.queue.next_to_write().map(number)),
+                    Step::Answer => it.answer(),
+                    Step::Lose => it.lose(),
+                    Step::Turn(receiver) => it.is_full[receiver] ^= true,
+                    Step::Pass => it.pass(),
                 }
-                prop_assert_eq!(queue.unanswered(), on_wire.len());
-                prop_assert!(on_wire.len() <= window);
+                prop_assert_eq!(it.queue.unanswered(), it.on_wire.len());
+                prop_assert!(it.on_wire.len() <= window);
             }
-            settled.extend(queue.drain());
-            prop_assert_eq!(settled, (0..pushed).collect::<Vec<_>>());
+            // One mailbox stays full: everything else arrives, and nothing that is for it expires unseen.
+            it.is_full = [true, false, false];
+            for _ in 0..2_000 {
+                while let Some(request) = it.queue.next_to_write() {
+                    it.on_wire.push_back(number(request));
+                }
+                while !it.on_wire.is_empty() {
+                    it.answer();
+                }
+                it.pass();
+            }
+            it.lose();
+            let mut left: Vec<_> = it.queue.expired(later).into_iter().map(|it| it.ticket).collect();
+            left.sort_unstable();
+            prop_assert!(it.queue.is_empty());
+            for (receiver, pushed) in pushed.into_iter().enumerate() {
+                let of_it = |number: &&u32| Simulation::receiver(**number) == receiver;
+                let taken: Vec<_> = it.taken.iter().filter(of_it).copied().collect();
+                let left: Vec<_> = left.iter().filter(of_it).copied().collect();
+                prop_assert!(receiver == 0 || left.is_empty(), "{left:?} left for {receiver}");
+                let all: Vec<_> = (0..pushed).map(|it| it * 3 + receiver as u32).collect();
+                prop_assert_eq!([taken, left].concat(), all);
+            }
         }
     }
 
@@ -200,8 +392,8 @@ mod tests {
     fn a_request_that_ends_every_connection_is_given_up() {
         let mut queue = OutgoingQueue::new(4);
         let later = Instant::now() + Duration::from_secs(60);
-        queue.push(Bytes::new(), later, "poison");
-        queue.push(Bytes::new(), later, "good");
+        queue.push(Bytes::new(), later, "r".into(), "poison");
+        queue.push(Bytes::new(), later, "r".into(), "good");
         for _ in 1..UNANSWERED {
             queue.next_to_write();
             assert_eq!(queue.connection_ended(true), None);
@@ -209,21 +401,36 @@ mod tests {
         queue.next_to_write();
         assert_eq!(queue.connection_ended(true), Some("poison"));
         queue.next_to_write();
-        assert_eq!(queue.answered(&Verdict::Taken), Some("good"));
+        assert_eq!(queue.answered(&Verdict::Taken, later), Some("good"));
     }
 
     #[test]
     fn what_has_expired_is_taken_out_unless_it_is_written() {
         let mut queue = OutgoingQueue::new(1);
         let now = Instant::now();
-        queue.push(Bytes::new(), now, "written");
-        queue.push(Bytes::new(), now + Duration::from_secs(9), "fresh");
-        queue.push(Bytes::new(), now, "late");
+        queue.push(Bytes::new(), now, "r".into(), "written");
+        queue.push(
+            Bytes::new(),
+            now + Duration::from_secs(9),
+            "r".into(),
+            "fresh",
+        );
+        queue.push(Bytes::new(), now, "r".into(), "late");
         queue.next_to_write();
-        assert_eq!(queue.expired(now), ["late"]);
-        queue.connection_ended(false);
-        assert_eq!(queue.expired(now), ["written"]);
-        assert_eq!(queue.drain(), ["fresh"]);
+        let expired = |ticket, reason: Option<&str>| {
+            vec![Expired {
+                ticket,
+                reason: reason.map(str::to_owned),
+            }]
+        };
+        assert_eq!(queue.expired(now), expired("late", None));
+        queue.answered(&Verdict::Later("full".to_owned()), now);
+        assert!(!queue.has_work() && !queue.is_empty());
+        assert_eq!(queue.expired(now), expired("written", Some("full")));
+        queue.try_again(now + LONGEST_PAUSE);
+        assert!(queue.next_to_write().is_some());
+        assert_eq!(queue.answered(&Verdict::Taken, now), Some("fresh"));
+        assert!(queue.is_empty());
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// A whole request; returns the status, and what to say with it.
     fn receive(
-        &self,
+        self: &Arc<Self>,
         content_type: &str,
         body: Bytes,
         origin: &Origin,

@@ -1,8 +1,10 @@
 //! One message on its way between two platforms: envelope and ACL message, as the body of a request and back.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use bytes::Bytes;
+use memchr::memmem;
 use sealbus_acl::envelope::{self, Envelope, EnvelopeRepresentation};
 use sealbus_acl::{
     AclMessage, Content, DecodeError, EncodeError, Limits, Representation, representation,
@@ -14,6 +16,8 @@ use super::multipart::{self, MultipartError};
 /// The media types JADE gives the parts, whatever they hold; others are `application/` and the representation's name.
 const XML_TYPE: &str = "application/xml";
 const MESSAGE_TYPE: &str = "application/text";
+/// Most bytes that a buffer keeps between two messages.
+const KEPT: usize = 64 << 10;
 
 /// A received transmission.
 pub struct Transmission {
@@ -188,63 +192,115 @@ impl std::fmt::Debug for Encoding {
     }
 }
 
+/// Writes transmissions, with buffers that are used again.
+pub struct Writer {
+    boundary: String,
+    /// Finds the boundary in a part.
+    finder: memmem::Finder<'static>,
+    envelope: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Writer {
+    /// `boundary` is a boundary to begin with; where it occurs in a part, a longer one is taken.
+    pub fn new(boundary: String) -> Self {
+        Self {
+            finder: memmem::Finder::new(boundary.as_bytes()).into_owned(),
+            boundary,
+            envelope: Vec::new(),
+            payload: Vec::new(),
+        }
+    }
+
+    /// A request with this envelope and message, all but its first lines, which depend on where it is sent: the lines
+    /// of its head that describe the body, the empty line, and the body. What the envelope says about the payload is
+    /// filled in.
+    ///
+    /// # Errors
+    /// If the representations cannot carry envelope or message.
+    pub fn request(
+        &mut self,
+        mut envelope: Envelope,
+        message: &AclMessage,
+        encoding: Encoding,
+    ) -> Result<Vec<u8>, EncodeError> {
+        self.payload.clear();
+        self.envelope.clear();
+        encode_message(message, encoding, &mut self.payload)?;
+        envelope.base.acl_representation = Some(encoding.message.name().to_owned());
+        envelope.base.payload_length = Some(self.payload.len() as u64);
+        if encoding.message.name() != sealbus_acl::bitefficient::NAME && !self.payload.is_ascii() {
+            envelope.base.payload_encoding = Some("UTF-8".to_owned());
+        }
+        encoding.envelope.encode(&envelope, &mut self.envelope)?;
+        let boundary = self.free_boundary();
+        let own_type;
+        let envelope_type = if encoding.envelope.name() == envelope::xml::NAME {
+            XML_TYPE
+        } else {
+            own_type = format!("application/{}", encoding.envelope.name());
+            &own_type
+        };
+        let body = multipart::Body::new(
+            &boundary,
+            (envelope_type, &self.envelope),
+            (MESSAGE_TYPE, &self.payload),
+        );
+        let length = body.length();
+        let head = format!(
+            "Cache-Control: no-cache\r\nMime-Version: 1.0\r\nContent-Type: {}\r\nContent-Length: {length}\r\nConnection: Keep-Alive\r\n\r\n",
+            multipart::content_type(&boundary),
+        );
+        let mut request = Vec::with_capacity(head.len() + length);
+        request.extend_from_slice(head.as_bytes());
+        body.write(&mut request);
+        self.shrink();
+        Ok(request)
+    }
+
+    /// A boundary that occurs in neither part.
+    fn free_boundary(&self) -> Cow<'_, str> {
+        let parts = [self.envelope.as_slice(), &self.payload];
+        if parts.iter().all(|part| self.finder.find(part).is_none()) {
+            return Cow::Borrowed(&self.boundary);
+        }
+        let mut boundary = self.boundary.clone();
+        while parts
+            .iter()
+            .any(|part| memmem::find(part, boundary.as_bytes()).is_some())
+        {
+            boundary.push('x');
+        }
+        Cow::Owned(boundary)
+    }
+
+    /// One large message does not keep its room for ever.
+    fn shrink(&mut self) {
+        for buffer in [&mut self.envelope, &mut self.payload] {
+            if buffer.capacity() > KEPT {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
 /// Encodes an ACL message.
-///
-/// # Errors
-/// If the representation cannot carry it.
-pub fn encode_message(message: &AclMessage, encoding: Encoding) -> Result<Bytes, EncodeError> {
-    let mut payload = Vec::new();
+fn encode_message(
+    message: &AclMessage,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
     match &message.content {
         // JADE reads bytes within text in this form only.
         Some(Content::Bytes(bytes)) if encoding.message.name() == sealbus_acl::string::NAME => {
             let mut text = message.clone();
             text.content = Some(BASE64.encode(bytes).into());
-            encoding.message.encode(&text, &mut payload)?;
+            encoding.message.encode(&text, out)?;
             let after_performative = 1 + message.performative.as_str().len();
             let mark = b"\n :X-JADE-Encoding Base64".iter().copied();
-            payload.splice(after_performative..after_performative, mark);
+            out.splice(after_performative..after_performative, mark);
+            Ok(())
         }
-        _ => encoding.message.encode(message, &mut payload)?,
+        _ => encoding.message.encode(message, out),
     }
-    Ok(payload.into())
-}
-
-/// Fills in what the envelope says about the payload, and appends the body of a request.
-///
-/// `boundary` is a boundary to begin with; if it occurs in a part, it is made longer. Returns the boundary taken.
-///
-/// # Errors
-/// If the representation cannot carry the envelope.
-pub fn write(
-    mut envelope: Envelope,
-    payload: &[u8],
-    encoding: Encoding,
-    boundary: &str,
-    out: &mut Vec<u8>,
-) -> Result<String, EncodeError> {
-    envelope.base.acl_representation = Some(encoding.message.name().to_owned());
-    envelope.base.payload_length = Some(payload.len() as u64);
-    if encoding.message.name() != sealbus_acl::bitefficient::NAME && !payload.is_ascii() {
-        envelope.base.payload_encoding = Some("UTF-8".to_owned());
-    }
-    let mut head = Vec::new();
-    encoding.envelope.encode(&envelope, &mut head)?;
-    let mut boundary = boundary.to_owned();
-    while !(multipart::is_free(&boundary, &head) && multipart::is_free(&boundary, payload)) {
-        boundary.push('x');
-    }
-    let own_type;
-    let envelope_type = if encoding.envelope.name() == envelope::xml::NAME {
-        XML_TYPE
-    } else {
-        own_type = format!("application/{}", encoding.envelope.name());
-        &own_type
-    };
-    multipart::write(
-        &boundary,
-        (envelope_type, &head),
-        (MESSAGE_TYPE, payload),
-        out,
-    );
-    Ok(boundary)
 }

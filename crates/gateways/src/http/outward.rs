@@ -1,0 +1,337 @@
+//! The way out: messages of our agents to those of other platforms, and what becomes of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use sealbus_acl::envelope::{Envelope, Received};
+use sealbus_acl::{AclMessage, Aid, DateTime};
+use sealbus_bus::{Mailbox, UndeliverableReason, failure_notice};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::address::HttpAddress;
+use super::book::usable;
+use super::config::milliseconds;
+use super::counters::Counts;
+use super::gateway::Inner;
+use super::outside::{Outside, TRANSPORT};
+use super::peer::{Outcome, Peer, PeerConfig, Request};
+
+/// A stand-in that nobody wrote to for so long is taken away.
+const IDLE_TIME: Duration = Duration::from_secs(600);
+/// Requests that wait to be taken up by a peer's task; their bytes are limited apart from that.
+const WAITING: usize = 256;
+/// Messages taken from a mailbox at a time.
+const ROW: usize = 32;
+/// Messages for one agent take no more of the room than the whole divided by this.
+const SHARE: usize = 16;
+/// Bytes one permit stands for.
+const UNIT: usize = 1 << 10;
+
+/// The way to a peer's task.
+#[derive(Clone)]
+pub(super) struct PeerHandle {
+    requests: mpsc::Sender<Request<Ticket>>,
+    /// Room for bytes on their way to it.
+    room: Arc<Semaphore>,
+}
+
+/// What goes along with a message on its way out.
+pub(super) struct Ticket {
+    /// Without its content.
+    message: AclMessage,
+    receiver: Arc<str>,
+    _room: Option<OwnedSemaphorePermit>,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+/// How much of the room messages for one agent may take.
+pub(super) struct Share {
+    units: usize,
+    room: Arc<Semaphore>,
+}
+
+async fn taken(room: &Arc<Semaphore>, units: usize) -> Option<OwnedSemaphorePermit> {
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    // Nobody closes it.
+    room.clone().acquire_many_owned(units).await.ok()
+}
+
+impl Inner {
+    /// Whether something is on its way.
+    pub(super) fn is_busy(&self) -> bool {
+        let whole = self.config.limits.outgoing / UNIT;
+        let peers = self.peers.lock();
+        peers
+            .values()
+            .any(|peer| peer.room.available_permits() < whole)
+            || !self.lines.lock().is_empty()
+    }
+
+    /// Carries messages from the mailbox of a stand-in to the agent it stands for.
+    pub(super) async fn carry(self: Arc<Self>, name: Arc<str>, mut mailbox: Mailbox) {
+        let mut row = Vec::new();
+        let share = (self.config.limits.outgoing / UNIT / SHARE).max(1);
+        let share = Share {
+            units: share,
+            room: Arc::new(Semaphore::new(share)),
+        };
+        loop {
+            let next = mailbox.recv_many(&mut row, ROW);
+            match tokio::time::timeout(IDLE_TIME, next).await {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(_) => {
+                    // What comes in between is still in the mailbox.
+                    self.outbox.bus().retire_stand_in(&name);
+                    continue;
+                }
+            }
+            for received in row.drain(..) {
+                // What is in a mailbox decodes.
+                if let Ok(message) = received.into_message() {
+                    self.send(message, &name, false, Some(&share)).await;
+                }
+            }
+        }
+    }
+
+    /// Hands a message to the peer of its receiver, waiting for room.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        message: Arc<AclMessage>,
+        receiver: &Arc<str>,
+        is_notice: bool,
+        share: Option<&Share>,
+    ) {
+        // Mostly nobody else holds it any more, and nothing is copied.
+        let mut message = Arc::unwrap_or_clone(message);
+        let (addresses, bytes) = match self.build(&mut message, receiver) {
+            Ok(built) => built,
+            Err(reason) => {
+                Counts::add(&self.counts.failed, 1);
+                if is_notice {
+                    tracing::debug!(%receiver, reason, "a failure notice cannot be sent");
+                } else {
+                    self.tell(&message, receiver, reason);
+                }
+                return;
+            }
+        };
+        // What is needed any more is what a notice of its failure says.
+        message.content = None;
+        let peer = self.peer(addresses);
+        let whole = self.config.limits.outgoing / UNIT;
+        let units = bytes.len() / UNIT + 1;
+        // First the agent's own: who waits for it takes nothing from others.
+        let mut own = None;
+        if let Some(share) = share {
+            own = Some(taken(&share.room, units.min(share.units)).await);
+        }
+        let room = taken(&peer.room, units.min(whole)).await;
+        let expires = Instant::now() + self.patience(&message);
+        let request = Request {
+            bytes,
+            expires,
+            receiver: receiver.clone(),
+            ticket: Ticket {
+                message,
+                receiver: receiver.clone(),
+                _room: room,
+                _share: own.flatten(),
+            },
+        };
+        // The peer's task lives as long as its handle.
+        let _ = peer.requests.send(request).await;
+    }
+
+    /// How long a message is worth sending.
+    fn patience(&self, message: &AclMessage) -> Duration {
+        let usual = milliseconds(self.config.limits.patience);
+        let now = SystemTime::now();
+        let reply_by = message.reply_by.and_then(|it| it.system_time(now).ok());
+        match reply_by.map(|it| it.duration_since(now)) {
+            Some(Ok(left)) => left.min(usual),
+            // An answer is late already; the message itself may still be of use.
+            Some(Err(_)) | None => usual,
+        }
+    }
+
+    /// The request for a message, all but the first lines, and where to send it. The message becomes what others are
+    /// to see.
+    fn build(
+        &self,
+        message: &mut AclMessage,
+        receiver: &str,
+    ) -> Result<(Vec<HttpAddress>, Bytes), String> {
+        let platform = receiver
+            .rsplit_once('@')
+            .map_or("", |(_, platform)| platform);
+        let known = self.known.get(&platform.to_ascii_lowercase());
+        let outside = Outside {
+            platform: &self.platform,
+            addresses: &self.own,
+        };
+        outside.message(message);
+        let message = &*message;
+        let named = message.receivers.iter().find(|it| it.name == receiver);
+        let (addresses, learnt) = {
+            let book = self.book.lock();
+            let addresses = match known.map(|known| &known.addresses) {
+                Some(addresses) if !addresses.is_empty() => addresses.clone(),
+                _ => {
+                    let told = named.map(|it| usable(&it.addresses)).unwrap_or_default();
+                    if told.is_empty() {
+                        book.addresses(receiver).cloned().unwrap_or_default()
+                    } else {
+                        told
+                    }
+                }
+            };
+            (addresses, book.encoding(platform))
+        };
+        if addresses.is_empty() {
+            return Err(match named.and_then(|it| it.addresses.first()) {
+                Some(address) => match address.parse::<HttpAddress>() {
+                    Err(error) => error.to_string(),
+                    Ok(_) => "none of its addresses can be used".to_owned(),
+                },
+                None => format!(
+                    "no address of platform {platform} is known: name one in the agent's identifier, such as http://host:7778/acc"
+                ),
+            });
+        }
+        if addresses.iter().any(|it| self.own_addresses.contains(it)) {
+            return Err(format!(
+                "{receiver} is said to be behind {}, which is this platform's own gateway",
+                self.own[0]
+            ));
+        }
+        let encoding = known.cloned().unwrap_or_default().encoding(learnt);
+        let mut to = Aid {
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            resolvers: Vec::new(),
+            user_defined: Vec::new(),
+            name: receiver.to_owned(),
+        };
+        if let Some(named) = named
+            && !named.addresses.is_empty()
+        {
+            to.addresses.clone_from(&named.addresses);
+        }
+        let plain = |aid: &Aid| Aid {
+            name: aid.name.clone(),
+            addresses: aid.addresses.clone(),
+            resolvers: Vec::new(),
+            user_defined: Vec::new(),
+        };
+        let from = message.sender.as_ref().map(plain);
+        let mut all: Vec<Aid> = message.receivers.iter().map(plain).collect();
+        for aid in &mut all {
+            if aid.name == to.name {
+                aid.addresses.clone_from(&to.addresses);
+            }
+        }
+        let date =
+            DateTime::from_system_time(SystemTime::now()).map_err(|error| error.to_string())?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut envelope = Envelope::new(
+            all,
+            from.unwrap_or_else(|| to.clone()),
+            encoding.message.name(),
+            date,
+        );
+        envelope.base.intended_receivers = vec![to];
+        // It tells this copy from any other, should it have to be sent again.
+        envelope.base.received = Some(Received {
+            by: self.own[0].clone(),
+            date,
+            from: None,
+            id: Some(format!("{}-{number}", self.run)),
+            via: Some(TRANSPORT.to_owned()),
+            user_defined: Vec::new(),
+        });
+        let mut writer = self.writer.lock();
+        let request = writer
+            .request(envelope, message, encoding)
+            .map_err(|error| UndeliverableReason::Encoding(error).to_string())?;
+        Ok((addresses, request.into()))
+    }
+
+    fn peer(self: &Arc<Self>, addresses: Vec<HttpAddress>) -> PeerHandle {
+        let mut peers = self.peers.lock();
+        if let Some(peer) = peers.get(&addresses) {
+            return peer.clone();
+        }
+        let limits = &self.config.limits;
+        let whole = limits.outgoing / UNIT;
+        // Those that nothing is on the way to are made anew when they are needed.
+        if peers.len() >= 256 {
+            peers.retain(|_, peer| {
+                peer.room.available_permits() < whole || peer.requests.capacity() < WAITING
+            });
+        }
+        let (requests, taken) = mpsc::channel(WAITING);
+        let config = PeerConfig {
+            addresses: addresses.clone(),
+            tls: self.tls.clone(),
+            window: limits.window,
+            answer_time: milliseconds(limits.answer_time),
+        };
+        let handle = PeerHandle {
+            requests,
+            room: Arc::new(Semaphore::new(whole)),
+        };
+        peers.insert(addresses, handle.clone());
+        drop(peers);
+        self.spawn(Peer::new(config, taken, self.clone()).run());
+        handle
+    }
+
+    /// Tells the sender of a message, an agent of this platform, that it did not get through.
+    fn tell(self: &Arc<Self>, message: &AclMessage, receiver: &str, reason: String) {
+        let ams = self.aid("ams");
+        let reason = UndeliverableReason::Foreign(reason);
+        tracing::debug!(target: "sealbus::undeliverable", receiver, %reason, "message not delivered");
+        let Some(notice) = failure_notice(&ams, &AclMessage::as_ref(message), receiver, &reason)
+        else {
+            return;
+        };
+        let Some(sender) = notice.receivers.first().map(|it| it.name.clone()) else {
+            return;
+        };
+        let outbox = self.outbox.clone();
+        // Its mailbox may be full: the peer goes on meanwhile.
+        self.spawn(async move {
+            if let Err(error) = outbox.relay(&Arc::new(notice), &sender).await {
+                tracing::debug!(sender, %error, "a failure notice could not be delivered");
+            }
+        });
+    }
+
+    pub(super) fn aid(&self, local: &str) -> Aid {
+        Aid {
+            name: format!("{local}@{}", self.platform),
+            addresses: Vec::new(),
+            resolvers: Vec::new(),
+            user_defined: Vec::new(),
+        }
+    }
+}
+
+impl Outcome<Ticket> for Inner {
+    fn taken(&self, ticket: Ticket) {
+        drop(ticket);
+        Counts::add(&self.counts.sent, 1);
+    }
+
+    fn failed(self: &Arc<Self>, ticket: Ticket, reason: String) {
+        Counts::add(&self.counts.failed, 1);
+        self.tell(&ticket.message, &ticket.receiver, reason);
+    }
+
+    fn retried(&self) {
+        Counts::add(&self.counts.retried, 1);
+    }
+}
