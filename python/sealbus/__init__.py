@@ -40,6 +40,7 @@ from sealbus.agent import Agent, on
 from sealbus.channel import (
     Channel,
     ChannelSubscription,
+    LogPlace,
     Reach,
     Replies,
     Retention,
@@ -92,6 +93,7 @@ __all__ = [
     "EventLoop",
     "Filter",
     "FilterError",
+    "LogPlace",
     "Message",
     "Performative",
     "Platform",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sealbus._sealbus import Value
     from sealbus.life import Life
 
-__all__ = ["Channel", "ChannelSubscription", "Reach", "Replies", "Retention", "on_event", "on_question"]
+__all__ = ["Channel", "ChannelSubscription", "LogPlace", "Reach", "Replies", "Retention", "on_event", "on_question"]
 
 FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
 """What happens when events come faster than a subscription takes them."""
@@ -33,13 +33,24 @@ LISTENS = "__sealbus_listens__"
 """The attribute that marks a handler of a channel."""
 
 
+class LogPlace(NamedTuple):
+    """Where a kept event stands."""
+
+    log: str
+    """The node in whose log it is."""
+    number: int
+    """Its number there, its own on its channel for ever."""
+
+
 class Reach(NamedTuple):
-    """Whom an event was sent to."""
+    """What became of an event."""
 
     here: int
-    """Subscriptions of this program."""
+    """Subscriptions of this program that it was sent to."""
     processes: int
-    """Other processes with subscriptions."""
+    """Other processes with subscriptions that it was sent to."""
+    kept: LogPlace | None = None
+    """Where it is kept, on a persistent channel. Subscriptions that read it from there are not counted."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +184,8 @@ class Channel:
         life.turn -= 1
         if life.turn <= 0:
             await life.pause()
-        return Reach(*reach)
+        here, processes, kept = reach
+        return Reach(here, processes, None if kept is None else LogPlace(*kept))
 
     async def send(
         self,

@@ -143,9 +143,15 @@ pub(crate) struct PyChannelHandle {
     channel: Owned<Channel>,
 }
 
-/// How many subscriptions of this process, and how many other processes, something was sent to.
-fn reach(reach: Reach) -> (usize, usize) {
-    (reach.here, reach.processes)
+/// As `sealbus.channel.Reach` has it.
+type Reached = (usize, usize, Option<(String, u64)>);
+
+/// How many subscriptions of this process, and how many other processes, something was sent to, and where it is kept.
+fn reach(reach: Reach) -> Reached {
+    let kept = reach
+        .kept
+        .map(|place| (place.node.to_string(), place.number));
+    (reach.here, reach.processes, kept)
 }
 
 impl PyChannelHandle {
@@ -204,7 +210,7 @@ impl PyChannelHandle {
         &self,
         message: &Bound<'_, PyAclMessage>,
         qos: &str,
-    ) -> PyResult<Option<(usize, usize)>> {
+    ) -> PyResult<Option<Reached>> {
         let change = self::qos(qos)?;
         let message = message.get().to_shared();
         let published = self.channel.get()?.try_publish_with(message, change);

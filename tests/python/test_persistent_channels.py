@@ -59,11 +59,13 @@ async def test_who_listens_now_gets_kept_events_once(platform: Platform) -> None
     live = await ben.subscribe("/news")
     durable = await ben.subscribe("/news", durable="mine")
     for number in range(20):
-        assert (await channel.publish(str(number))).here == 1
+        reach = await channel.publish(str(number))
+        assert (reach.here, reach.processes) == (1, 0)
+        assert reach.kept is not None and reach.kept.number == number + 1
     assert [(await live.next()).text for _ in range(20)] == [str(number) for number in range(20)]
     assert [(await durable.next()).text for _ in range(20)] == [str(number) for number in range(20)]
     # What is not kept comes to both as it is published.
-    await channel.publish("now", qos="transient,ack=none")
+    assert (await channel.publish("now", qos="transient,ack=none")).kept is None
     for each in (live, durable):
         event = await each.next()
         assert (event.text, event.log) == ("now", None)

@@ -74,7 +74,8 @@ async fn an_event_is_seen_by_every_consumer_and_shared() {
         reach,
         Reach {
             here: 2,
-            processes: 0
+            processes: 0,
+            kept: None
         }
     );
     let first = timeout(LONG, exact.recv()).await.unwrap().unwrap();

@@ -101,7 +101,8 @@ async fn an_event_goes_once_to_each_process_and_its_sender_is_proved() {
             reach.unwrap(),
             Reach {
                 here: 0,
-                processes: 1
+                processes: 1,
+                kept: None
             }
         );
     }
@@ -368,7 +369,8 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
         reach.unwrap(),
         Reach {
             here: 1,
-            processes: 0
+            processes: 0,
+            kept: None
         }
     );
     assert!(spying.try_recv().is_none());

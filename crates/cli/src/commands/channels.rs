@@ -4,9 +4,9 @@
 use std::time::{Duration, SystemTime};
 
 use sealbus::{
-    AclMessage, Channel, ChannelError, ChannelEvent, ChannelPattern, Content, ContentError,
-    Expression, Moment, Performative, Platform, PublishError, QosOverride, Replay, RequestOptions,
-    SubscribeError, Subscribing,
+    AclMessage, Channel, ChannelError, ChannelEvent, ChannelPath, ChannelPattern, Content,
+    ContentError, Expression, LogPlace, Moment, Performative, Platform, PublishError, QosOverride,
+    Reach, Replay, RequestOptions, SubscribeError, Subscribing,
 };
 use sealbus_acl::Number;
 use sealbus_bus::Lifetime;
@@ -257,14 +257,36 @@ pub(crate) async fn publish(
         })
         .await?;
     output.show(
-        &json!({ "channel": channel.path().as_str(), "processes": reach.processes }),
-        || match reach.processes {
-            0 => format!("published on {}; nobody has subscribed", channel.path()),
-            1 => format!("published on {} to one process", channel.path()),
-            count => format!("published on {} to {count} processes", channel.path()),
-        },
+        &json!({
+            "channel": channel.path().as_str(),
+            "processes": reach.processes,
+            "kept": reach.kept.as_ref().map(|place| json!({
+                "node": &*place.node,
+                "number": place.number,
+            })),
+        }),
+        || published(channel.path(), &reach),
     );
     Ok(())
+}
+
+/// What became of what was published. The command itself subscribes to nothing.
+fn published(channel: &ChannelPath, reach: &Reach) -> String {
+    let to = match reach.processes {
+        1 => "to one process".to_owned(),
+        count => format!("to {count} processes"),
+    };
+    match (&reach.kept, reach.processes) {
+        (None, 0) => format!("published on {channel}; nobody has subscribed"),
+        (None, _) => format!("published on {channel} {to}"),
+        (Some(LogPlace { node, number }), processes) => {
+            let heard = match processes {
+                0 => "nobody listens now".to_owned(),
+                _ => format!("given {to} where somebody listens now"),
+            };
+            format!("published on {channel}: {node} keeps it as #{number}; {heard}")
+        }
+    }
 }
 
 #[derive(Serialize)]

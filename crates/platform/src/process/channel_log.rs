@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sealbus_bus::channel::frame::{Frame, Head, Replay, Stamp};
 use sealbus_bus::channel::{
-    ChannelLogs, ChannelPath, EventToKeep, LogCursor, LogPart, LogReading, LogRetention,
+    ChannelLogs, ChannelPath, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
     LoggedEvent, Moment, NotRead,
 };
 use sealbus_bus::{BoxFuture, NotKept, WeakBus};
@@ -36,7 +36,7 @@ type Answered = oneshot::Sender<Result<u64, NotKept>>;
 pub(super) struct NodeLogs {
     host: Arc<dyn Host>,
     /// This process's own node.
-    node: String,
+    node: Arc<str>,
     bus: WeakBus,
     events: mpsc::Sender<(EventToKeep, Answered)>,
 }
@@ -45,7 +45,7 @@ impl NodeLogs {
     /// A way to the logs. What was given to it goes on as long as it is there.
     pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
         let (events, waiting) = mpsc::channel(MOST_WAITING);
-        let node = host.membership().node.clone();
+        let node: Arc<str> = host.membership().node.as_str().into();
         tokio::spawn(keep(host.clone(), node.clone(), waiting));
         Arc::new(Self {
             host,
@@ -85,7 +85,7 @@ fn local(agent: &str) -> String {
 
 impl ChannelLogs for NodeLogs {
     fn nodes(&self) -> Vec<Arc<str>> {
-        let mut nodes = BTreeSet::from([self.node.clone()]);
+        let mut nodes = BTreeSet::from([self.node.to_string()]);
         if let Some(bus) = self.bus.upgrade() {
             for process in bus.processes() {
                 if let Identity::Process { node, .. } = &process.identity
@@ -98,7 +98,7 @@ impl ChannelLogs for NodeLogs {
         nodes.into_iter().map(Arc::from).collect()
     }
 
-    fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<u64, NotKept>> {
+    fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<LogPlace, NotKept>> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             let gone = || NotKept("this process is leaving its platform".to_owned());
@@ -106,7 +106,11 @@ impl ChannelLogs for NodeLogs {
                 .send((event, answer))
                 .await
                 .map_err(|_| gone())?;
-            answered.await.unwrap_or_else(|_| Err(gone()))
+            let number = answered.await.unwrap_or_else(|_| Err(gone()))?;
+            Ok(LogPlace {
+                node: self.node.clone(),
+                number,
+            })
         })
     }
 
@@ -230,7 +234,7 @@ fn question(reading: LogReading) -> LogQuestion {
 /// Gives the node what waits: one request after the other, so that all stays in order.
 async fn keep(
     host: Arc<dyn Host>,
-    node: String,
+    node: Arc<str>,
     mut waiting: mpsc::Receiver<(EventToKeep, Answered)>,
 ) {
     let origin = new_origin();

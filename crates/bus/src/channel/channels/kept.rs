@@ -114,7 +114,7 @@ impl Channels {
             header: Arc::new(header),
             body: body.into(),
         };
-        let number = logs.keep(event).await.map_err(PublishError::NotKept)?;
+        let place = logs.keep(event).await.map_err(PublishError::NotKept)?;
         turn.come().await;
         let qos = Qos {
             // It is there.
@@ -129,14 +129,19 @@ impl Channels {
                 channel,
                 &qos,
                 message,
-                Some((number, now)),
+                Some((place.number, now)),
                 |exchange, publication, now| exchange.publish(publication, now),
             )
             .await;
+        let kept = Some(place);
         match handed_out {
+            Ok(reach) => Ok(Reach { kept, ..reach }),
             // It waited too long for those who listen now, and is in the log all the same.
-            Err(PublishError::Expired) => Ok(Reach::default()),
-            Ok(_) | Err(PublishError::Unacknowledged(_)) => handed_out,
+            Err(PublishError::Expired) => Ok(Reach {
+                kept,
+                ..Reach::default()
+            }),
+            Err(PublishError::Unacknowledged(_)) => handed_out,
             Err(error) => Err(PublishError::Unacknowledged(UndeliverableReason::Refused {
                 reason: RefusalReason::NotPermitted,
                 explanation: format!(

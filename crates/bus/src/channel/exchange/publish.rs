@@ -18,7 +18,7 @@ use super::targets::{Here, Targets, There, is_kept, passes};
 use super::{Asking, Ended, Exchange, Now, Outcome};
 use crate::channel::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
 use crate::channel::frame::{self, Frame, Head, Stamp};
-use crate::channel::log::LogNote;
+use crate::channel::log::{LogNote, LogPlace};
 use crate::channel::moment::Moment;
 use crate::channel::path::ChannelPath;
 use crate::channel::qos::{Qos, Reliability};
@@ -110,12 +110,15 @@ pub enum PublishError {
 }
 
 /// Who got what was published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// Subscriptions of this process that it was put into.
     pub here: usize,
     /// Other processes it was sent to.
     pub processes: usize,
+    /// Where it is kept, if its channel is persistent. Subscriptions that read it from there are counted neither `here` nor
+    /// among the `processes`.
+    pub kept: Option<LogPlace>,
 }
 
 /// What is to be published.
@@ -292,6 +295,7 @@ impl Exchange {
         let reach = Reach {
             here: chosen.here.len(),
             processes: chosen.there.len(),
+            kept: None,
         };
         for index in &chosen.here {
             if let Some(Here { consumer, .. }) = targets.here.get(*index) {

@@ -37,6 +37,15 @@ pub struct Logged {
     pub missed: u64,
 }
 
+/// Where a kept event stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPlace {
+    /// The node whose log it is.
+    pub node: Arc<str>,
+    /// The event's number there, its own on its channel for ever.
+    pub number: u64,
+}
+
 /// What a subscription wants of the logs of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogReading {
@@ -111,9 +120,9 @@ pub trait ChannelLogs: Send + Sync {
     fn nodes(&self) -> Vec<Arc<str>>;
 
     /// Has an event kept by this process's node: a [`Frame::Keep`](super::frame::Frame::Keep) whose stamp is filled in on the
-    /// way. Returns its number when it is on disk. Events are kept in the order of the calls; what is asked twice is
+    /// way. Returns its place when it is on disk. Events are kept in the order of the calls; what is asked twice is
     /// kept once.
-    fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<u64, NotKept>>;
+    fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<LogPlace, NotKept>>;
 
     /// Has this process's node keep so much of a channel, if no manifest says how much.
     fn retain<'a>(
