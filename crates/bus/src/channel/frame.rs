@@ -14,14 +14,12 @@
 //! | `13` | credit | process | stamp, subscription, limit |
 //! | `14` | taken | process | stamp, frame number |
 //! | `15` | known | process | stamp |
-//! | `20` | event, message, request | agent, node | stamp, head, targets, ACL message |
+//! | `20` | event, message, request | agent | stamp, head, targets, ACL message |
 //! | `21` | reply | agent | stamp, head, subscription, ACL message |
 //! | `22` | no answer | process | stamp, request, subscription |
 //! | `23` | refusal | process | stamp, frame number, reason: 1 byte, text |
 //! | `24` | absent | process | stamp, frame number |
 //! | `30` | keep | agent | stamp, head, ACL message |
-//! | `31` | kept | process | stamp, frame number, event number |
-//! | `32` | cursor | agent | stamp, subscription, channel, event number |
 //!
 //! A *stamp* is the session, 8 bytes, and the frame's number in it, 0 if the frame is neither acknowledged nor sent again.
 //! The session is [made](session) of the two epochs that the processes told each other by *hello*.
@@ -319,26 +317,6 @@ pub enum Frame<'a> {
         /// The ACL message.
         body: &'a [u8],
     },
-    /// An event is on disk.
-    Kept {
-        /// Where it belongs.
-        stamp: Stamp,
-        /// The number of the frame that brought it.
-        kept: u64,
-        /// Its number in the log.
-        number: u64,
-    },
-    /// A durable subscription has taken all events of a log up to one.
-    Cursor {
-        /// Where it belongs.
-        stamp: Stamp,
-        /// The subscription.
-        subscription: u32,
-        /// The channel.
-        channel: &'a str,
-        /// The number of the last event taken.
-        number: u64,
-    },
 }
 
 /// Why bytes are no frame.
@@ -375,8 +353,6 @@ const NO_ANSWER: u8 = 0x22;
 const REFUSAL: u8 = 0x23;
 const ABSENT: u8 = 0x24;
 const KEEP: u8 = 0x30;
-const KEPT: u8 = 0x31;
-const CURSOR: u8 = 0x32;
 
 impl<'a> Frame<'a> {
     /// Reads a frame; nothing is copied.
@@ -457,17 +433,6 @@ impl<'a> Frame<'a> {
                 stamp,
                 head: Head::read(&mut reader)?,
                 body: reader.rest(),
-            },
-            KEPT => Self::Kept {
-                stamp,
-                kept: reader.number("the frame kept")?,
-                number: reader.number("the event's number")?,
-            },
-            CURSOR => Self::Cursor {
-                stamp,
-                subscription: reader.short("the subscription")?,
-                channel: reader.text("the channel", MAX_PATH_LENGTH)?,
-                number: reader.number("the event's number")?,
             },
             other => return Err(FrameError::Kind(other)),
         };
@@ -575,26 +540,6 @@ impl<'a> Frame<'a> {
                 head.write(out);
                 out.extend_from_slice(body);
             }
-            Self::Kept {
-                stamp,
-                kept,
-                number: event,
-            } => {
-                stamp.write(KEPT, out);
-                number(out, kept);
-                number(out, event);
-            }
-            Self::Cursor {
-                stamp,
-                subscription,
-                channel,
-                number: event,
-            } => {
-                stamp.write(CURSOR, out);
-                number(out, subscription.into());
-                text(out, channel, MAX_PATH_LENGTH);
-                number(out, event);
-            }
         }
     }
 
@@ -621,9 +566,7 @@ impl<'a> Frame<'a> {
             | Self::Reply { stamp, .. }
             | Self::NoAnswer { stamp, .. }
             | Self::Refusal { stamp, .. }
-            | Self::Keep { stamp, .. }
-            | Self::Kept { stamp, .. }
-            | Self::Cursor { stamp, .. } => Some(stamp),
+            | Self::Keep { stamp, .. } => Some(stamp),
         }
     }
 }
@@ -1134,8 +1077,6 @@ mod tests {
             check(&Frame::Absent { stamp, message: a });
             check(&Frame::Taken { stamp, taken: a });
             check(&Frame::NoAnswer { stamp, request: a, subscription });
-            check(&Frame::Kept { stamp, kept: a, number: b });
-            check(&Frame::Cursor { stamp, subscription, channel: &text, number: a });
             check(&Frame::Refusal {
                 stamp, refused: a, reason: RefusalReason::from_code(reason).unwrap(), text: &text,
             });

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
-use sealbus_seal::Identity;
 use sealbus_seal::permission::ChannelRight;
 
 use super::consumer::{Aftermath, Consumer, Put, Source, TakenNote, not_taken};
@@ -367,7 +366,7 @@ impl Exchange {
                 self.absent(index, message);
                 Ok(())
             }
-            Frame::Keep { .. } | Frame::Kept { .. } | Frame::Cursor { .. } => Err(refuse(
+            Frame::Keep { .. } => Err(refuse(
                 RefusalReason::NotPermitted,
                 "this process keeps no log of channels",
             )),
@@ -587,7 +586,15 @@ impl Exchange {
                 check_sender(name, &message.message())?;
                 (name.clone(), arrived.provenance.clone())
             }
-            FrameOrigin::Process => vouched(&arrived.process, &message)?,
+            FrameOrigin::Process => {
+                return Err(refuse(
+                    RefusalReason::ForgedSender,
+                    format!(
+                        "{} sent an agent's message as its own, which only the agent may",
+                        arrived.process
+                    ),
+                ));
+            }
         };
         Ok((author, ReceivedMessage::encoded(message, provenance)))
     }
@@ -861,29 +868,4 @@ fn author(arrived: &ArrivedFrame) -> String {
         FrameOrigin::Agent(name) => name.to_string(),
         FrameOrigin::Process => arrived.process.to_string(),
     }
-}
-
-/// A node vouches for what it kept: the author was proved to it.
-fn vouched(
-    process: &Identity,
-    message: &EncodedMessage<Bytes>,
-) -> Result<(Arc<str>, Provenance), Refused> {
-    let forged = |explanation: String| Refused {
-        reason: RefusalReason::ForgedSender,
-        explanation,
-    };
-    if !matches!(process, Identity::Node { .. }) {
-        return Err(forged(format!(
-            "{process} sent an agent's message as its own, which only nodes may for what they kept"
-        )));
-    }
-    let view = message.message();
-    let Some(sender) = view.sender() else {
-        return Err(forged(format!(
-            "{process} handed on a message without a sender"
-        )));
-    };
-    let name: Arc<str> = sender.name().into();
-    let identity = Identity::from_agent_name(&name).map_err(|error| forged(error.to_string()))?;
-    Ok((name, Provenance::Carried(Arc::new(identity))))
 }

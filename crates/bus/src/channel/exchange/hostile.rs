@@ -37,7 +37,6 @@ enum Word {
     Taken(u64),
     Void,
     Known,
-    Cursor(u32),
     Noise(Vec<u8>),
 }
 
@@ -64,7 +63,6 @@ fn word() -> impl Strategy<Value = Word> {
         1 => small().prop_map(Word::Taken),
         1 => Just(Word::Void),
         1 => Just(Word::Known),
-        1 => id().prop_map(Word::Cursor),
         1 => proptest::collection::vec(any::<u8>(), 0..60).prop_map(Word::Noise),
     ]
 }
@@ -169,12 +167,6 @@ fn encode(word: &Word, stamp: Stamp) -> Bytes {
         Word::Taken(taken) => Frame::Taken { stamp, taken },
         Word::Void => Frame::Void { stamp },
         Word::Known => Frame::Known { stamp },
-        Word::Cursor(subscription) => Frame::Cursor {
-            stamp,
-            subscription,
-            channel: "/a",
-            number: 1,
-        },
         Word::Noise(ref bytes) => return bytes.clone().into(),
     };
     frame.to_bytes()
