@@ -78,6 +78,9 @@ class Counters(NamedTuple):
     """Events its policy dropped."""
     pushed_back: int
     """How often a publisher had to wait."""
+    filter_errors: int
+    """Events and questions that did not come because the filter could not be evaluated for them, such as one of
+    ``properties.price`` for an event without a price. Who publishes in another process says so within a second."""
 
 
 @dataclass(frozen=True)

@@ -322,7 +322,7 @@ impl PyRepliesHandle {
 }
 
 /// As `sealbus.channel.Counters` has them.
-type Counts = (u64, u64, u64, u64, u64);
+type Counts = (u64, u64, u64, u64, u64, u64);
 
 /// A subscription of one agent.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "SubscriptionHandle")]
@@ -444,7 +444,8 @@ impl PySubscriptionHandle {
         })
     }
 
-    /// Events that were taken, handed out, lost by expiry and by the policy, and how often publishers had to wait.
+    /// Events that were taken, handed out, lost by expiry and by the policy, how often publishers had to wait, and for how many
+    /// the filter could not be evaluated.
     fn counters(&self) -> PyResult<Option<Counts>> {
         let open = self.0.lock();
         let Some(open) = &*open else { return Ok(None) };
@@ -455,6 +456,7 @@ impl PySubscriptionHandle {
             counters.expired,
             counters.dropped,
             counters.pushed_back,
+            counters.filter_errors,
         )))
     }
 

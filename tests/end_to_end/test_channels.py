@@ -30,6 +30,11 @@ def test_the_command_line_lists_publishes_reads_and_asks(platform, tmp_path):
 def test_publishing_says_what_became_of_the_event(platform, tmp_path):
     factory = platform(HISTORY).up()
 
+    def alive():
+        return [each for each in factory.nodes().values() if each["state"] == "alive"]
+
+    wait_for(alive, "the node", also=factory.logs)
+
     def publish(channel, text):
         return json.loads(factory.tell("channel", "publish", channel, text, "--json").stdout)
 

@@ -98,6 +98,7 @@ async def test_a_subscription_is_an_iterator(platform: Platform) -> None:
         assert news.try_next() is None
         assert news.counters is not None
         assert news.counters.handed_out == 300
+        assert news.counters.filter_errors == 0
     assert news.counters is None
     assert await channel.publish("n") == Reach(0, 0)
 

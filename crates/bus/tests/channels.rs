@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Performative};
+use sealbus_acl::{AclMessage, Expression, Performative};
 use sealbus_bus::channel::{
     ChannelPath, ChannelPattern, ChannelPermissions, Ended, FlowPolicy, Mechanism, Priority,
     PublishError, Qos, QueueLimits, Reach, RequestOptions, SubscribeError, Subscription,
@@ -97,6 +97,39 @@ async fn an_event_is_seen_by_every_consumer_and_shared() {
     assert_eq!((business.published, business.subscriptions_here), (1, 2));
     drop(exact);
     assert_eq!(channels.subscriptions().len(), 2);
+}
+
+fn offer(text: &str, price: Option<i64>) -> AclMessage {
+    let mut message = say(text);
+    let price = price.map(|price| ("X-price".to_owned(), Expression::from(price)));
+    message.user_defined = price.into_iter().collect();
+    message
+}
+
+#[tokio::test]
+async fn filters_that_cannot_be_evaluated_are_counted() {
+    let bus = bus();
+    let channels = bus.channels();
+    let (alice, _a) = agent(&bus, "alice");
+    let (bob, _b) = agent(&bus, "bob");
+    let cheap = on("/offers").filtered("properties.price < 10").answering();
+    let mut cheap = channels.subscribe(&bob, cheap).unwrap();
+    let qos = Qos::default();
+    for (text, price) in [("a", None), ("b", Some(12)), ("c", Some(7)), ("d", None)] {
+        let offers = path("/offers");
+        let published = channels.publish(&alice, &offers, &qos, offer(text, price));
+        published.await.unwrap();
+    }
+    assert_eq!(next(&mut cheap).await, "c");
+    let options = RequestOptions::within(LONG);
+    let offers = path("/offers");
+    let asked = channels.request(&alice, &offers, &qos, say("who?"), options);
+    assert!(asked.await.unwrap().all().await.unanswered.is_empty());
+    assert_eq!(cheap.counts().2.filter_errors, 3);
+    assert_eq!(channels.subscriptions()[0].filter_errors, 3);
+    let reports = channels.channels();
+    let offers = reports.iter().find(|it| it.channel.as_str() == "/offers");
+    assert_eq!(offers.unwrap().filter_errors, 3);
 }
 
 #[tokio::test]

@@ -454,3 +454,39 @@ async fn a_process_that_ends_takes_its_subscriptions_with_it() {
         "{gone:?}"
     );
 }
+
+#[tokio::test]
+async fn a_subscriber_learns_that_its_filter_fails_where_something_is_published() {
+    let platform = Platform::new(SecurityLevel::Auth);
+    let here = platform.process("node-1").await;
+    let there = platform.process("node-2").await;
+    introduce(&[&here, &there]);
+    let (alice, _a) = platform.agent(&here, "alice@factory");
+    let (bob, _b) = platform.agent(&there, "bob@factory");
+    let cheap = on("/offers").filtered("properties.price < 10");
+    let cheap = there.bus.channels().subscribe(&bob, cheap).unwrap();
+    until_known(&here, 1).await;
+    let publish = async |text: &str| {
+        let channels = here.bus.channels();
+        let (offers, qos) = (path("/offers"), Qos::default());
+        let published = channels.publish(&alice, &offers, &qos, say(text));
+        assert_eq!(soon(published).await.unwrap(), Reach::default());
+    };
+    let counted = async |count: u64| {
+        soon(async {
+            while cheap.counts().2.filter_errors < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        assert_eq!(cheap.counts().2.filter_errors, count);
+    };
+    publish("without a price").await;
+    counted(1).await;
+    for _ in 0..5 {
+        publish("without a price").await;
+    }
+    counted(6).await;
+    let reports = here.bus.channels().subscriptions();
+    assert_eq!(reports[0].filter_errors, 6);
+}

@@ -898,6 +898,20 @@ impl Shared {
                     policy = %report.policy,
                     "{report}"
                 ),
+                Outcome::FilterError {
+                    agent,
+                    pattern,
+                    filter,
+                    problem,
+                } => tracing::warn!(
+                    target: "sealbus::flow",
+                    %agent,
+                    channels = %pattern,
+                    filter,
+                    problem,
+                    "the filter of a subscription cannot be evaluated for some messages, which do not come to it; \
+                     they are counted, and this is said once"
+                ),
             }
         }
     }

@@ -14,6 +14,7 @@
 //! | `13` | credit | process | stamp, subscription, limit |
 //! | `14` | taken | process | stamp, frame number |
 //! | `15` | known | process | stamp |
+//! | `16` | filter errors | process | stamp, subscription, count, text |
 //! | `20` | event, message, request | agent | stamp, head, targets, ACL message |
 //! | `21` | reply | agent | stamp, head, subscription, ACL message |
 //! | `22` | no answer | process | stamp, request, subscription |
@@ -259,6 +260,17 @@ pub enum Frame<'a> {
         /// The number of the frame that brought it.
         taken: u64,
     },
+    /// The filter of a subscription could not be evaluated for what was published, which therefore was not sent to it.
+    FilterErrors {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its number.
+        subscription: u32,
+        /// For how many messages, since this was last said.
+        count: u64,
+        /// Why, of the first of them, for people.
+        text: &'a str,
+    },
     /// An event, a directed message or a request.
     Event {
         /// Where it belongs.
@@ -347,6 +359,7 @@ const WITHDRAW: u8 = 0x12;
 const CREDIT: u8 = 0x13;
 const TAKEN: u8 = 0x14;
 const KNOWN: u8 = 0x15;
+const FILTER_ERRORS: u8 = 0x16;
 const EVENT: u8 = 0x20;
 const REPLY: u8 = 0x21;
 const NO_ANSWER: u8 = 0x22;
@@ -401,6 +414,12 @@ impl<'a> Frame<'a> {
                 taken: reader.number("the frame taken")?,
             },
             KNOWN => Self::Known { stamp },
+            FILTER_ERRORS => Self::FilterErrors {
+                stamp,
+                subscription: reader.short("the subscription")?,
+                count: reader.number("the count")?,
+                text: reader.text("the text", LONGEST_TEXT)?,
+            },
             ABSENT => Self::Absent {
                 stamp,
                 message: reader.number("the frame")?,
@@ -484,6 +503,17 @@ impl<'a> Frame<'a> {
                 number(out, limit);
             }
             Self::Known { stamp } => stamp.write(KNOWN, out),
+            Self::FilterErrors {
+                stamp,
+                subscription,
+                count,
+                text: words,
+            } => {
+                stamp.write(FILTER_ERRORS, out);
+                number(out, subscription.into());
+                number(out, count);
+                text(out, words, LONGEST_TEXT);
+            }
             Self::Absent { stamp, message } => {
                 stamp.write(ABSENT, out);
                 number(out, message);
@@ -561,6 +591,7 @@ impl<'a> Frame<'a> {
             | Self::Credit { stamp, .. }
             | Self::Taken { stamp, .. }
             | Self::Known { stamp }
+            | Self::FilterErrors { stamp, .. }
             | Self::Absent { stamp, .. }
             | Self::Event { stamp, .. }
             | Self::Reply { stamp, .. }
@@ -1074,6 +1105,7 @@ mod tests {
             check(&Frame::Withdraw { stamp, subscription });
             check(&Frame::Credit { stamp, subscription, limit: a });
             check(&Frame::Known { stamp });
+            check(&Frame::FilterErrors { stamp, subscription: 7, count: a, text: &text });
             check(&Frame::Absent { stamp, message: a });
             check(&Frame::Taken { stamp, taken: a });
             check(&Frame::NoAnswer { stamp, request: a, subscription });

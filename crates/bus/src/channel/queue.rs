@@ -79,6 +79,9 @@ pub struct QueueCounters {
     pub dropped: u64,
     /// How often an item was not taken because its publisher had to wait.
     pub pushed_back: u64,
+    /// Items that did not come here because the subscription's filter could not be evaluated for them; who publishes in another
+    /// process says so within a second.
+    pub filter_errors: u64,
 }
 
 /// The line for the log when a policy has acted: one at once, then at most one in ten seconds.

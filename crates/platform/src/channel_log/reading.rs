@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use sealbus_acl::{Limits, bitefficient};
 use sealbus_bus::channel::frame::Frame;
-use sealbus_bus::channel::{ChannelFilter, ChannelPath, ChannelPattern, Moment, Persistence};
+use sealbus_bus::channel::{
+    ChannelFilter, ChannelPath, ChannelPattern, EvaluationError, Moment, Persistence,
+};
 use sealbus_journal::{JournalError, ReadFrom, Record};
 use sealbus_seal::permission::ChannelRight;
 
@@ -196,6 +198,8 @@ impl ChannelLogs {
             events: Vec::new(),
             next: position,
             missed: 0,
+            filter_errors: 0,
+            filter_problem: String::new(),
         };
         let now = Moment::from(SystemTime::now());
         let mut reader = log.stream.read(ReadFrom::Number(position));
@@ -218,7 +222,16 @@ impl ChannelLogs {
             let size = record.payload.len();
             effort.0 -= 1;
             effort.1 = effort.1.saturating_sub(size);
-            let is_wanted = is_wanted(wanted, &record, now);
+            let is_wanted = match is_wanted(wanted, &record, now) {
+                Ok(is_wanted) => is_wanted,
+                Err(problem) => {
+                    if piece.filter_errors == 0 {
+                        piece.filter_problem = problem.to_string();
+                    }
+                    piece.filter_errors += 1;
+                    false
+                }
+            };
             if is_wanted && size > room.1 && !piece.events.is_empty() {
                 break;
             }
@@ -248,37 +261,37 @@ impl ChannelLogs {
     }
 }
 
-/// Whether a subscription gets an event.
-fn is_wanted(wanted: &Wanted, record: &Record, now: Moment) -> bool {
+/// Whether a subscription gets an event, unless its filter cannot be evaluated for it.
+fn is_wanted(wanted: &Wanted, record: &Record, now: Moment) -> Result<bool, EvaluationError> {
     let bytes: &Bytes = &record.payload;
     let Ok(Frame::Keep { head, body, .. }) = Frame::decode(bytes) else {
         // Whoever gets it says that it cannot be read.
-        return true;
+        return Ok(true);
     };
     if head.expiry.is_some_and(|expiry| expiry <= now) {
-        return false;
+        return Ok(false);
     }
     if let Persistence::PersistentFor(lifetime) = head.persistence
         && head.published.plus(lifetime) <= now
     {
-        return false;
+        return Ok(false);
     }
     let Some(filter) = &wanted.filter else {
-        return true;
+        return Ok(true);
     };
     let limits = Limits {
         message_length: body.len(),
         ..Limits::default()
     };
     let Ok(view) = bitefficient::decode_ref(body, &limits) else {
-        return true;
+        return Ok(true);
     };
     let Ok(channel) = ChannelPath::new(head.channel) else {
-        return true;
+        return Ok(true);
     };
     let mut header = head.to_header(channel);
     header.number = record.number;
-    filter.matches(&header, &view).unwrap_or(false)
+    filter.matches(&header, &view)
 }
 
 fn time_of(micros: u64) -> SystemTime {

@@ -160,6 +160,12 @@ pub struct LogPiece {
     /// So many after the last of these and before the next were not kept long enough.
     #[serde(default)]
     pub missed: u64,
+    /// For so many the filter could not be evaluated, so that they are not among these.
+    #[serde(default)]
+    pub filter_errors: u64,
+    /// Why, of the first of them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub filter_problem: String,
 }
 
 /// An event of a log.

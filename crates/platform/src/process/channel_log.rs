@@ -177,6 +177,7 @@ impl ChannelLogs for NodeLogs {
                         events: events.collect(),
                         next: piece.next,
                         missed: piece.missed,
+                        filter_errors: (piece.filter_errors, piece.filter_problem),
                     })
                 })
                 .collect()

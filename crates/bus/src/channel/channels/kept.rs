@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use super::{Channels, Shared};
 use crate::channel::event::{ChannelHeader, Mechanism, ReceivedEvent};
 use crate::channel::exchange::{Consumer, PublishError, Reach};
-use crate::channel::log::{ChannelLogs, EventToKeep, Feed, FeedSink, LogReading, LogRetention};
+use crate::channel::log::{
+    ChannelLogs, EventToKeep, Feed, FeedSink, FilterErrorSink, LogReading, LogRetention,
+};
 use crate::channel::path::ChannelPath;
 use crate::channel::qos::Qos;
 use crate::error::UndeliverableReason;
@@ -167,10 +169,22 @@ impl Channels {
                 shared.work(|exchange, now| exchange.hand_logged(id, event, note, now))
             })
         });
+        let weak = Arc::downgrade(&self.shared);
+        let filter_errors: FilterErrorSink = {
+            let consumer = consumer.clone();
+            Arc::new(move |count, problem: &str| {
+                if let Some(shared) = weak.upgrade() {
+                    shared.work(|exchange, _| {
+                        exchange.count_filter_errors(&consumer, count, problem);
+                    });
+                }
+            })
+        };
         let feed = Feed {
             logs: logs.clone(),
             tracker,
             sink,
+            filter_errors,
             reading: LogReading {
                 agent: consumer.agent.clone(),
                 pattern: options.pattern.clone(),

@@ -12,7 +12,7 @@ use sealbus_seal::permission::ChannelRight;
 use super::consumer::{Aftermath, Consumer, Put, Source, TakenNote, not_taken};
 use super::peer::RemoteSubscription;
 use super::stream::Arrival;
-use super::targets::{Here, Targets as WhomFor, passes};
+use super::targets::{Here, Targets as WhomFor};
 use super::{Exchange, Now, Outcome, acknowledge, compile};
 use crate::channel::event::{ChannelHeader, ReceivedEvent};
 use crate::channel::frame::{Announcement, Frame, Head, HeadMechanism, Targets};
@@ -320,6 +320,17 @@ impl Exchange {
                     && let Some(subscription) = peer.subscriptions.get(&subscription)
                 {
                     subscription.raise(limit);
+                }
+                Ok(())
+            }
+            Frame::FilterErrors {
+                subscription,
+                count,
+                text,
+                ..
+            } => {
+                if let Some(consumer) = self.consumers.get(&subscription).cloned() {
+                    self.count_filter_errors(&consumer, count, text);
                 }
                 Ok(())
             }
@@ -731,18 +742,24 @@ impl Exchange {
         };
         let here = &targets.here;
         let mut chosen = Vec::with_capacity(here.len());
-        let mut unpaid = Vec::new();
+        let (mut unpaid, mut failed) = (Vec::new(), Vec::new());
         let is_over = header.is_expired(now.moment);
         if named.is_all() {
             let is_event = header.mechanism == Mechanism::Event;
             unpaid.extend_from_slice(&targets.barred);
             for it in here.iter().filter(|_| is_event) {
-                let filter = it.consumer.filter.as_ref();
-                let passes = filter.is_none()
-                    || message
-                        .message()
-                        .is_ok_and(|view| passes(filter, header, &view));
-                if is_wanted(it) && passes && !is_over {
+                let is_wanted = is_wanted(it) && !is_over;
+                let passes = match it.consumer.filter.as_ref() {
+                    Some(filter) if is_wanted => match message.message() {
+                        Ok(view) => filter.matches(header, &view).unwrap_or_else(|error| {
+                            failed.push((it.consumer.clone(), error));
+                            false
+                        }),
+                        Err(_) => false,
+                    },
+                    _ => true,
+                };
+                if is_wanted && passes {
                     chosen.push(it.consumer.clone());
                 } else if it.consumer.options.takes_events {
                     unpaid.push(it.consumer.id);
@@ -763,6 +780,9 @@ impl Exchange {
             }
         }
         self.refund(from, &unpaid, cost, now);
+        for (consumer, error) in failed {
+            self.count_filter_errors(&consumer, 1, &error.to_string());
+        }
         chosen
     }
 

@@ -203,6 +203,8 @@ struct State {
     /// How often publishers of this process had to wait since it was last said, and when to say it again.
     waits: u64,
     next_report: Moment,
+    /// How often its filter could not be evaluated, here and elsewhere.
+    filter_errors: u64,
 }
 
 /// Why a subscription has ended.
@@ -274,6 +276,7 @@ impl Consumer {
                 waker: None,
                 waits: 0,
                 next_report: Moment::default(),
+                filter_errors: 0,
             }),
             gate: Arc::default(),
         }
@@ -542,8 +545,19 @@ impl Consumer {
         (
             state.queue.len(),
             state.queue.bytes(),
-            state.queue.counters(),
+            QueueCounters {
+                filter_errors: state.filter_errors,
+                ..state.queue.counters()
+            },
         )
+    }
+
+    /// Its filter could not be evaluated so many times. Returns whether that is the first time.
+    pub(super) fn count_filter_errors(&self, count: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_first = state.filter_errors == 0;
+        state.filter_errors = state.filter_errors.saturating_add(count);
+        is_first && count > 0
     }
 
     /// What to write to the log now, if the policy has acted.

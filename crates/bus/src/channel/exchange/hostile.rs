@@ -37,6 +37,7 @@ enum Word {
     Taken(u64),
     Void,
     Known,
+    FilterErrors(u32, u64),
     Noise(Vec<u8>),
 }
 
@@ -63,6 +64,7 @@ fn word() -> impl Strategy<Value = Word> {
         1 => small().prop_map(Word::Taken),
         1 => Just(Word::Void),
         1 => Just(Word::Known),
+        1 => (id(), small()).prop_map(|(a, b)| Word::FilterErrors(a, b)),
         1 => proptest::collection::vec(any::<u8>(), 0..60).prop_map(Word::Noise),
     ]
 }
@@ -167,6 +169,12 @@ fn encode(word: &Word, stamp: Stamp) -> Bytes {
         Word::Taken(taken) => Frame::Taken { stamp, taken },
         Word::Void => Frame::Void { stamp },
         Word::Known => Frame::Known { stamp },
+        Word::FilterErrors(subscription, count) => Frame::FilterErrors {
+            stamp,
+            subscription,
+            count,
+            text: "no",
+        },
         Word::Noise(ref bytes) => return bytes.clone().into(),
     };
     frame.to_bytes()

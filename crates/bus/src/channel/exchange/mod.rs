@@ -24,6 +24,7 @@
 mod arrival;
 mod collector;
 mod consumer;
+mod filter_errors;
 #[cfg(test)]
 mod hostile;
 mod peer;
@@ -49,6 +50,7 @@ pub(crate) use collector::Collector;
 use consumer::PeerKey;
 pub(crate) use consumer::{Aftermath, Consumer};
 pub use consumer::{Ended, SubscriptionOptions};
+use filter_errors::Untold;
 use peer::Peer;
 pub(crate) use publish::{Asked, Attempt, Publication, Turn};
 pub use publish::{PublishError, Reach};
@@ -170,6 +172,13 @@ pub(crate) enum Outcome {
         pattern: ChannelPattern,
         report: FlowReport,
     },
+    /// A subscription's filter cannot be evaluated for what is published; said once.
+    FilterError {
+        agent: Arc<str>,
+        pattern: ChannelPattern,
+        filter: String,
+        problem: String,
+    },
 }
 
 /// Why a subscription was not made.
@@ -244,8 +253,10 @@ pub struct ChannelReport {
     pub published: u64,
     /// Those that came from other processes.
     pub received: u64,
-    /// Best-effort events that were not sent for want of room.
+    /// Best-effort events that were not sent to a process for want of room, counted for each process.
     pub dropped: u64,
+    /// How often a subscription's filter could not be evaluated for what agents of this process put on it.
+    pub filter_errors: u64,
     /// Subscriptions of this process that match.
     pub subscriptions_here: usize,
     /// Those of other processes.
@@ -267,6 +278,9 @@ pub struct SubscriptionReport {
     pub policy: FlowPolicy,
     /// Whether it answers requests.
     pub answers: bool,
+    /// How often its filter could not be evaluated: for what was published anywhere, if it is of this process, else for what
+    /// was published here.
+    pub filter_errors: u64,
     /// Of a subscription of this process: events and bytes that wait, and what happened so far.
     pub queue: Option<(usize, usize, QueueCounters)>,
 }
@@ -573,6 +587,7 @@ impl Exchange {
         peer.is_known = false;
         peer.is_blocked = false;
         peer.probe_at = None;
+        peer.untold = Untold::default();
         peer.early_acknowledgement = None;
         peer.last_report = 0;
         peer.incoming = stream::Incoming::default();
@@ -904,6 +919,10 @@ impl Exchange {
         if probe_at.is_some_and(|at| at <= time) {
             self.probe(index, now);
         }
+        let untold_at = self.peers.get(&index).and_then(|peer| peer.untold.at);
+        if untold_at.is_some_and(|at| at <= time) {
+            self.tell_filter_errors(index, now);
+        }
         let Some(peer) = self.peers.get_mut(&index) else {
             return;
         };
@@ -926,6 +945,7 @@ impl Exchange {
         let next = [
             peer.greet_at,
             peer.probe_at,
+            peer.untold.at,
             peer.outgoing.deadline(),
             peer.incoming.deadline(),
             peer.outgoing.waiting_since().map(|since| since + absence),
@@ -1135,11 +1155,13 @@ impl Exchange {
                 kept,
                 received,
                 dropped,
+                filter_errors,
             } = &*targets.counts;
             reports.push(ChannelReport {
                 published: published.load(Ordering::Relaxed) + kept.load(Ordering::Relaxed),
                 received: received.load(Ordering::Relaxed),
                 dropped: dropped.load(Ordering::Relaxed),
+                filter_errors: filter_errors.load(Ordering::Relaxed),
                 subscriptions_here: targets.here.len(),
                 subscriptions_there: targets.there.iter().map(|it| it.subscriptions.len()).sum(),
                 channel: path,
@@ -1157,6 +1179,7 @@ impl Exchange {
             filter: it.options.filter.clone(),
             policy: it.options.policy,
             answers: it.options.answers,
+            filter_errors: it.counts().2.filter_errors,
             queue: Some(it.counts()),
         });
         let there = self.peers.values().flat_map(|peer| {
@@ -1170,6 +1193,7 @@ impl Exchange {
                     .map_or_else(String::new, ToString::to_string),
                 policy: it.policy,
                 answers: it.answers,
+                filter_errors: it.filter_errors.load(Ordering::Relaxed),
                 queue: None,
             })
         });

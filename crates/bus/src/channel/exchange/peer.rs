@@ -8,6 +8,7 @@ use std::time::Duration;
 use sealbus_seal::Identity;
 
 use super::consumer::PeerKey;
+use super::filter_errors::Untold;
 use super::receipt::Receipt;
 use super::stream::{Incoming, Kept, Outgoing, Parcel};
 use super::targets::Filter;
@@ -31,6 +32,8 @@ pub(crate) struct RemoteSubscription {
     /// Bytes that may be sent to it in all, and that were.
     limit: AtomicU64,
     sent: AtomicU64,
+    /// How often its filter could not be evaluated here.
+    pub(super) filter_errors: AtomicU64,
     /// Where publishers wait for more credit.
     pub(super) gate: Arc<Gate>,
 }
@@ -52,6 +55,7 @@ impl RemoteSubscription {
             reads_logs: !announcement.durable.is_empty() || announcement.replay != Replay::Now,
             limit: AtomicU64::new(announcement.credit),
             sent: AtomicU64::new(0),
+            filter_errors: AtomicU64::new(0),
             gate: Arc::default(),
         }
     }
@@ -114,6 +118,8 @@ pub(super) struct Peer {
     pub(super) greet_pause: Duration,
     /// When to see whether it is there still, because publishers wait for credit from it.
     pub(super) probe_at: Option<Duration>,
+    /// What it is to be told of the filters of its subscriptions.
+    pub(super) untold: Untold,
     /// When a frame of a wrong session was last answered.
     pub(super) corrected: Option<Duration>,
     /// An acknowledgement that holds once its frame `after` has come: upto, beyond, after.
@@ -150,6 +156,7 @@ impl Peer {
             greet_at: None,
             greet_pause: greet,
             probe_at: None,
+            untold: Untold::default(),
             corrected: None,
             early_acknowledgement: None,
             last_report: 0,

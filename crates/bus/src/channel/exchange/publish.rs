@@ -12,9 +12,10 @@ use thiserror::Error;
 
 use super::collector::Collector;
 use super::consumer::{Aftermath, Consumer, Put, Source};
+use super::filter_errors::{FailedFilters, Sieve};
 use super::receipt::Receipt;
 use super::stream::{Kept, Parcel};
-use super::targets::{Here, Targets, There, is_kept, passes};
+use super::targets::{Here, Targets, There, is_kept};
 use super::{Asking, Ended, Exchange, Now, Outcome};
 use crate::channel::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
 use crate::channel::frame::{self, Frame, Head, Stamp};
@@ -182,6 +183,8 @@ pub(crate) struct Asked {
 struct Chosen {
     here: Vec<usize>,
     there: Vec<ChosenThere>,
+    /// Filters that could not be evaluated.
+    failed: FailedFilters,
 }
 
 struct ChosenThere {
@@ -272,7 +275,7 @@ impl Exchange {
         if header.is_never_valid(now.moment) {
             return Err(PublishError::Expired);
         }
-        let chosen = self.choose(&header, publication, &targets)?;
+        let mut chosen = self.choose(&header, publication, &targets)?;
         let header = Arc::new(header);
         let event = ReceivedEvent {
             header: header.clone(),
@@ -286,6 +289,7 @@ impl Exchange {
         } else {
             self.encode(message, event.size())?
         };
+        self.note_failed_filters(&targets, std::mem::take(&mut chosen.failed), now);
         // Kept and other events of a channel are numbered apart.
         let counts = &targets.counts;
         match publication.kept {
@@ -331,11 +335,13 @@ impl Exchange {
         let mut chosen = Chosen {
             here: Vec::with_capacity(targets.here.len()),
             there: Vec::with_capacity(targets.there.len()),
+            failed: FailedFilters::default(),
         };
+        let mut sieve = Sieve::new(header, &view);
         match &header.mechanism {
             Mechanism::Event => {
                 for (index, it) in targets.here.iter().enumerate() {
-                    if it.sees(header) && passes(it.consumer.filter.as_ref(), header, &view) {
+                    if it.sees(header) && sieve.passes_here(index, it.consumer.filter.as_ref()) {
                         chosen.here.push(index);
                     }
                 }
@@ -353,12 +359,13 @@ impl Exchange {
                         }
                         continue;
                     }
-                    let filter = |it: &There| {
-                        it.sees(header) && passes(it.subscription.filter.as_ref(), header, &view)
+                    let mut wanted = |it: &There| {
+                        it.sees(header)
+                            && sieve.passes_there(at, it.id, it.subscription.filter.as_ref())
                     };
                     // Each process is told in as few frames as name all of its subscriptions.
                     let named: Vec<&There> =
-                        there.subscriptions.iter().filter(|it| filter(it)).collect();
+                        there.subscriptions.iter().filter(|it| wanted(it)).collect();
                     chosen.name(at, &named);
                 }
             }
@@ -385,16 +392,16 @@ impl Exchange {
                 for (index, it) in targets.here.iter().enumerate() {
                     if it.uses.answers
                         && it.consumer.agent != *publisher
-                        && passes(it.consumer.filter.as_ref(), header, &view)
+                        && sieve.passes_here(index, it.consumer.filter.as_ref())
                     {
                         chosen.here.push(index);
                     }
                 }
                 for (at, there) in targets.there.iter().enumerate() {
-                    let asked = |it: &There| {
+                    let mut asked = |it: &There| {
                         it.uses.answers
                             && it.subscription.agent != *publisher
-                            && passes(it.subscription.filter.as_ref(), header, &view)
+                            && sieve.passes_there(at, it.id, it.subscription.filter.as_ref())
                     };
                     let asked: Vec<&There> =
                         there.subscriptions.iter().filter(|it| asked(it)).collect();
@@ -403,6 +410,7 @@ impl Exchange {
             }
             Mechanism::Reply { .. } => {}
         }
+        chosen.failed = sieve.failed();
         Ok(chosen)
     }
 
@@ -558,7 +566,7 @@ impl Exchange {
                 },
             };
             if is_best_effort {
-                peer.outgoing.push_datagram(parcel);
+                peer.outgoing.push_datagram(parcel, &targets.counts);
             } else {
                 let receipt = publication.receipt.cloned();
                 if let Some(receipt) = &receipt {

@@ -13,13 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sealbus_acl::{AclMessage, Performative};
+use sealbus_acl::{AclMessage, AclMessageRef, Performative};
 use sealbus_seal::permission::Policy;
 use sealbus_seal::{Identity, PlatformName, ProcessId};
 
-use super::targets::passes;
 use super::*;
-use crate::channel::event::ReceivedEvent;
+use crate::channel::event::{ChannelHeader, ReceivedEvent};
 use crate::channel::flow::QueueLimits;
 use crate::channel::qos::{Priority, Qos, Reliability, Time};
 use crate::inlet::{ArrivedFrame, FrameCredit, FrameOrigin};
@@ -46,6 +45,11 @@ impl Random {
     fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
+}
+
+/// Whether a message passes a filter. One that cannot be evaluated for it holds it back.
+fn passes(filter: Option<&Filter>, header: &ChannelHeader, message: &AclMessageRef<'_>) -> bool {
+    filter.is_none_or(|filter| filter.matches(header, message).unwrap_or(false))
 }
 
 /// What goes wrong in a schedule.
@@ -780,7 +784,7 @@ impl World {
                 assert!(is_known, "{reason}: {explanation}");
                 self.refused += usize::from(!is_uncounted);
             }
-            Outcome::Flow { .. } => {}
+            Outcome::Flow { .. } | Outcome::FilterError { .. } => {}
         }
     }
 

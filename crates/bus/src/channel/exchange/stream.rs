@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::receipt::Receipt;
+use super::targets::Counts;
 use crate::channel::frame::Frame;
 
 /// Frames that may come before the one that is due.
@@ -87,10 +89,9 @@ pub(super) struct Outgoing {
     again: VecDeque<u64>,
     /// Hellos and acknowledgements.
     control: VecDeque<Parcel>,
-    datagrams: VecDeque<Parcel>,
+    /// Best-effort events, and where it is counted if they are dropped.
+    datagrams: VecDeque<(Parcel, Arc<Counts>)>,
     datagram: u64,
-    /// Best-effort events dropped for want of room.
-    pub(super) dropped: u64,
     /// When acknowledgements last got on, or something was to be acknowledged again.
     progress: Duration,
     again_at: Option<Duration>,
@@ -117,7 +118,6 @@ impl Outgoing {
             control: VecDeque::new(),
             datagrams: VecDeque::new(),
             datagram: 0,
-            dropped: 0,
             progress: Duration::ZERO,
             again_at: None,
             pause,
@@ -157,12 +157,14 @@ impl Outgoing {
         self.datagram
     }
 
-    pub(super) fn push_datagram(&mut self, parcel: Parcel) {
-        if self.datagrams.len() >= DATAGRAMS {
-            self.datagrams.pop_front();
-            self.dropped += 1;
+    /// Adds a best-effort event of the channel that `counts` is of. If there is no room the oldest one is dropped.
+    pub(super) fn push_datagram(&mut self, parcel: Parcel, counts: &Arc<Counts>) {
+        if self.datagrams.len() >= DATAGRAMS
+            && let Some((_, counts)) = self.datagrams.pop_front()
+        {
+            counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
-        self.datagrams.push_back(parcel);
+        self.datagrams.push_back((parcel, counts.clone()));
     }
 
     fn place(&self, is_known: bool) -> Option<Place> {
@@ -190,7 +192,7 @@ impl Outgoing {
     pub(super) fn peek(&self, is_known: bool) -> Option<&Parcel> {
         match self.place(is_known)? {
             Place::Control => self.control.front(),
-            Place::Datagram => self.datagrams.front(),
+            Place::Datagram => self.datagrams.front().map(|(parcel, _)| parcel),
             Place::Again(number) | Place::New(number) => {
                 let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
                 self.kept.get(index).map(|kept| &kept.parcel)
@@ -346,10 +348,7 @@ impl Outgoing {
     /// Takes out everything, to be reported.
     pub(super) fn take(&mut self) -> Vec<Kept> {
         let kept = std::mem::take(&mut self.kept);
-        *self = Self {
-            dropped: self.dropped,
-            ..Self::new(self.pause)
-        };
+        *self = Self::new(self.pause);
         kept.into_iter().filter(|kept| !kept.is_settled).collect()
     }
 }
@@ -497,5 +496,28 @@ impl<T> Incoming<T> {
         }
         self.datagrams |= 1 << age;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_effort_events_without_room_are_counted_on_their_channel() {
+        let mut outgoing = Outgoing::new(Duration::from_secs(1));
+        let (first, second) = (Arc::<Counts>::default(), Arc::<Counts>::default());
+        let parcel = || Parcel::of_process(&Frame::Hello { from: 1, to: 0 });
+        for _ in 0..3 {
+            outgoing.push_datagram(parcel(), &first);
+        }
+        for _ in 0..DATAGRAMS {
+            outgoing.push_datagram(parcel(), &second);
+        }
+        let dropped = |counts: &Counts| counts.dropped.load(Ordering::Relaxed);
+        assert_eq!((dropped(&first), dropped(&second)), (3, 0));
+        outgoing.push_datagram(parcel(), &first);
+        assert_eq!((dropped(&first), dropped(&second)), (3, 1));
+        assert_eq!(outgoing.datagrams.len(), DATAGRAMS);
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use sealbus_acl::AclMessageRef;
 use sealbus_seal::permission::ChannelRight;
 
 use super::consumer::Consumer;
@@ -15,15 +14,6 @@ use crate::channel::permission::ChannelPermissions;
 
 /// A filter, compiled.
 pub(crate) type Filter = ChannelFilter;
-
-/// Whether a message passes a filter. One that cannot be evaluated for it holds it back.
-pub(super) fn passes(
-    filter: Option<&Filter>,
-    header: &ChannelHeader,
-    message: &AclMessageRef<'_>,
-) -> bool {
-    filter.is_none_or(|filter| filter.matches(header, message).unwrap_or(false))
-}
 
 /// What a subscription may get on a channel, and wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +110,8 @@ pub(super) struct Counts {
     pub(super) received: AtomicU64,
     /// What could not be sent for want of room, as only best-effort events may.
     pub(super) dropped: AtomicU64,
+    /// Evaluations of filters that failed for what was published on it here.
+    pub(super) filter_errors: AtomicU64,
 }
 
 /// What the exchange knows of a channel.

@@ -40,6 +40,9 @@ const MOST: (usize, usize) = (512, 512 << 10);
 /// Gives an event to the subscription; false once that has ended.
 pub(crate) type FeedSink = Arc<dyn Fn(ReceivedEvent, LogNote) -> bool + Send + Sync>;
 
+/// Hears for how many events the subscription's filter could not be evaluated, and why.
+pub(crate) type FilterErrorSink = Arc<dyn Fn(u64, &str) + Send + Sync>;
+
 /// The feeds of a process that are there still.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
@@ -85,6 +88,7 @@ pub(crate) struct Feed {
     pub(crate) logs: Arc<dyn ChannelLogs>,
     pub(crate) tracker: Arc<Tracker>,
     pub(crate) sink: FeedSink,
+    pub(crate) filter_errors: FilterErrorSink,
     /// What is wanted; positions and room are filled in for each question.
     pub(crate) reading: LogReading,
     pub(crate) limits: QueueLimits,
@@ -173,6 +177,12 @@ impl Feed {
                 Ok(parts) => {
                     pause = PAUSE.0;
                     was_refused = false;
+                    for part in &parts {
+                        let (count, problem) = &part.filter_errors;
+                        if *count > 0 {
+                            (self.filter_errors)(*count, problem);
+                        }
+                    }
                     if !self.deliver(node, self.tracker.take_in(node, parts)) {
                         return std::future::pending().await;
                     }

@@ -23,7 +23,7 @@ use super::pattern::ChannelPattern;
 use crate::letter::NotKept;
 use crate::resolver::BoxFuture;
 
-pub(crate) use feed::{Feed, FeedSink, Feeds};
+pub(crate) use feed::{Feed, FeedSink, Feeds, FilterErrorSink};
 pub(crate) use tracker::{LogNote, Tracker};
 
 /// What makes an event one that was read from a log.
@@ -98,6 +98,8 @@ pub struct LogPart {
     pub next: u64,
     /// So many events between the last one given and `next` were not kept long enough.
     pub missed: u64,
+    /// For so many events the filter could not be evaluated, so that they are not given; and why, of one of them.
+    pub filter_errors: (u64, String),
 }
 
 /// How much is kept of a persistent channel on each node: no more than any of these allows.

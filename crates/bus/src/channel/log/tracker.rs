@@ -250,6 +250,7 @@ mod tests {
                 .collect(),
             next,
             missed: 0,
+            filter_errors: Default::default(),
         }
     }
 
