@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
@@ -43,21 +43,29 @@ pub(crate) type FeedSink = Arc<dyn Fn(ReceivedEvent, LogNote) -> bool + Send + S
 /// Hears for how many events the subscription's filter could not be evaluated, and why.
 pub(crate) type FilterErrorSink = Arc<dyn Fn(u64, &str) + Send + Sync>;
 
+/// A durable subscription: its agent and its name.
+type Durable = (Arc<str>, String);
+
 /// The feeds of a process that are there still.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
-    count: AtomicUsize,
+    /// Of each durable subscription, and of all others together.
+    counts: Mutex<HashMap<Option<Durable>, usize>>,
     ended: Notify,
 }
 
 impl Feeds {
     /// Waits until all that have been told to end have noted what was dealt with.
     pub(crate) async fn all_ended(&self) {
+        self.until(HashMap::is_empty).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&HashMap<Option<Durable>, usize>) -> bool) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.count.load(Ordering::Acquire) == 0 {
+            if is_so(&self.counts.lock()) {
                 return;
             }
             ended.await;
@@ -66,19 +74,39 @@ impl Feeds {
 }
 
 /// One feed that is there.
-struct There(Arc<Feeds>);
+struct There {
+    feeds: Arc<Feeds>,
+    durable: Option<Durable>,
+}
 
 impl There {
-    fn new(feeds: Arc<Feeds>) -> Self {
-        feeds.count.fetch_add(1, Ordering::AcqRel);
-        Self(feeds)
+    fn new(feeds: Arc<Feeds>, reading: &LogReading) -> Self {
+        let durable = reading.durable.clone();
+        let durable = durable.map(|durable| (reading.agent.clone(), durable));
+        *feeds.counts.lock().entry(durable.clone()).or_default() += 1;
+        Self { feeds, durable }
+    }
+
+    /// Waits until those of the same durable subscription that were before have noted what was dealt with.
+    async fn is_alone(&self) {
+        if self.durable.is_some() {
+            let is_alone = |counts: &HashMap<_, usize>| counts.get(&self.durable) == Some(&1);
+            self.feeds.until(is_alone).await;
+        }
     }
 }
 
 impl Drop for There {
     fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::AcqRel);
-        self.0.ended.notify_waiters();
+        let mut counts = self.feeds.counts.lock();
+        if let Entry::Occupied(mut count) = counts.entry(self.durable.take()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(counts);
+        self.feeds.ended.notify_waiters();
     }
 }
 
@@ -97,11 +125,15 @@ pub(crate) struct Feed {
 impl Feed {
     /// Reads until the tracker is finished.
     pub(crate) fn start(mut self, runtime: &Handle, feeds: &Arc<Feeds>) {
-        let there = There::new(feeds.clone());
+        let there = There::new(feeds.clone(), &self.reading);
         runtime.spawn(async move {
             let tracker = self.tracker.clone();
+            let reading = async {
+                there.is_alone().await;
+                self.run().await;
+            };
             tokio::select! {
-                () = self.run() => {}
+                () = reading => {}
                 () = finished(&tracker) => {}
             }
             self.note_the_last().await;

@@ -9,6 +9,8 @@
 //! subscription has read and settled, a state machine; [`feed`] the tasks around it.
 
 mod feed;
+#[cfg(test)]
+mod simulation;
 mod tracker;
 
 use std::collections::BTreeMap;
