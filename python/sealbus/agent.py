@@ -340,9 +340,9 @@ class Agent:
         sender's side; a wrong one raises :class:`~sealbus.FilterError` with the place. `policy` says what happens when
         events come faster than they are taken, once so many `events` or `bytes` wait. `takes` adds questions to everyone,
         or takes only them. `durable` and `since` are for persistent channels: go on where the subscription of this name
-        stopped; begin at a time, or with the last so many events. A durable one does so the first time only. An event counts
-        as dealt with when the next one is asked for, or the subscription is cancelled; if the program is killed before,
-        it comes again, with ``may_be_again``.
+        stopped; begin at a time, or with the last so many events of each channel on each node. A durable one does so the
+        first time only. An event counts as dealt with when the next one is asked for, or the subscription is cancelled; if
+        the program is killed before, it comes again, with ``may_be_again``.
         """
         return subscribe(
             self._living,

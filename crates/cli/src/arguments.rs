@@ -278,7 +278,8 @@ pub(crate) struct ChannelTail {
     /// Only what fulfils this expression (CEL), such as "sender == 'seller-1@factory'"
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
-    /// On persistent channels, begin so long ago (10m), with the last so many events (100), or with an event's number (#17)
+    /// On persistent channels, begin so long ago (10m), with the last so many events (100), or with an event's number (#17);
+    /// each node counts what its own agents published on each channel
     #[arg(long, value_name = "TIME|COUNT|#NUMBER")]
     pub(crate) since: Option<Since>,
     /// End after so many events

@@ -306,8 +306,8 @@ impl Subscribing {
         self
     }
 
-    /// Begins with what was published before, on persistent channels; [`Replay::Last`] and [`Replay::From`] count on each
-    /// node, which keeps what its own agents publish.
+    /// Begins with what was published before, on persistent channels; [`Replay::Last`] and [`Replay::From`] count for each
+    /// channel on each node, which keeps what its own agents publish: over several nodes there are more.
     #[must_use]
     pub fn since(mut self, replay: Replay) -> Self {
         self.options.replay = replay;

@@ -146,9 +146,9 @@ pub enum Replay {
     Now,
     /// What was published since.
     Since(Moment),
-    /// The last so many events.
+    /// The last so many events of each channel on each node: a node counts what it keeps.
     Last(u64),
-    /// From this event number on.
+    /// From this event number on, of each channel on each node.
     From(u64),
     /// From where the durable subscription of that name stopped; if there is none, from now on.
     Resume,

@@ -2,7 +2,8 @@
 //! late, processes are killed, retention cuts off what was not read. Nothing that was not dealt with is passed over in silence, and
 //! nothing comes twice unmarked.
 //!
-//! `SEALBUS_SEED=7 cargo test -p sealbus-bus log::simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many.
+//! `SEALBUS_SEED=7 cargo test -p sealbus-bus log::simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many
+//! (`make soak`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -379,7 +380,10 @@ fn number_of(variable: &str) -> Option<u64> {
 fn nothing_is_passed_over_and_nothing_comes_twice_unmarked() {
     let seeds = match number_of("SEALBUS_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number_of("SEALBUS_SCHEDULES").unwrap_or(SCHEDULES),
+        None => {
+            let first = number_of("SEALBUS_FIRST_SEED").unwrap_or(0);
+            first..first + number_of("SEALBUS_SCHEDULES").unwrap_or(SCHEDULES)
+        }
     };
     for seed in seeds {
         let run = std::panic::catch_unwind(|| {
