@@ -72,6 +72,9 @@ pub trait WindowListener: Send + Sync {
     fn taken(&self, receipt: u64) {
         let _ = receipt;
     }
+
+    /// The mailbox was closed: it takes nothing more, and its reader may still take what it holds.
+    fn closed(&self) {}
 }
 
 struct Entry {
@@ -534,18 +537,24 @@ impl Drop for Mailbox {
 
 impl Shared {
     fn close(&self, why: Closed) {
-        let wake = {
+        let (wake, listeners) = {
             let mut inner = self.inner.lock();
             if inner.closed.is_none() {
                 inner.closed = Some(why);
             }
             self.is_barred.store(true, Ordering::Relaxed);
-            Wake {
+            let wake = Wake {
                 reader: inner.reader.take(),
                 hook: inner.hook.clone(),
-            }
+            };
+            let slots = inner.windows.iter().flat_map(|windows| &windows.slots);
+            let listeners: Vec<_> = slots.flatten().map(|slot| slot.listener.clone()).collect();
+            (wake, listeners)
         };
         wake.wake();
+        for listener in listeners {
+            listener.closed();
+        }
         self.gate.open_all();
     }
 }
