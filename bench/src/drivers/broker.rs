@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealbus_brokers::rabbitmq::{
-    BrokerCertificate, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management, RabbitConfig,
-    RabbitSecurity, names,
+    BrokerCertificate, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management, ProcessLogin,
+    RabbitConfig, RabbitSecurity, bare, names,
 };
 use sealbus_seal::tls::{CertificateSource, Connector};
 use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel};
 use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::drivers::certify::Certificates;
 use crate::drivers::stage::{DriverError, failed};
@@ -43,12 +44,13 @@ pub(crate) fn serve() -> Result<(), DriverError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut input = std::io::stdin().lock();
     let mut line = String::new();
-    input.read_line(&mut line)?;
+    std::io::stdin().lock().read_line(&mut line)?;
     let Settings { level } = serde_json::from_str(&line).map_err(failed)?;
     let folder = std::env::temp_dir().join(format!("sealbus-bench-{}", std::process::id()));
     let result = runtime.block_on(async {
+        // A run that is broken off ends this by a signal; the broker is in a group of its own and would stay.
+        let mut broken_off = signal(SignalKind::terminate())?;
         let (mut broker, access) = start(&folder, level).await?;
         let mut output = std::io::stdout().lock();
         writeln!(
@@ -57,8 +59,16 @@ pub(crate) fn serve() -> Result<(), DriverError> {
             serde_json::to_string(&access).map_err(failed)?
         )?;
         output.flush()?;
-        // Until it ends.
-        while input.read_line(&mut line)? > 0 {}
+        let (ended, end) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let mut input = std::io::stdin().lock();
+            while input.read_line(&mut line).is_ok_and(|length| length > 0) {}
+            let _ = ended.send(());
+        });
+        tokio::select! {
+            _ = end => {}
+            _ = broken_off.recv() => {}
+        }
         broker.stop().await;
         Ok(())
     });
@@ -127,8 +137,8 @@ pub(crate) struct Doorway {
     level: SecurityLevel,
     certificates: Certificates,
     management: Option<Arc<Management>>,
-    /// The agents that were admitted.
-    admitted: Vec<String>,
+    /// The queues that were made.
+    queues: Vec<String>,
 }
 
 impl Access {
@@ -138,7 +148,7 @@ impl Access {
             level,
             certificates: Certificates::ask(&self.authority)?,
             management: None,
-            admitted: Vec::new(),
+            queues: Vec::new(),
         })
     }
 }
@@ -188,7 +198,7 @@ impl Doorway {
     ) -> Result<Option<Arc<Credential>>, DriverError> {
         let management = self.management()?;
         management.open_queue(agent).await.map_err(failed)?;
-        self.admitted.push(agent.to_owned());
+        self.queues.push(names::queue(agent));
         if !self.level.encrypts() {
             return Ok(None);
         }
@@ -200,11 +210,45 @@ impl Doorway {
         self.certificates.credential(identity).map(Some)
     }
 
+    /// Makes a process' queue and user, as the Master does; how the process logs in.
+    pub(crate) async fn admit_process(
+        &mut self,
+        identity: Identity,
+    ) -> Result<ProcessLogin, DriverError> {
+        let Identity::Process { process, .. } = &identity else {
+            return Err(failed(format!("{identity} is no process")));
+        };
+        let management = self.management()?;
+        management
+            .open_process_queue(process)
+            .await
+            .map_err(failed)?;
+        self.queues.push(names::process_queue(process));
+        let mut credential = None;
+        if self.level.encrypts() {
+            credential = Some(self.certificates.credential(identity.clone())?);
+        }
+        if self.level.authenticates() {
+            let admitting = management.admit_process(&identity, LOOPBACK);
+            admitting.await.map_err(failed)?;
+        }
+        Ok(ProcessLogin {
+            identity,
+            credential,
+        })
+    }
+
+    /// What is published under `key` comes to the queue of `agent`, too.
+    pub(crate) async fn bind(&mut self, agent: &str, key: &str) -> Result<(), DriverError> {
+        let management = self.management()?;
+        bare::bind(&management, agent, key).await.map_err(failed)
+    }
+
     /// Removes the queues it made, so that the next cell finds the broker as this one did.
     pub(crate) async fn dismiss(self) {
         if let Some(management) = self.management {
-            for agent in &self.admitted {
-                let _ = management.remove_queue(&names::queue(agent)).await;
+            for queue in &self.queues {
+                let _ = management.remove_queue(queue).await;
             }
         }
     }

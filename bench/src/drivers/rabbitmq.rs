@@ -31,6 +31,11 @@ struct Settings {
     access: Access,
 }
 
+/// The routing key of a broadcast.
+fn channel_key(run: &str) -> String {
+    format!("channel-{run}")
+}
+
 /// A client: a connection to send, and one to receive.
 struct Client {
     config: RabbitConfig,
@@ -112,6 +117,7 @@ impl Client {
 /// A client that sends.
 pub(crate) struct Speaker {
     client: Client,
+    /// The routing key.
     receiver: String,
     unconfirmed: VecDeque<PublisherConfirm>,
     /// Round trips: where answers come.
@@ -194,6 +200,9 @@ impl System for Clients {
             for number in 0..scenario.receivers {
                 let name = name("receiver", number);
                 let credential = door.admit(&name).await?;
+                if scenario.shape == Shape::Broadcast {
+                    door.bind(&name, &channel_key(&run)).await?;
+                }
                 let mut client = Client::connect(&config, name, credential).await?;
                 let (channel, consumer) = client.consume().await?;
                 let received = received.clone();
@@ -216,14 +225,14 @@ impl System for Clients {
                     Kind::RoundTrip => Some(client.consume().await?),
                     Kind::Stream => None,
                 };
-                let receiver = match scenario.shape {
-                    Shape::OneToOne => number,
-                    Shape::ManyToOne => 0,
-                    Shape::Broadcast => return Err(failed("there is no broadcast here")),
-                };
+                let key_of = |receiver: u32| format!("receiver-{run}-{receiver}@bench");
                 senders.push(Speaker {
                     client,
-                    receiver: format!("receiver-{run}-{receiver}@bench"),
+                    receiver: match scenario.shape {
+                        Shape::OneToOne => key_of(number),
+                        Shape::ManyToOne => key_of(0),
+                        Shape::Broadcast => channel_key(&run),
+                    },
                     unconfirmed: VecDeque::new(),
                     answers,
                 });

@@ -190,8 +190,13 @@ impl System for Agents {
             carrier = Some(match &broker {
                 Some(access) => {
                     here.run = format!("-{}", order.run);
-                    let door = access.open(level)?;
-                    let endpoint = RabbitEndpoint::open(door.config()?, &bus).map_err(failed)?;
+                    let mut door = access.open(level)?;
+                    let mut config = door.config()?;
+                    config.process = Some(door.admit_process(process).await?);
+                    let endpoint = RabbitEndpoint::open(config, &bus).map_err(failed)?;
+                    if !endpoint.receiving_frames(REACHABLE).await {
+                        return Err(failed("other processes cannot reach this one"));
+                    }
                     Carrier::RabbitMq(endpoint, Box::new(door))
                 }
                 None => {

@@ -7,6 +7,8 @@ use sealbus_seal::Credential;
 
 use super::config::RabbitConfig;
 use super::connect::{Client, Purpose, open};
+use super::management::{Management, ManagementError};
+use super::names;
 
 /// Connects to the first broker of `config` as the agent of this whole name; the connection, and the user that logged in.
 ///
@@ -26,4 +28,15 @@ pub async fn connect(
         .await
         .map_err(|error| error.to_string())?;
     Ok((opened.connection, opened.user))
+}
+
+/// Has what is published under `key` come to the queue of this agent, too: a broadcast of the broker's own, which asks
+/// for no rights and knows no filters. Agents' users may not do it.
+///
+/// # Errors
+/// [`ManagementError`].
+pub async fn bind(management: &Management, agent: &str, key: &str) -> Result<(), ManagementError> {
+    management
+        .bind(names::MESSAGES, &names::queue(agent), key)
+        .await
 }

@@ -15,6 +15,7 @@ use sealbus_bus::{
 use sealbus_seal::{Credential, Identity, ProcessId, Timestamp, VerifyError};
 use thiserror::Error;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::config::{ProcessLogin, RabbitConfig, RabbitSecurity};
@@ -104,19 +105,27 @@ impl RabbitEndpoint {
 
     /// Waits until messages can come to `agent`, for `patience` at most; says whether they can.
     pub async fn receiving(&self, agent: &str, patience: Duration) -> bool {
-        let link = {
-            let links = self.shared.links.lock();
-            links
-                .values()
-                .find(|link| **link.agent.name() == *agent && !link.wire.has_left())
-                .cloned()
-        };
-        let Some(link) = link else {
+        match self.receives(agent) {
+            Some(receives) => becomes_true(receives, patience).await,
+            None => false,
+        }
+    }
+
+    /// Whether messages can come to `agent`, from now on; none if it is not attached.
+    pub fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
+        let links = self.shared.links.lock();
+        let link = links
+            .values()
+            .find(|link| **link.agent.name() == *agent && !link.wire.has_left())?;
+        Some(link.wire.is_receiving.subscribe())
+    }
+
+    /// Waits until frames of other processes can come, for `patience` at most; says whether they can.
+    pub async fn receiving_frames(&self, patience: Duration) -> bool {
+        let Some(process) = self.shared.process.get() else {
             return false;
         };
-        let mut receiving = link.wire.is_receiving.subscribe();
-        let waited = tokio::time::timeout(patience, receiving.wait_for(|receiving| *receiving));
-        matches!(waited.await, Ok(Ok(_)))
+        becomes_true(process.wire.is_receiving.subscribe(), patience).await
     }
 
     /// The process has a new certificate: connections are made with it from now on.
@@ -195,6 +204,11 @@ impl RabbitEndpoint {
             process.wire.ending.send_replace(true);
         }
     }
+}
+
+async fn becomes_true(mut state: watch::Receiver<bool>, patience: Duration) -> bool {
+    let waited = tokio::time::timeout(patience, state.wait_for(|is| *is));
+    matches!(waited.await, Ok(Ok(_)))
 }
 
 /// 64 random bits.
