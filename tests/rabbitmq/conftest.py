@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker import Broker
-from harness import PROGRAMS, SEALBUS, Platform
+from harness import SEALBUS, Platform
+from manifests import manifest
 from shops import AGENTS as SHOPS
 
-MANIFEST = f"""
-    [platform]
-    name = "factory"
-    level = "LEVEL"
-    transport = "rabbitmq"
-    nodes = 2
-
-    [rabbitmq]
-    managed = true
-
-    [[agent]]
-    name = "alice"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-    node = "node-1"
-
-    [[agent]]
-    name = "bob"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-    node = "node-2"
-
-    [[agent]]
-    name = "carol"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-    node = "node-1"
-
-    [[agent]]
-    name = "mallory"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-    node = "node-2"
+WORKERS = {"alice": "node-1", "bob": "node-2", "carol": "node-1", "mallory": "node-2"}
+REST = f"""
 {SHOPS}
     [[permission.channel]]
     deny = {{ agents = ["*"], do = ["publish"], on = ["/reserved/**"] }}
@@ -59,11 +32,11 @@ def programs() -> None:
 
 def started(directory: Path, level: str) -> Iterator[Platform]:
     directory.mkdir(parents=True, exist_ok=True)
-    platform = Platform(directory, textwrap.dedent(MANIFEST).replace("LEVEL", level))
+    platform = Platform(directory, manifest("managed = true\n", WORKERS, level, REST))
     try:
         # A broker on a busy machine needs its time.
         platform.up(deadline=600)
-        platform.active("alice", "bob", "carol", "mallory", "shop-1", "shop-2")
+        platform.active(*WORKERS, "shop-1", "shop-2")
         yield platform
     finally:
         platform.down()

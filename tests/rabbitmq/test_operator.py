@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness import PROGRAMS, Platform, sealbus
+from harness import Platform, sealbus, wait_for
+from manifests import manifest
 from operator_brokers import OperatorBroker, free_ports
-from talking import talk
+from talking import MANY, heard, order, talk
 
-MANIFEST = f"""
-    [platform]
-    name = "factory"
-    transport = "rabbitmq"
-    nodes = 2
+#: A node that is silent for 8 s is dead, unless the broker is.
+AWAY = 12.0
 
-    [rabbitmq]
-    addresses = ADDRESSES
-    management = MANAGEMENT
-    operator = "manager"
-    password-file = "operator.secret"
 
-    [[agent]]
-    name = "alice"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-    node = "node-1"
-
-    [[agent]]
-    name = "bob"
-    command = ["PYTHON", "{PROGRAMS}/worker.py"]
-    node = "node-2"
-"""
+def manifest_of(broker: OperatorBroker) -> str:
+    operated = f"""\
+        addresses = ["127.0.0.1:{broker.amqp}"]
+        management = ["127.0.0.1:{broker.management}"]
+        operator = "manager"
+        password-file = "operator.secret"
+    """
+    return manifest(operated, {"alice": "node-1", "bob": "node-2"})
 
 
 @pytest.fixture
@@ -50,9 +42,7 @@ def broker(tmp_path: Path) -> Iterator[OperatorBroker]:
 
 @pytest.mark.timeout(3600)
 def test_a_broker_from_written_files(tmp_path: Path, broker: OperatorBroker) -> None:
-    manifest = MANIFEST.replace("ADDRESSES", json.dumps([f"127.0.0.1:{broker.amqp}"]))
-    manifest = manifest.replace("MANAGEMENT", json.dumps([f"127.0.0.1:{broker.management}"]))
-    platform = Platform(tmp_path, manifest)
+    platform = Platform(tmp_path, manifest_of(broker))
     try:
         write = ["broker", "rabbitmq", platform.manifest, "--state", platform.state, "--write-config"]
         told = json.loads(sealbus(*write, broker.config, "--json").stdout)
@@ -66,6 +56,7 @@ def test_a_broker_from_written_files(tmp_path: Path, broker: OperatorBroker) -> 
         # It is entered in the log of the CA, though there was no Master then.
         assert [event for event in platform.events() if "broker" in event["subject"]]
         talk(platform)
+        stay_while_it_is_away(platform, broker)
         # A running Master certifies a further one.
         further = tmp_path / "further"
         sealbus(*write, further)
@@ -74,14 +65,46 @@ def test_a_broker_from_written_files(tmp_path: Path, broker: OperatorBroker) -> 
         platform.down()
 
 
+def stay_while_it_is_away(platform: Platform, broker: OperatorBroker) -> None:
+    """What is silent because the broker is away is not dead: the same processes go on, and nothing is lost."""
+
+    def placed() -> dict[str, tuple[int, str]]:
+        agents = platform.agents()
+        return {name: (agents[name]["pid"], agents[name]["node"]) for name in ("alice", "bob")}
+
+    def said(text: str) -> bool:
+        logs = platform.directory.rglob("*.log")
+        return any(text in log.read_text(errors="replace") for log in logs)
+
+    def hears(text: str) -> None:
+        wait_for(lambda: said(text), f"the Master to say that {text}", also=platform.logs)
+
+    before = placed()
+    order(platform, "alice", "send", "bob", MANY, 0)
+    broker.kill()
+    gone = time.monotonic()
+    hears("the broker carries no messages")
+    wait_for(lambda: time.monotonic() - gone > AWAY, "the broker to be away for longer than a node may be silent")
+    broker.spawn()
+    broker.wait()
+    hears("the broker carries messages again")
+    heard(platform, "bob", "alice", 2)
+    order(platform, "bob", "send", "alice", MANY, 0)
+    heard(platform, "alice", "bob", 2)
+    platform.active("alice", "bob")
+    assert placed() == before
+    assert {node["state"] for node in platform.nodes().values()} == {"alive"}
+    assert not said("the node is dead")
+
+
 def test_what_cannot_be_set_up_is_said(tmp_path: Path) -> None:
-    manifest = tmp_path / "platform.toml"
-    manifest.write_text('[platform]\nname = "factory"\n')
-    refused = sealbus("broker", "rabbitmq", manifest, "--write-config", tmp_path / "x", expect=2)
+    written = tmp_path / "platform.toml"
+    written.write_text('[platform]\nname = "factory"\n')
+    refused = sealbus("broker", "rabbitmq", written, "--write-config", tmp_path / "x", expect=2)
     assert b"[rabbitmq]" in refused.stderr
-    manifest.write_text(
+    written.write_text(
         '[platform]\nname = "factory"\ntransport = "rabbitmq"\n[rabbitmq]\n'
         'addresses = ["a:1", "b:2"]\nmanagement = ["a:3"]\noperator = "x"\npassword-file = "p"\n'
     )
-    refused = sealbus("broker", "rabbitmq", manifest, "--write-config", tmp_path / "x", expect=2)
+    refused = sealbus("broker", "rabbitmq", written, "--write-config", tmp_path / "x", expect=2)
     assert b"--listen" in refused.stderr

@@ -253,6 +253,12 @@ impl Process {
         self.shared.carrier.as_ref().map(Carrier::address)
     }
 
+    /// Whether messages come to the agent `name` from the broker; none if there is no broker.
+    pub(crate) fn receives(&self, name: &str) -> Option<tokio::sync::watch::Receiver<bool>> {
+        let carrier = self.shared.carrier.as_ref()?;
+        carrier.receives(&self.peer(name).ok()?.name)
+    }
+
     /// The identifier of the agent `name`: of this platform if it is a local name.
     pub fn peer(&self, name: &str) -> Result<Aid, AidError> {
         if name.contains('@') {

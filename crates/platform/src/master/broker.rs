@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sealbus_brokers::rabbitmq::{
     BrokerCertificate, BrokerError, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management,
-    ManagementError, names,
+    ManagementError, Member, names,
 };
 use sealbus_bus::Outbox;
 use sealbus_seal::tls::{CertificateSource, Connector, TlsError};
@@ -449,6 +449,16 @@ impl Broker {
             dead,
             dead_letters,
         })
+    }
+
+    /// Whether it takes messages and gives them out: most of the brokers run, and none is short of anything.
+    pub(crate) async fn carries(&self) -> bool {
+        let Ok(members) = self.management.members().await else {
+            return false;
+        };
+        let running = members.iter().filter(|member| member.running).count();
+        let is_short = |member: &Member| member.memory_alarm || member.disk_alarm;
+        2 * running > members.len() && !members.iter().any(is_short)
     }
 
     /// Ends a managed broker.

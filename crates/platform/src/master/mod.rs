@@ -8,6 +8,7 @@ mod authorities;
 mod broker;
 mod broker_alarms;
 mod broker_certificate;
+mod broker_watch;
 mod dead_letters;
 mod desk;
 mod directories;

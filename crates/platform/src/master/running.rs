@@ -21,7 +21,7 @@ use super::foundation::Foundation;
 use super::state::MASTER_NODE;
 use super::{
     Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, OwnHost, Place,
-    PlatformSettings, SystemAgents, SystemError, lay, now,
+    PlatformSettings, SystemAgents, SystemError, broker_watch, lay, now,
 };
 use crate::control::Fault;
 use crate::enrolment::{self, ENROLMENT, accept, bind};
@@ -195,7 +195,14 @@ impl Master {
 
         let mut tasks = JoinSet::new();
         if let Some(broker) = broker.clone() {
-            tasks.spawn(broker.follow(desk.clone(), news, system.ams.clone()));
+            tasks.spawn(
+                broker
+                    .clone()
+                    .follow(desk.clone(), news, system.ams.clone()),
+            );
+            if let Some(receives) = system.receives() {
+                tasks.spawn(broker_watch::watch(broker, desk.clone(), receives));
+            }
         }
         let root_certificate = root.clone().into();
         let credential = server_credential(&desk, config.address).await?;

@@ -138,6 +138,11 @@ impl SystemAgents {
 }
 
 impl SystemAgents {
+    /// Whether what nodes say comes from the broker; none if there is no broker.
+    pub(crate) fn receives(&self) -> Option<tokio::sync::watch::Receiver<bool>> {
+        self.process.receives(MASTER)
+    }
+
     /// Ends them, and takes their process off the bus.
     pub(crate) async fn end(&self) {
         self.tasks.lock().await.shutdown().await;

@@ -8,6 +8,7 @@ use sealbus_brokers::rabbitmq::{ProcessLogin, RabbitConfig, RabbitEndpoint, Rabb
 use sealbus_bus::Bus;
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
+use tokio::sync::watch;
 
 use super::certification::Certified;
 use super::error::OpenError;
@@ -69,6 +70,14 @@ impl Carrier {
                 // Its queue is there: messages wait in it.
                 tracing::warn!(%agent, "is not connected to the broker yet");
             }
+        }
+    }
+
+    /// Whether messages come to an agent, by whole name, from the broker; none without one.
+    pub(super) fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
+        match self {
+            Self::Mesh(_) => None,
+            Self::RabbitMq { endpoint, .. } => endpoint.receives(agent),
         }
     }
 

@@ -8,6 +8,7 @@ mod moves;
 mod nodes;
 mod origins;
 mod processes;
+mod silence;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,8 @@ pub struct Patience {
     pub node: Duration,
     /// How long nodes have to come back after the Master was started again.
     pub after_restart: Duration,
+    /// How long nodes have to be heard again after the broker was away.
+    pub after_broker: Duration,
     /// How long a move may take.
     pub moving: Duration,
     /// The pause before the first restart of a process that failed; it doubles with each failure.
@@ -61,6 +64,7 @@ impl Default for Patience {
         Self {
             node: Duration::from_secs(8),
             after_restart: Duration::from_secs(15),
+            after_broker: Duration::from_secs(30),
             moving: Duration::from_secs(60),
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(30),
@@ -153,6 +157,8 @@ pub type DrawName = Box<dyn FnMut() -> Result<String, Fault> + Send>;
 /// The state machine.
 pub struct MasterState {
     patience: Patience,
+    /// The broker, if nodes speak by one.
+    witness: Option<silence::Witness>,
     draw_name: DrawName,
     nodes: BTreeMap<String, Node>,
     groups: BTreeMap<String, Group>,
@@ -194,6 +200,7 @@ impl MasterState {
     ) -> Result<Self, DamagedRow> {
         let mut state = Self {
             patience,
+            witness: None,
             draw_name,
             nodes: BTreeMap::new(),
             groups: BTreeMap::new(),

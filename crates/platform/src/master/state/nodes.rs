@@ -184,7 +184,11 @@ impl MasterState {
         let dead: Vec<String> = self
             .nodes
             .iter()
-            .filter(|(_, node)| self.deadline(node).is_some_and(|deadline| deadline <= now))
+            .filter(|(_, node)| {
+                let until = self.silence_counts_until(node.state, now);
+                self.deadline(node)
+                    .is_some_and(|deadline| deadline <= until)
+            })
             .map(|(name, _)| name.clone())
             .collect();
         for name in dead {
@@ -198,7 +202,7 @@ impl MasterState {
     }
 
     /// When a node that says nothing more is given up.
-    fn deadline(&self, node: &Node) -> Option<UnixMillis> {
+    pub(super) fn deadline(&self, node: &Node) -> Option<UnixMillis> {
         let patience = match node.state {
             NodeState::Alive | NodeState::Leaving => self.patience.node,
             NodeState::Expected => self.patience.after_restart,
@@ -331,7 +335,11 @@ impl MasterState {
 
     /// The nearest moment something is to be done without being asked.
     pub fn next_tick(&self) -> Option<UnixMillis> {
-        let nodes = self.nodes.values().filter_map(|node| self.deadline(node));
+        let nodes = self
+            .nodes
+            .values()
+            .filter(|node| self.is_judged_by_time(node.state))
+            .filter_map(|node| self.deadline(node));
         let groups = self.groups.values().flat_map(|group| {
             let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
             let give_up = group.moving.as_ref().map(|moving| moving.give_up);

@@ -458,6 +458,41 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
+#[test]
+fn silence_that_the_broker_causes_is_held_against_nobody() {
+    let (patience, after) = (8_000, 30_000);
+    let is_dead = |master: &MasterState, node: &str| master.nodes()[node].state == NodeState::Dead;
+    let mut master = with_nodes(2);
+    master.nodes_speak_by_broker(0);
+    // The Master waits for no moment: it is told how the broker is.
+    assert_eq!(master.next_tick(), None);
+    master.heartbeat("node-1", 0, 1000);
+    master.heartbeat("node-2", 0, 1000);
+    assert!(master.broker_is_away() && !master.broker_is_away());
+    let hour = 3_600_000;
+    master.tick(hour);
+    assert!(master.is_any_silent(hour) && !is_dead(&master, "node-1"));
+    // It is back, and one of the nodes is heard.
+    assert!(master.broker_worked(hour, hour) && !master.broker_worked(hour, hour));
+    master.tick(hour + after - 1);
+    assert!(!is_dead(&master, "node-1"));
+    master.heartbeat("node-1", 0, hour + after);
+    assert!(!master.broker_worked(hour + after, hour + after));
+    master.tick(hour + after);
+    assert!(!is_dead(&master, "node-1") && is_dead(&master, "node-2"));
+    // A broker that hangs is not known to be away yet.
+    let heard = hour + after;
+    master.tick(heard + 10 * patience);
+    assert!(!is_dead(&master, "node-1"));
+    // Now it is known that it worked all the time.
+    master.broker_worked(heard + patience - 1, heard + 10 * patience);
+    master.tick(heard + 10 * patience);
+    assert!(!is_dead(&master, "node-1"));
+    master.broker_worked(heard + patience, heard + 10 * patience);
+    master.tick(heard + 10 * patience);
+    assert!(is_dead(&master, "node-1"));
+}
+
 proptest! {
     /// Whatever happens, also kills of the Master between any two steps: an agent is known in one
     /// process at most, every process given up has been revoked, and the directory says what the
