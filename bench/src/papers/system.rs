@@ -84,6 +84,8 @@ pub(crate) struct System {
     pub(crate) language: String,
     /// What was set to get the best out of it, and where that is documented.
     pub(crate) settings: String,
+    /// The system that carries it, driven without it: what it adds is shown.
+    pub(crate) carried_by: Option<String>,
     /// Why there are no figures of it.
     pub(crate) cannot: Option<String>,
     /// The program that plays its agents.

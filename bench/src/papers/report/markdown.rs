@@ -82,7 +82,8 @@ fn figures(tables: &[Table], systems: &[System], results: &Results) -> String {
         }
     }
     text.push_str("\n### The goals\n\n| goal, at equal security | reached | | worst column |\n|---|---|---|---|\n");
-    for goal in standing::goals(&standings, &costs) {
+    let added = standing::added(tables, systems, results);
+    for goal in standing::goals(&standings, &costs, &added) {
         let place = goal.measured.as_ref().map_or("", |(_, place)| place);
         let (reached, verdict) = (goal.reached(), goal.verdict());
         let _ = writeln!(text, "| {} | {reached} | {verdict} | {place} |", goal.text);

@@ -21,7 +21,8 @@ pub(crate) fn escape(text: &str) -> String {
 pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results) -> String {
     let standings = standing::all(all_tables, systems, results);
     let costs = standing::costs(all_tables, systems, results);
-    let goals = standing::goals(&standings, &costs);
+    let added = standing::added(all_tables, systems, results);
+    let goals = standing::goals(&standings, &costs, &added);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>Sealbus beside others</title>\n\

@@ -1,6 +1,6 @@
 //! How Sealbus stands against the best peer and the limit, in every table: only what is alike is compared.
 
-use crate::papers::report::{Metric, digits, metrics};
+use crate::papers::report::{LATENCY, Metric, THROUGHPUT, digits, metrics};
 use crate::papers::results::{Outcome, Results, Spread};
 use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Class, Setting, Side, System};
@@ -257,6 +257,49 @@ pub(crate) fn costs(tables: &[Table], systems: &[System], results: &Results) -> 
     costs
 }
 
+/// What ours add to the system that carries them, at one class of security in one column.
+pub(crate) struct Added {
+    pub(crate) what: String,
+    /// Our latency over that of the carrier alone.
+    pub(crate) latency: f64,
+    /// Our throughput over its.
+    pub(crate) throughput: f64,
+}
+
+/// What ours add to what carries them.
+pub(crate) fn added(tables: &[Table], systems: &[System], results: &Results) -> Vec<Added> {
+    let mut added = Vec::new();
+    for table in tables {
+        for column in &table.columns {
+            let [latencies, throughputs] = [LATENCY, THROUGHPUT]
+                .map(|metric| measured(table, column, metric, systems, results));
+            for (system, setting, latency) in &latencies {
+                let of = |rows: &[Row<'_>], id: &str| {
+                    let mut rows = rows.iter();
+                    let row = rows.find(|(it, way, _)| it.id == id && way.class == setting.class);
+                    row.map(|(.., entry)| entry.spread.median)
+                };
+                let Some(carrier) = &system.carried_by else {
+                    continue;
+                };
+                let (Some(bare), Some(ours_per_s), Some(bare_per_s)) = (
+                    of(&latencies, carrier),
+                    of(&throughputs, &system.id),
+                    of(&throughputs, carrier),
+                ) else {
+                    continue;
+                };
+                added.push(Added {
+                    what: format!("{}, {}: {}", table.title, column.title, latency.name),
+                    latency: latency.spread.median / bare,
+                    throughput: ours_per_s / bare_per_s,
+                });
+            }
+        }
+    }
+    added
+}
+
 /// What is aimed at, and how far it is reached.
 pub(crate) struct Goal {
     pub(crate) text: &'static str,
@@ -284,7 +327,7 @@ impl Goal {
 }
 
 /// The goals of the project, each judged by the worst column.
-pub(crate) fn goals(standings: &[Standing], costs: &[Cost]) -> Vec<Goal> {
+pub(crate) fn goals(standings: &[Standing], costs: &[Cost], added: &[Added]) -> Vec<Goal> {
     let main = |ids: &'static [&'static str]| {
         (standings.iter()).filter(move |it| it.kin.is_main() && ids.contains(&it.id.as_str()))
     };
@@ -366,6 +409,16 @@ pub(crate) fn goals(standings: &[Standing], costs: &[Cost]) -> Vec<Goal> {
             0.1,
             (flat_out.map(|it| (it.share, it.what.clone()))).collect(),
         ),
+        at_most(
+            "Over RabbitMQ: latency (p50) ≤ 1.1 × that of the broker alone with the same promises, at each level",
+            1.1,
+            (added.iter().map(|it| (it.latency, it.what.clone()))).collect(),
+        ),
+        at_least(
+            "Over RabbitMQ: throughput ≥ 0.9 × that of the broker alone with the same promises, at each level",
+            0.9,
+            (added.iter().map(|it| (it.throughput, it.what.clone()))).collect(),
+        ),
     ]
 }
 
@@ -412,7 +465,11 @@ pub(crate) fn lines(tables: &[Table], systems: &[System], results: &Results) -> 
             .chain(lines)
             .collect::<Vec<_>>()
     };
-    let goals = goals(&standings, &costs(tables, systems, results));
+    let goals = goals(
+        &standings,
+        &costs(tables, systems, results),
+        &added(tables, systems, results),
+    );
     let (behind, ahead): (Vec<_>, Vec<_>) = standings.into_iter().partition(Standing::is_behind);
     let mut lines = heading("Sealbus is behind in:", &behind);
     if behind.is_empty() {
