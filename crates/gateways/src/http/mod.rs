@@ -18,6 +18,7 @@ mod outside;
 mod outward;
 mod peer;
 mod policy;
+mod prompt;
 pub mod queue;
 pub mod response;
 mod server;

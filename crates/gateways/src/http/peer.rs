@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
 use super::address::HttpAddress;
+use super::prompt::PromptStream;
 use super::queue::{Expired, OutgoingQueue, Verdict};
 use super::response::AnswerReader;
 
@@ -238,6 +239,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
             .await
             .map_err(io)?;
         stream.set_nodelay(true).map_err(io)?;
+        let stream = PromptStream(stream);
         if !address.is_secure() {
             return Ok(Box::new(stream));
         }
