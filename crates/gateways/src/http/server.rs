@@ -20,6 +20,7 @@ use rustls::server::ServerConfig;
 use sealbus_seal::Fingerprint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use super::config::{GatewayLimits, milliseconds};
@@ -29,6 +30,8 @@ use super::policy::Origin;
 /// How long a connection that ends is read on, and how much of it.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
+/// Connections beyond the limits that are told so at a time; more are just closed.
+const TOLD: usize = 64;
 
 /// What the server hands on.
 pub(crate) trait Service: Send + Sync + 'static {
@@ -59,6 +62,8 @@ pub(crate) struct Server<S> {
     limits: GatewayLimits,
     tls: Option<TlsAcceptor>,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    /// Places for connections beyond the limits, to be told so.
+    told: Arc<Semaphore>,
 }
 
 /// One open connection, counted.
@@ -98,6 +103,23 @@ async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = tokio::time::timeout(LINGER_TIME, reading).await;
 }
 
+/// Answers a connection that is not served, or has sent no whole request, and ends it.
+async fn dismiss(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    status: StatusCode,
+    explanation: &str,
+) {
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{explanation}\r\n",
+        explanation.len() + 2
+    );
+    // Whether it arrives is the client's affair.
+    let written = tokio::time::timeout(LINGER_TIME, stream.write_all(answer.as_bytes())).await;
+    if matches!(written, Ok(Ok(()))) {
+        linger(stream).await;
+    }
+}
+
 impl<S: Service> Server<S> {
     pub(crate) fn new(
         service: Arc<S>,
@@ -109,6 +131,7 @@ impl<S: Service> Server<S> {
             limits,
             tls: tls.map(TlsAcceptor::from),
             open: Arc::default(),
+            told: Arc::new(Semaphore::new(TOLD)),
         })
     }
 
@@ -122,6 +145,16 @@ impl<S: Service> Server<S> {
                     let Some(place) = self.place(from.ip()) else {
                         let explanation = "more connections are open than the limits connections and connections-per-address allow";
                         self.service.turned(Turned::TooMany, from.ip(), explanation);
+                        // Over TLS it would have to be greeted first.
+                        if self.tls.is_none()
+                            && let Ok(told) = self.told.clone().try_acquire_owned()
+                        {
+                            connections.spawn(async move {
+                                let _told = told;
+                                let status = StatusCode::SERVICE_UNAVAILABLE;
+                                dismiss(stream, status, explanation).await;
+                            });
+                        }
                         continue;
                     };
                     connections.spawn(self.clone().serve(stream, from, place));
@@ -204,9 +237,10 @@ impl<S: Service> Server<S> {
             .title_case_headers(true)
             .serve_connection(&mut io, service_fn(answer))
             .await;
-        linger(io.into_inner()).await;
         // A client that just goes away did nothing wrong.
-        let Err(error) = served else { return };
+        let Err(error) = served else {
+            return linger(io.into_inner()).await;
+        };
         let turned = if error.is_parse_too_large() {
             Some((
                 Turned::TooLarge,
@@ -216,16 +250,17 @@ impl<S: Service> Server<S> {
             Some((Turned::Malformed, "it sent what is no HTTP request"))
         } else if error.is_timeout() && !has_asked.load(Ordering::Relaxed) {
             // A connection that was of use may be idle until its time is over.
-            Some((
-                Turned::TooSlow,
-                "the head of a request took longer than the limit head-time",
-            ))
+            let explanation = "the head of a request took longer than the limit head-time";
+            self.service.turned(Turned::TooSlow, address, explanation);
+            let status = StatusCode::REQUEST_TIMEOUT;
+            return dismiss(io.into_inner(), status, explanation).await;
         } else {
             None
         };
         if let Some((what, explanation)) = turned {
             self.service.turned(what, address, explanation);
         }
+        linger(io.into_inner()).await;
     }
 
     async fn answer(&self, request: Request<Incoming>, origin: &Origin) -> Response<Full<Bytes>> {
