@@ -4,167 +4,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::net::{IpAddr, Ipv4Addr};
+mod support;
+
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_acl::{AclMessage, Performative};
 use sealbus_bus::channel::{ChannelPath, Subscription, SubscriptionOptions};
 use sealbus_bus::{Delivery, ProcessEndpoint, Provenance, RefusalReason, SendError};
-use sealbus_platform::attachment::Attachment;
-use sealbus_platform::control::admin::{
-    AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus,
-};
-use sealbus_platform::control::{AgentState, Fault, FaultCode, Rules};
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, AgentStatus};
+use sealbus_platform::control::{AgentState, FaultCode, Rules};
 use sealbus_platform::manifest::Manifest;
-use sealbus_platform::master::{Master, MasterConfig, PlatformSettings};
-use sealbus_platform::node::{Node, NodeConfig, NodeError};
+use sealbus_platform::master::Master;
+use sealbus_platform::node::{Node, NodeError};
 use sealbus_platform::process::{AgentHandle, Parting, Process, ProcessEnd};
-use sealbus_platform::rpc::{self, Caller, MAX_FRAME};
+use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::{Messages, Policy, Rule};
-use sealbus_seal::token::{Purpose, Token};
-use sealbus_seal::{PlatformName, SecurityLevel};
-use tokio::net::UnixStream;
-
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Far longer than anything takes, so that a test never depends on how fast things go.
-const LONG: Duration = Duration::from_secs(120);
-
-struct Operator(Caller);
-
-impl Operator {
-    async fn of(master: &Master) -> Self {
-        let stream = UnixStream::connect(master.admin_socket()).await.unwrap();
-        let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
-        tokio::spawn(drive);
-        Self(caller)
-    }
-
-    async fn ask(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {
-        self.0.call(&request, LONG).await
-    }
-
-    async fn token(&self, node: Option<&str>) -> Token {
-        let request = AdminRequest::Token {
-            node: node.map(str::to_owned),
-            lifetime: 600,
-        };
-        let AdminAnswer::Secret { token, .. } = self.ask(request).await.unwrap() else {
-            panic!()
-        };
-        Token::parse(Purpose::Join, &token).unwrap()
-    }
-
-    async fn ticket(&self, agent: &str, node: Option<&str>) -> String {
-        let request = AdminRequest::Ticket {
-            agent: agent.to_owned(),
-            node: node.map(str::to_owned),
-            lifetime: 600,
-        };
-        let AdminAnswer::Secret { token, .. } = self.ask(request).await.unwrap() else {
-            panic!()
-        };
-        token
-    }
-
-    async fn agents(&self) -> Vec<AgentStatus> {
-        let answer = self.ask(AdminRequest::Agents).await.unwrap();
-        let AdminAnswer::Agents { agents } = answer else {
-            panic!()
-        };
-        agents
-    }
-
-    async fn nodes(&self) -> Vec<NodeStatus> {
-        let answer = self.ask(AdminRequest::Nodes).await.unwrap();
-        let AdminAnswer::Nodes { nodes } = answer else {
-            panic!()
-        };
-        nodes
-    }
-
-    async fn until(&self, what: &str, seen: impl Fn(&[AgentStatus]) -> bool) -> Vec<AgentStatus> {
-        let waiting = async {
-            loop {
-                let agents = self.agents().await;
-                if seen(&agents) {
-                    return agents;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        match tokio::time::timeout(LONG, waiting).await {
-            Ok(agents) => agents,
-            Err(_) => panic!("{what} did not come about: {:#?}", self.agents().await),
-        }
-    }
-}
-
-fn config(directory: &Path, level: SecurityLevel) -> MasterConfig {
-    let mut settings = PlatformSettings::new(PlatformName::new("factory").unwrap());
-    settings.level = level;
-    MasterConfig {
-        directory: directory.join("master"),
-        settings,
-        address: HERE,
-        port: 0,
-        enrolment_port: 0,
-    }
-}
-
-fn node_config(directory: &Path, name: &str, token: Option<Token>) -> NodeConfig {
-    NodeConfig {
-        directory: directory.join(name),
-        token,
-        name: None,
-        address: HERE,
-    }
-}
-
-async fn platform(directory: &Path, level: SecurityLevel) -> (Master, Operator, Node, Node) {
-    platform_of(config(directory, level), directory).await
-}
-
-async fn platform_of(config: MasterConfig, directory: &Path) -> (Master, Operator, Node, Node) {
-    let master = Master::start(config).await.unwrap();
-    let operator = Operator::of(&master).await;
-    let mut nodes = Vec::new();
-    for name in ["one", "two"] {
-        let token = operator.token(None).await;
-        nodes.push(
-            Node::start(node_config(directory, name, Some(token)))
-                .await
-                .unwrap(),
-        );
-    }
-    alive(&operator, 2).await;
-    let (two, one) = (nodes.pop().unwrap(), nodes.pop().unwrap());
-    (master, operator, one, two)
-}
-
-async fn alive(operator: &Operator, count: usize) {
-    let waiting = async {
-        loop {
-            let nodes = operator.nodes().await;
-            if nodes
-                .iter()
-                .filter(|node| node.state == NodeState::Alive)
-                .count()
-                == count
-            {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    if tokio::time::timeout(LONG, waiting).await.is_err() {
-        panic!(
-            "there are not {count} nodes alive: {:#?}",
-            operator.nodes().await
-        );
-    }
-}
+use support::{LONG, Operator, alive, config, joined, node_config, platform, platform_of};
 
 /// Waits until every node was heard of again.
 async fn heartbeats(operator: &Operator) {
@@ -182,14 +38,6 @@ async fn heartbeats(operator: &Operator) {
     tokio::time::timeout(LONG, heard)
         .await
         .expect("the nodes send heartbeats");
-}
-
-async fn joined(operator: &Operator, agent: &str, node: &str) -> (Process, AgentHandle) {
-    let ticket = operator.ticket(agent, Some(node)).await;
-    let attachment = Attachment::join(&ticket).await.unwrap();
-    let process = Process::open(Arc::new(attachment), None).await.unwrap();
-    let handle = process.agent(agent).await.unwrap();
-    (process, handle)
 }
 
 async fn say(from: &AgentHandle, to: &AgentHandle, what: &str) {
