@@ -9,10 +9,13 @@
 //! ```
 //!
 //! makes a test of each promise, for a value that implements [`Setting`].
+//!
+//! What nodes keep is promised by the platform above, whose tests run those cases with [`run_kept`].
 
 mod channels;
 mod direct;
 mod frames;
+mod kept;
 mod table;
 
 use std::fmt;
@@ -27,6 +30,7 @@ use crate::message::ReceivedMessage;
 use crate::outbox::Outbox;
 use crate::resolver::BoxFuture;
 
+pub use kept::{KeepingSetting, KeepingWorld, run_kept};
 pub use table::{Column, StaleColumn, table};
 
 /// Far longer than anything takes: no case depends on how fast things go.
@@ -134,10 +138,26 @@ pub enum Promise {
     Rights,
     /// A quality of service that cannot be given is refused by name.
     RefusedByName,
+    /// Who comes late reads persistent channels from a time, a count or a number on.
+    Replay,
+    /// A durable subscription goes on where it stopped.
+    Durable,
+    /// What was acknowledged is not lost when everything that keeps it ends.
+    Acknowledged,
+    /// No more is kept than was said, and what was cut off is counted.
+    Retention,
 }
 
 impl Promise {
-    /// All of them, in the order of the table.
+    /// Those about logs, which follow in the table.
+    pub const OF_LOGS: [Self; 4] = [
+        Self::Replay,
+        Self::Durable,
+        Self::Acknowledged,
+        Self::Retention,
+    ];
+
+    /// Those of transports, in the order of the table.
     pub const ALL: [Self; 25] = [
         Self::Order,
         Self::Receivers,
@@ -194,6 +214,10 @@ impl Promise {
             Self::EventsPushBack => "events-push-back",
             Self::Rights => "rights",
             Self::RefusedByName => "refused-by-name",
+            Self::Replay => "replay",
+            Self::Durable => "durable",
+            Self::Acknowledged => "acknowledged",
+            Self::Retention => "retention",
         }
     }
 
@@ -227,6 +251,16 @@ impl Promise {
             Self::EventsPushBack => "… or holds back the publisher",
             Self::Rights => "channels: who may not publish is refused",
             Self::RefusedByName => "channels: a QoS that cannot be given is refused by name",
+            Self::Replay => {
+                "persistent channels: late joiners read from a time, a count or a number on"
+            }
+            Self::Durable => "persistent channels: durable subscriptions go on where they stopped",
+            Self::Acknowledged => {
+                "persistent channels: what was acknowledged outlives all that keeps it"
+            }
+            Self::Retention => {
+                "persistent channels: no more is kept than was said, and gaps are counted"
+            }
         }
     }
 }
@@ -307,6 +341,9 @@ pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Fai
             Promise::EventsPushBack => channels::push_back(&*world).await,
             Promise::Rights => channels::rights(&*world).await,
             Promise::RefusedByName => channels::refused_by_name(&*world).await,
+            Promise::Replay | Promise::Durable | Promise::Acknowledged | Promise::Retention => {
+                Err(Failure::new("logs are tried by `run_kept`"))
+            }
         }?;
         Ok(Verdict::Kept)
     };
@@ -351,7 +388,11 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
         | Promise::Crash
         | Promise::Moving
         | Promise::ComesBack
-        | Promise::SizeLimit => {
+        | Promise::SizeLimit
+        | Promise::Replay
+        | Promise::Durable
+        | Promise::Acknowledged
+        | Promise::Retention => {
             return Err(Failure::new(
                 "every transport has to give that: it cannot be left out",
             ));

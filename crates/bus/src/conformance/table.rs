@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::{Promise, Setting, Verdict};
+use super::{KeepingSetting, Promise, Setting, Verdict};
 
 /// Set to write columns instead of comparing them.
 const WRITE: &str = "SEALBUS_WRITE_TRANSPORTS";
@@ -49,6 +49,13 @@ pub enum StaleColumn {
 impl Column {
     /// The column of a setting.
     pub fn of(setting: &dyn Setting) -> Self {
+        Self {
+            name: setting.name(),
+        }
+    }
+
+    /// The column that the promises about logs are added to.
+    pub fn of_keeping(setting: &dyn KeepingSetting) -> Self {
         Self {
             name: setting.name(),
         }
@@ -98,7 +105,7 @@ impl Column {
             });
         }
         let mut out = format!("{}\n", self.name);
-        for other in Promise::ALL {
+        for other in all() {
             let cell = if other == promise {
                 &found
             } else {
@@ -111,6 +118,11 @@ impl Column {
         fs::create_dir_all(folder).map_err(failed)?;
         fs::write(&file, out).map_err(failed)
     }
+}
+
+/// All promises, in the order of the table.
+fn all() -> impl Iterator<Item = Promise> {
+    Promise::ALL.into_iter().chain(Promise::OF_LOGS)
 }
 
 fn line(text: &str, promise: Promise) -> Option<&str> {
@@ -148,7 +160,7 @@ pub fn table(folder: &Path) -> io::Result<String> {
     out.push_str("\n|---|");
     out.push_str(&"---|".repeat(columns.len()));
     out.push('\n');
-    for promise in Promise::ALL {
+    for promise in all() {
         out.push_str(&format!("| `{promise}`: {} |", promise.explanation()));
         for column in &columns {
             let cell = line(column, promise).unwrap_or("not tried");

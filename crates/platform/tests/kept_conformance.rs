@@ -1,0 +1,235 @@
+//! What nodes keep: the suite's promises about persistent channels, on whole platforms. In one program, which is its own node; and
+//! of a Master and two nodes, whose processes reach each other over the mesh.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_bus::channel::LogRetention;
+use sealbus_bus::conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
+use sealbus_bus::{BoxFuture, Outbox};
+use sealbus_platform::control::Rules;
+use sealbus_platform::embedded::EmbeddedPlatform;
+use sealbus_platform::manifest::Manifest;
+use sealbus_platform::master::Master;
+use sealbus_platform::node::Node;
+use sealbus_platform::process::{AgentHandle, Process};
+use sealbus_seal::{PlatformName, SecurityLevel};
+use support::{Operator, alive, config, joined, node_config, platform_of};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+/// A program on a platform of its own.
+struct InOneProgram;
+
+struct Program {
+    folder: TempDir,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    _platform: EmbeddedPlatform,
+    process: Process,
+    agents: HashMap<String, AgentHandle>,
+}
+
+impl Program {
+    /// Starts the program, once the one before has let go of the folder.
+    async fn start(folder: &Path) -> Running {
+        loop {
+            let name = PlatformName::new("home").unwrap();
+            let folder = Some(folder.to_owned());
+            let platform = EmbeddedPlatform::start_in(name, folder).await.unwrap();
+            let process = Process::open(platform.host(), Some(platform.bus()))
+                .await
+                .unwrap();
+            let few = LogRetention {
+                count: Some(10),
+                ..LogRetention::default()
+            };
+            let channels = process.bus().channels();
+            let retained = channels.retain(&"/kept/few".parse().unwrap(), few).await;
+            match retained {
+                Ok(()) => {
+                    return Running {
+                        _platform: platform,
+                        process,
+                        agents: HashMap::new(),
+                    };
+                }
+                Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
+            }
+            process.close().await;
+            drop((process, platform));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl KeepingSetting for InOneProgram {
+    fn name(&self) -> String {
+        "in-process".to_owned()
+    }
+
+    fn open(&self) -> BoxFuture<'_, Box<dyn KeepingWorld>> {
+        Box::pin(async {
+            let folder = tempfile::tempdir().unwrap();
+            let running = Mutex::new(Some(Program::start(folder.path()).await));
+            let world: Box<dyn KeepingWorld> = Box::new(Program { folder, running });
+            world
+        })
+    }
+}
+
+impl KeepingWorld for Program {
+    fn agent<'a>(&'a self, _: usize, name: &'a str) -> BoxFuture<'a, Arc<Outbox>> {
+        Box::pin(async move {
+            let mut running = self.running.lock().await;
+            let running = running.as_mut().unwrap();
+            if !running.agents.contains_key(name) {
+                let agent = running.process.agent(name).await.unwrap();
+                running.agents.insert(name.to_owned(), agent);
+            }
+            running.agents[name].outbox().clone()
+        })
+    }
+
+    fn restart(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let mut running = self.running.lock().await;
+            if let Some(ended) = running.take() {
+                drop(ended.agents);
+                ended.process.close().await;
+            }
+            *running = Some(Program::start(self.folder.path()).await);
+        })
+    }
+}
+
+/// A Master and two nodes.
+struct OfNodes(SecurityLevel);
+
+struct Nodes {
+    directory: TempDir,
+    _master: Master,
+    operator: Operator,
+    nodes: Mutex<Vec<Node>>,
+    agents: Mutex<HashMap<String, (Process, AgentHandle)>>,
+}
+
+impl KeepingSetting for OfNodes {
+    fn name(&self) -> String {
+        format!("mesh, {}", self.0)
+    }
+
+    fn open(&self) -> BoxFuture<'_, Box<dyn KeepingWorld>> {
+        Box::pin(async {
+            let directory = tempfile::tempdir().unwrap();
+            let mut config = config(directory.path(), self.0);
+            let text = r#"
+                [platform]
+                name = "factory"
+                [[channel]]
+                path = "/kept/few"
+                persistent = true
+                retention = { count = 10 }
+            "#;
+            let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
+            config.settings.rules = Rules {
+                permission: manifest.permission,
+                channels: manifest.channels,
+            };
+            let (master, operator, one, two) = platform_of(config, directory.path()).await;
+            let world: Box<dyn KeepingWorld> = Box::new(Nodes {
+                directory,
+                _master: master,
+                operator,
+                nodes: Mutex::new(vec![one, two]),
+                agents: Mutex::default(),
+            });
+            world
+        })
+    }
+}
+
+impl KeepingWorld for Nodes {
+    fn agent<'a>(&'a self, process: usize, name: &'a str) -> BoxFuture<'a, Arc<Outbox>> {
+        Box::pin(async move {
+            let mut agents = self.agents.lock().await;
+            if !agents.contains_key(name) {
+                let node = ["node-1", "node-2"][process];
+                let agent = joined(&self.operator, name, node).await;
+                agents.insert(name.to_owned(), agent);
+            }
+            agents[name].1.outbox().clone()
+        })
+    }
+
+    /// The processes go on, and are taken over by their nodes.
+    fn restart(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let mut nodes = self.nodes.lock().await;
+            for node in nodes.drain(..) {
+                node.abandon().await;
+            }
+            for name in ["one", "two"] {
+                let config = node_config(self.directory.path(), name, None);
+                nodes.push(Node::start(config).await.unwrap());
+            }
+            alive(&self.operator, 2).await;
+        })
+    }
+}
+
+async fn keeps(setting: &dyn KeepingSetting, promise: Promise) {
+    match run_kept(setting, promise).await {
+        Ok(verdict) => {
+            let columns = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transports");
+            let column = Column::of_keeping(setting);
+            if let Err(stale) = column.check(columns.as_ref(), promise, &verdict) {
+                panic!("{stale}");
+            }
+        }
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+macro_rules! tests_of_logs {
+    ($($module:ident $setting:expr),*) => { $(
+        mod $module {
+            use super::*;
+
+            #[tokio::test]
+            async fn replay() {
+                keeps(&$setting, Promise::Replay).await;
+            }
+
+            #[tokio::test]
+            async fn durable() {
+                keeps(&$setting, Promise::Durable).await;
+            }
+
+            #[tokio::test]
+            async fn acknowledged() {
+                keeps(&$setting, Promise::Acknowledged).await;
+            }
+
+            #[tokio::test]
+            async fn retention() {
+                keeps(&$setting, Promise::Retention).await;
+            }
+        }
+    )* };
+}
+
+tests_of_logs!(
+    in_process InOneProgram,
+    mesh_auth OfNodes(SecurityLevel::Auth),
+    mesh_tls OfNodes(SecurityLevel::Tls),
+    mesh_none OfNodes(SecurityLevel::None)
+);
