@@ -1,0 +1,45 @@
+//! The subscriptions of the receiving process that a frame names.
+
+use super::FrameError;
+use super::field::Reader;
+
+/// The most subscriptions a frame names; an event that more of them want goes to all whose pattern matches.
+pub const MOST_TARGETS: usize = 1024;
+
+/// The subscriptions of the receiving process that an event is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Targets<'a> {
+    pub(super) count: usize,
+    pub(super) encoded: &'a [u8],
+}
+
+impl Targets<'_> {
+    /// Whether it is for all whose pattern and filter match.
+    pub fn is_all(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The subscriptions named.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        let mut reader = Reader { rest: self.encoded };
+        (0..self.count).map_while(move |_| reader.short("a subscription").ok())
+    }
+}
+
+impl<'a> Targets<'a> {
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, FrameError> {
+        let count = reader.number("the targets")?;
+        if count > MOST_TARGETS as u64 {
+            return Err(FrameError::Limit("the number of targets"));
+        }
+        let start = reader.rest;
+        for _ in 0..count {
+            reader.short("a target")?;
+        }
+        let length = start.len() - reader.rest.len();
+        Ok(Self {
+            count: count as usize,
+            encoded: start.get(..length).unwrap_or_default(),
+        })
+    }
+}
