@@ -1,0 +1,181 @@
+//! The agents of this process on the link: those that send and those the peer sends to, their handles, and how they prove
+//! who they are on each connection.
+
+use std::sync::Arc;
+
+use sealbus_bus::{LocalAgent, RefusalReason, Rejected, UndeliverableReason};
+use sealbus_seal::binding::Binding;
+
+use super::{Bound, Outward, Proof};
+use crate::frame::Frame;
+
+impl Outward {
+    /// The handle of an agent of this process, bound on the connection there is.
+    pub(super) fn bind(&mut self, agent: &Arc<LocalAgent>) -> Result<u32, Rejected> {
+        let handle = match self.handles.get(&agent.number()) {
+            Some(handle) => *handle,
+            None => {
+                let handle = match self.free_handles.pop() {
+                    Some(handle) => handle,
+                    None if self.bound.len() < self.agents => {
+                        self.bound.push(None);
+                        (self.bound.len() - 1) as u32
+                    }
+                    None => {
+                        return Err(Rejected::Impossible(UndeliverableReason::Refused {
+                            reason: RefusalReason::OverLimit,
+                            explanation: format!(
+                                "{} agents send over this link already",
+                                self.agents
+                            ),
+                        }));
+                    }
+                };
+                self.handles.insert(agent.number(), handle);
+                self.bound[handle as usize] = Some(Bound {
+                    agent: agent.clone(),
+                    connection: 0,
+                    queued: 0,
+                    is_leaving: false,
+                });
+                handle
+            }
+        };
+        self.prove(handle)?;
+        Ok(handle)
+    }
+
+    /// Sees to it that the agent of `handle` is bound on the connection there is.
+    pub(super) fn prove(&mut self, handle: u32) -> Result<(), Rejected> {
+        let connection = self.connection;
+        let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
+            return Ok(());
+        };
+        if connection == 0 || bound.connection == connection {
+            return Ok(());
+        }
+        if !self.level.authenticates() {
+            let proof = bound.agent.name().as_bytes();
+            Frame::Bind { handle, proof }.encode(0, &mut self.control);
+        } else if let Some(proof) = &self.proof {
+            let proof = prove(&bound.agent, proof).map_err(|explanation| {
+                Rejected::Impossible(UndeliverableReason::Refused {
+                    reason: RefusalReason::NotProved,
+                    explanation,
+                })
+            })?;
+            Frame::Bind {
+                handle,
+                proof: &proof,
+            }
+            .encode(0, &mut self.control);
+        }
+        bound.connection = connection;
+        Ok(())
+    }
+
+    /// An agent shows a new credential.
+    pub(crate) fn renew(&mut self, agent: &LocalAgent) {
+        if let Some(handle) = self.handles.get(&agent.number()).copied() {
+            if let Some(Some(bound)) = self.bound.get_mut(handle as usize) {
+                bound.connection = 0;
+            }
+            // An agent that cannot prove itself hears of it with its next message.
+            let _ = self.prove(handle);
+        }
+    }
+
+    /// An agent of this process has left.
+    pub(crate) fn unbind(&mut self, agent: &LocalAgent) {
+        if let Some(handle) = self.handles.remove(&agent.number()) {
+            if let Some(Some(bound)) = self.bound.get_mut(handle as usize) {
+                bound.is_leaving = true;
+            }
+            self.unbind_if_done(handle);
+        }
+    }
+
+    /// Says that an agent sends no more, once what it sent before it left has gone.
+    fn unbind_if_done(&mut self, handle: u32) {
+        if let Some(Some(bound)) = self.bound.get(handle as usize)
+            && bound.is_leaving
+            && bound.queued == 0
+        {
+            self.session.append(&Frame::Unbind { handle });
+            // Once that is acknowledged the handle is free.
+            self.leaving.push_back((self.session.next(), handle));
+        }
+    }
+
+    /// A message of the agent waits in a target's queue.
+    pub(super) fn note_queued(&mut self, sender: u32) {
+        if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
+            bound.queued += 1;
+        }
+    }
+
+    /// A message of the agent waits no more.
+    pub(super) fn note_unqueued(&mut self, sender: u32) {
+        if let Some(Some(bound)) = self.bound.get_mut(sender as usize) {
+            bound.queued -= 1;
+            self.unbind_if_done(sender);
+        }
+    }
+
+    pub(super) fn name_of(&self, sender: u32) -> Option<Arc<str>> {
+        Some(
+            self.bound
+                .get(sender as usize)?
+                .as_ref()?
+                .agent
+                .name()
+                .clone(),
+        )
+    }
+
+    /// An agent of this process, or with `None` its bus, is the peer's target: proves it and lets messages come.
+    pub(crate) fn accept_target(
+        &mut self,
+        target: u32,
+        agent: Option<Arc<LocalAgent>>,
+        limit: u64,
+    ) {
+        if let Some(agent) = agent {
+            self.hosted.insert(target, agent);
+            self.prove_hosted(target);
+        }
+        self.session.append(&Frame::Accept { target, limit });
+    }
+
+    pub(super) fn prove_hosted(&mut self, target: u32) {
+        if let Some(agent) = self.hosted.get(&target)
+            && let Some(proof) = &self.proof
+            // Without a proof the peer sends nothing, and logs why.
+            && let Ok(proof) = prove(agent, proof)
+        {
+            Frame::Prove {
+                target,
+                proof: &proof,
+            }
+            .encode(0, &mut self.control);
+        }
+    }
+
+    pub(crate) fn forget_hosted(&mut self, target: u32) {
+        self.hosted.remove(&target);
+    }
+}
+
+fn prove(agent: &LocalAgent, proof: &Proof) -> Result<Vec<u8>, String> {
+    let credential = agent.credential().ok_or_else(|| {
+        format!(
+            "agent {} has no certificate to prove its name with",
+            agent.name()
+        )
+    })?;
+    let binding = Binding::prove(&credential, &proof.channel, proof.role)
+        .map_err(|error| error.to_string())?;
+    let mut out = Vec::new();
+    binding.encode(&mut out);
+    Ok(out)
+}

@@ -1,0 +1,151 @@
+//! How a target ends: nothing more is sent to it, and what was not delivered comes back.
+
+use bytes::Bytes;
+use sealbus_bus::{LostFrame, RefusalReason, Returned, UndeliverableReason};
+
+use super::{Action, Outward, TargetState};
+use crate::flow::Queued;
+use crate::frame::{Frame, Why};
+
+impl Outward {
+    /// No more is sent to the target; what was not delivered comes back.
+    pub(crate) fn recall(&mut self, handle: u32, serial: u64) {
+        if let Some(Some(target)) = self.targets.get(handle as usize)
+            && target.serial == serial
+        {
+            self.start_closing(handle, false);
+        }
+    }
+
+    /// The target is not there, or not for long.
+    pub(crate) fn start_closing(&mut self, handle: u32, denied: bool) {
+        let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
+            return;
+        };
+        if let TargetState::Open = target.state {
+            target.state = TargetState::Closing {
+                returned: Vec::new(),
+                denied,
+            };
+            self.session.append(&Frame::CloseTarget { target: handle });
+            target.gate.open_all();
+        }
+    }
+
+    /// A message, or a piece of one, came back.
+    pub(crate) fn returned(
+        &mut self,
+        handle: u32,
+        sender: u32,
+        why: Why,
+        more: bool,
+        bytes: &[u8],
+    ) -> Option<Action> {
+        if why == Why::Moving || why == Why::NotHere {
+            self.start_closing(handle, why == Why::NotHere);
+        }
+        let sender = self.name_of(sender);
+        let limit = self.largest_message;
+        let target = self.targets.get_mut(handle as usize)?.as_mut()?;
+        // What comes back was sent from here, so it is within the limit unless the peer lies.
+        if target.piece.len() + bytes.len() <= limit {
+            target.piece.extend_from_slice(bytes);
+        }
+        if more {
+            return None;
+        }
+        let payload = Bytes::from(std::mem::take(&mut target.piece));
+        if target.is_process {
+            let frames = vec![LostFrame {
+                sender,
+                payload,
+                may_have_arrived: false,
+            }];
+            let reason = match why {
+                Why::Refused(reason) => refused_there(reason),
+                Why::Moving | Why::NotHere => UndeliverableReason::ReceiverGone,
+            };
+            return Some(Action::FramesLost {
+                serial: None,
+                frames,
+                reason,
+            });
+        }
+        let sender = sender?;
+        if let Why::Refused(reason) = why {
+            return Some(Action::Undeliverable {
+                sender,
+                receiver: target.name.clone(),
+                payload,
+                reason: refused_there(reason),
+            });
+        }
+        if let TargetState::Closing { returned, .. } = &mut target.state {
+            returned.push(Returned { sender, payload });
+        }
+        None
+    }
+
+    /// All that was sent to the target was delivered or has come back.
+    pub(crate) fn target_closed(&mut self, handle: u32) -> Option<Action> {
+        let slot = self.targets.get_mut(handle as usize)?;
+        let mut target =
+            slot.take_if(|target| matches!(target.state, TargetState::Closing { .. }))?;
+        self.names.remove(&target.name);
+        self.free_targets.push(handle);
+        let rest = self.line.take_queue(&mut target.credit);
+        for message in &rest {
+            self.note_unqueued(message.sender);
+        }
+        self.long.retain(|long| long.target != target.name);
+        let TargetState::Closing {
+            returned: mut messages,
+            denied,
+            ..
+        } = target.state
+        else {
+            return None;
+        };
+        self.returning.insert(target.serial);
+        if target.is_process {
+            let frames = rest
+                .into_iter()
+                .map(|frame| self.as_lost(frame, false))
+                .collect();
+            return Some(Action::FramesLost {
+                serial: Some(target.serial),
+                frames,
+                reason: UndeliverableReason::ReceiverGone,
+            });
+        }
+        messages.extend(
+            rest.into_iter()
+                .filter_map(|message| self.as_returned(&message)),
+        );
+        Some(Action::Returned {
+            receiver: target.name,
+            serial: target.serial,
+            messages,
+            denied,
+        })
+    }
+
+    /// The bus has everything back that was sent to a former target.
+    pub(crate) fn settle(&mut self, serial: u64) {
+        self.returning.remove(&serial);
+    }
+
+    pub(super) fn as_returned(&self, message: &Queued) -> Option<Returned> {
+        Some(Returned {
+            sender: self.name_of(message.sender)?,
+            payload: message.payload.clone(),
+        })
+    }
+}
+
+fn refused_there(reason: RefusalReason) -> UndeliverableReason {
+    UndeliverableReason::Refused {
+        reason,
+        explanation: "the log of the receiving process says more".to_owned(),
+    }
+}

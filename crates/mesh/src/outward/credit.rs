@@ -1,0 +1,128 @@
+//! What the peer allows: acknowledgements, the proofs of receivers, and how much may be sent to each.
+
+use sealbus_bus::{GATEWAY, RefusalReason, is_foreign};
+use sealbus_seal::binding::Binding;
+use sealbus_seal::{Identity, Timestamp, Trust};
+
+use super::{Action, Outward, TargetState};
+use crate::session::Violation;
+
+impl Outward {
+    pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), Violation> {
+        self.session.acknowledge(received)?;
+        let acknowledged = self.session.acknowledged();
+        while self
+            .long
+            .front()
+            .is_some_and(|long| long.end <= acknowledged)
+        {
+            self.long.pop_front();
+        }
+        while let Some((end, handle)) = self.leaving.front().copied()
+            && end <= acknowledged
+        {
+            self.leaving.pop_front();
+            self.bound[handle as usize] = None;
+            self.free_handles.push(handle);
+        }
+        if !self.blocked.is_empty() && self.session.kept() < self.window {
+            for handle in std::mem::take(&mut self.blocked) {
+                if let Some(Some(target)) = self.targets.get_mut(handle as usize)
+                    && target.is_waited_for
+                {
+                    target.is_waited_for = false;
+                    target.gate.open();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The receiver's proof.
+    pub(crate) fn proved(
+        &mut self,
+        handle: u32,
+        proof: &[u8],
+        trust: Option<&Trust>,
+        now: Timestamp,
+    ) -> Option<Action> {
+        let (Some(own), Some(trust)) = (&self.proof, trust) else {
+            return None;
+        };
+        let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
+            return None;
+        };
+        let verified = Binding::decode(proof)
+            .and_then(|binding| binding.verify(&own.channel, own.role.other(), trust, now));
+        let (reason, explanation) = match verified {
+            Ok(identity) if may_take(identity.identity(), &target.name) => {
+                target.identity = Some(identity);
+                return None;
+            }
+            Ok(identity) => (
+                RefusalReason::WrongIdentity,
+                format!(
+                    "{} answered where {} was expected",
+                    identity.identity(),
+                    target.name
+                ),
+            ),
+            Err(error) => (RefusalReason::from(&error), error.to_string()),
+        };
+        Some(Action::ReceiverNotProved {
+            receiver: target.name.clone(),
+            reason,
+            explanation,
+        })
+    }
+
+    /// The target answered, or widened its credit.
+    pub(crate) fn credited(&mut self, handle: u32, limit: u64, is_answer: bool) {
+        let must_be_proved = self.level.authenticates();
+        let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
+            return;
+        };
+        if let TargetState::Closing { .. } = target.state {
+            return;
+        }
+        // The process has proved itself by the connection.
+        if must_be_proved && !target.is_process && target.identity.is_none() {
+            if is_answer {
+                self.start_closing(handle, true);
+            } else {
+                target.unproved_limit = target.unproved_limit.max(limit);
+            }
+            return;
+        }
+        target.credit.raise(limit.max(target.unproved_limit));
+        self.line.notice(handle, &mut target.credit);
+        if target.is_waited_for {
+            target.is_waited_for = false;
+            target.gate.open();
+        }
+    }
+
+    /// Drops the credit of targets whose certificate is no longer believed.
+    pub(crate) fn check_targets(&mut self, trust: &Trust, now: Timestamp) {
+        for handle in 0..self.targets.len() {
+            if let Some(Some(target)) = self.targets.get(handle)
+                && let Some(identity) = &target.identity
+                && let TargetState::Open = target.state
+                && matches!(
+                    trust.check(identity, now),
+                    Err(sealbus_seal::VerifyError::Revoked { .. })
+                )
+            {
+                self.start_closing(handle as u32, true);
+            }
+        }
+    }
+}
+
+/// Whether messages to `receiver` may go to who has proved to be this: the receiver itself, or the gateway for agents
+/// of other platforms.
+fn may_take(identity: &Identity, receiver: &str) -> bool {
+    identity.is_agent_named(receiver)
+        || (is_foreign(receiver, identity.platform())
+            && identity.is_agent_named(&format!("{GATEWAY}@{}", identity.platform())))
+}

@@ -1,0 +1,126 @@
+//! The loss of a session: which messages are reported, and which go back to the bus to be sent anew.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sealbus_bus::{Returned, UndeliverableReason};
+
+use super::{Action, Outward, TargetState};
+use crate::flow::{Line, Queued};
+use crate::frame::{Frame, PROCESS_TARGET};
+
+impl Outward {
+    /// The session is lost. Messages that may have arrived are reported; those that cannot have go back to the bus to be
+    /// sent anew, if `is_reachable`, and are reported too otherwise.
+    pub(crate) fn lose(&mut self, why: &str, is_reachable: bool) -> Vec<Action> {
+        let mut actions = Vec::new();
+        // With the number of their last piece.
+        let mut lost_frames = Vec::new();
+        let reason = UndeliverableReason::ProcessUnreachable(why.to_owned());
+        let mut unsent: HashMap<u32, Vec<Returned>> = HashMap::new();
+        let unreachable =
+            |sender: Arc<str>, receiver: &Arc<str>, payload: Bytes| Action::Undeliverable {
+                sender,
+                receiver: receiver.clone(),
+                payload,
+                reason: reason.clone(),
+            };
+        self.session
+            .for_each_kept(|frame, number, may_have_arrived| {
+                if let Frame::Message {
+                    sender,
+                    target: handle,
+                    payload,
+                } = frame
+                    && let Some(Some(target)) = self.targets.get(*handle as usize)
+                {
+                    let payload = Bytes::copy_from_slice(payload);
+                    if target.is_process {
+                        let frame = Queued::message(*sender, payload);
+                        lost_frames.push((number, self.as_lost(frame, may_have_arrived)));
+                        return;
+                    }
+                    let Some(sender) = self.name_of(*sender) else {
+                        return;
+                    };
+                    if may_have_arrived || !is_reachable {
+                        actions.push(unreachable(sender, &target.name, payload));
+                    } else {
+                        unsent
+                            .entry(*handle)
+                            .or_default()
+                            .push(Returned { sender, payload });
+                    }
+                }
+            });
+        for long in std::mem::take(&mut self.long) {
+            // Those not sent to the end are still in their target's queue.
+            if long.end == u64::MAX || long.end <= self.session.acknowledged() {
+                continue;
+            }
+            if *long.target == *PROCESS_TARGET {
+                lost_frames.push((long.end - 1, self.as_lost(long.message, true)));
+            } else if let Some(sender) = self.name_of(long.message.sender) {
+                actions.push(unreachable(sender, &long.target, long.message.payload));
+            }
+        }
+        let mut returning = Vec::new();
+        for (handle, slot) in (0..).zip(std::mem::take(&mut self.targets)) {
+            let Some(mut target) = slot else { continue };
+            if target.is_process {
+                lost_frames.sort_by_key(|(number, _)| *number);
+                let rest = self.line.take_queue(&mut target.credit).into_iter();
+                let rest = rest.map(|frame| self.as_lost(frame, false));
+                let sent = std::mem::take(&mut lost_frames).into_iter().map(|it| it.1);
+                let frames = sent.chain(rest).collect();
+                target.gate.open_all();
+                returning.push(target.serial);
+                actions.push(Action::FramesLost {
+                    serial: Some(target.serial),
+                    frames,
+                    reason: reason.clone(),
+                });
+                continue;
+            }
+            let (mut messages, denied) = match target.state {
+                TargetState::Open => (Vec::new(), false),
+                TargetState::Closing {
+                    returned, denied, ..
+                } => (returned, denied),
+            };
+            messages.extend(unsent.remove(&handle).unwrap_or_default());
+            let rest = self.line.take_queue(&mut target.credit);
+            let rest = rest.iter().filter_map(|message| self.as_returned(message));
+            if is_reachable {
+                messages.extend(rest);
+            } else {
+                actions.extend(
+                    rest.map(|message| unreachable(message.sender, &target.name, message.payload)),
+                );
+            }
+            target.gate.open_all();
+            // Also without messages: the bus may be waiting to hear that nothing more comes back.
+            returning.push(target.serial);
+            actions.push(Action::Returned {
+                receiver: target.name,
+                serial: target.serial,
+                messages,
+                denied,
+            });
+        }
+        self.returning.extend(returning);
+        self.epoch += 1;
+        self.free_targets.clear();
+        self.names.clear();
+        self.line = Line::default();
+        self.bound.clear();
+        self.free_handles.clear();
+        self.handles.clear();
+        self.leaving.clear();
+        self.hosted.clear();
+        self.blocked.clear();
+        self.session.start_over();
+        actions
+    }
+}

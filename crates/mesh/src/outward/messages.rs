@@ -1,0 +1,108 @@
+//! Messages to an agent of the other process: at once if its credit allows, else into its queue.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sealbus_acl::EncodeError;
+use sealbus_bus::{LocalAgent, Outgoing, Rejected, UndeliverableReason};
+
+use super::{Outward, TargetState};
+use crate::flow::{Admission, Queued};
+use crate::frame::{self, LONGEST_PIECE, MESSAGE_START};
+
+enum Stop {
+    Encode(EncodeError),
+    TooLarge(usize),
+    Long(Bytes),
+}
+
+impl Outward {
+    /// Accepts a message for a target. See [`sealbus_bus::Destination::try_send`].
+    pub(crate) fn try_send(
+        &mut self,
+        handle: u32,
+        serial: u64,
+        sender: &Arc<LocalAgent>,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(), Rejected> {
+        let sender_handle = match self.targets.get(handle as usize) {
+            Some(Some(target)) if target.serial == serial => {
+                if let TargetState::Closing { .. } = target.state {
+                    return Err(Rejected::Moving);
+                }
+                let (number, known, connection) = target.last_sender;
+                if number == sender.number() && connection == self.connection {
+                    known
+                } else {
+                    self.bind(sender)?
+                }
+            }
+            // What was sent there before is still on its way back to the bus.
+            _ if self.returning.contains(&serial) => return Err(Rejected::Moving),
+            _ => return Err(Rejected::Closed),
+        };
+        let has_window = self.session.kept() < self.window;
+        let largest = self.largest_message;
+        let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
+            return Err(Rejected::Closed);
+        };
+        target.last_sender = (sender.number(), sender_handle, self.connection);
+        let stop = match target.credit.admit(has_window) {
+            Admission::Full => {
+                if !target.is_waited_for {
+                    target.is_waited_for = true;
+                    self.blocked.push(handle);
+                }
+                return Err(Rejected::Full);
+            }
+            Admission::Now => {
+                let mut length = 0;
+                let appended = self.session.append_with(|out, sequence| {
+                    let start = frame::begin_message(out, sender_handle, handle);
+                    outgoing.encode_into(out).map_err(Stop::Encode)?;
+                    length = out.len() - start - MESSAGE_START;
+                    if length > largest {
+                        return Err(Stop::TooLarge(length));
+                    }
+                    if length > LONGEST_PIECE {
+                        return Err(Stop::Long(Bytes::copy_from_slice(
+                            &out[start + MESSAGE_START..],
+                        )));
+                    }
+                    frame::finish_message(out, start, sequence);
+                    Ok(())
+                });
+                match appended {
+                    Ok(()) => {
+                        target.credit.sent(length);
+                        self.sent += 1;
+                        return Ok(());
+                    }
+                    Err(stop) => stop,
+                }
+            }
+            Admission::Queue => {
+                let mut encoded = Vec::new();
+                match outgoing.encode_into(&mut encoded) {
+                    Err(error) => Stop::Encode(error),
+                    Ok(()) if encoded.len() > largest => Stop::TooLarge(encoded.len()),
+                    Ok(()) => Stop::Long(encoded.into()),
+                }
+            }
+        };
+        match stop {
+            Stop::Long(payload) => {
+                self.sent += 1;
+                let message = Queued::message(sender_handle, payload);
+                self.line.enqueue(handle, &mut target.credit, message);
+                self.note_queued(sender_handle);
+                Ok(())
+            }
+            Stop::Encode(error) => Err(Rejected::Impossible(error.into())),
+            Stop::TooLarge(size) => Err(Rejected::Impossible(UndeliverableReason::TooLarge {
+                size,
+                limit: largest,
+            })),
+        }
+    }
+}

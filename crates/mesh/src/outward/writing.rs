@@ -1,0 +1,154 @@
+//! What goes to the wire: frames for one connection, then what the session keeps, with the queued messages taking turns.
+
+use bytes::Bytes;
+
+use super::{Long, Outward, TargetState};
+use crate::flow::{Piece, Queued};
+use crate::frame::Frame;
+use crate::wire::Wire;
+
+/// Bytes of counted frames put before the writer at a time, so that a long message does not go before everything else.
+const AHEAD: usize = 128 << 10;
+/// Bytes written together at most.
+const BATCH: usize = 256 << 10;
+
+impl Outward {
+    /// Whether the link's task has to be told that there is something to write; it counts as told then.
+    pub(crate) fn announce(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_announced, true)
+    }
+
+    /// The task looks at everything now; the next message has to be announced again.
+    pub(crate) fn heard(&mut self) {
+        self.is_announced = false;
+    }
+
+    /// Hands the wire what there is to write. Returns whether something was.
+    pub(crate) fn fill(&mut self, wire: &mut Wire) -> bool {
+        self.is_announced = false;
+        if wire.number != self.connection {
+            return false;
+        }
+        if self.session.untold().0 > 0 {
+            self.session.tell().encode(0, &mut self.control);
+        }
+        let mut is_something = !self.control.is_empty();
+        wire.put(&self.control);
+        self.control.clear();
+        if self.control.capacity() > BATCH {
+            self.control = Vec::new();
+        }
+        while wire.pending() < BATCH {
+            self.pump();
+            if !self.control.is_empty() {
+                wire.put(&self.control);
+                self.control.clear();
+            }
+            let bytes = self.session.to_write();
+            if bytes.is_empty() {
+                break;
+            }
+            wire.put(bytes);
+            let length = bytes.len();
+            self.session.written(length);
+            is_something = true;
+        }
+        is_something
+    }
+
+    /// Moves queued messages into the session, the targets taking turns.
+    fn pump(&mut self) {
+        let mut stalled = 0;
+        while self.session.unwritten() < AHEAD
+            && self.session.kept() < self.window
+            && stalled <= self.line.len()
+        {
+            let Some(handle) = self.line.next_target() else {
+                return;
+            };
+            let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
+                continue;
+            };
+            if let TargetState::Closing { .. } = target.state {
+                // What waits here goes back to the bus when the target has closed.
+                continue;
+            }
+            let piece = self.line.take_piece(handle, &mut target.credit);
+            if target.is_waited_for {
+                target.is_waited_for = false;
+                target.gate.open();
+            }
+            let name = target.name.clone();
+            let Some(piece) = piece else {
+                stalled += 1;
+                continue;
+            };
+            stalled = 0;
+            match piece {
+                Piece::Whole(message) => {
+                    let sender = message.sender;
+                    // Bound again if the connection is a new one; if that fails the receiver refuses and says so.
+                    let _ = self.prove(sender);
+                    self.session.append(&Frame::Message {
+                        sender,
+                        target: handle,
+                        payload: &message.into_bytes(),
+                    });
+                    self.note_unqueued(sender);
+                }
+                Piece::First {
+                    sender,
+                    total,
+                    piece,
+                } => {
+                    let _ = self.prove(sender);
+                    self.long.push_back(Long {
+                        end: u64::MAX,
+                        target: name,
+                        message: Queued::message(sender, Bytes::new()),
+                    });
+                    // Messages are limited to far less than 4 GiB.
+                    let total = u32::try_from(total).unwrap_or(u32::MAX);
+                    self.session.append(&Frame::Begin {
+                        sender,
+                        target: handle,
+                        total,
+                        piece: &piece,
+                    });
+                }
+                Piece::Next { piece, complete } => {
+                    self.session.append(&Frame::Continue {
+                        target: handle,
+                        piece: &piece,
+                    });
+                    if let Some(message) = complete
+                        && let Some(long) = self
+                            .long
+                            .iter_mut()
+                            .find(|long| long.end == u64::MAX && long.target == name)
+                    {
+                        long.end = self.session.next();
+                        long.message = message;
+                        let sender = long.message.sender;
+                        self.note_unqueued(sender);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a connection is needed: something waits to be sent or acknowledged.
+    pub(crate) fn needs_connection(&self) -> bool {
+        !self.session.is_settled() || !self.line.is_empty()
+    }
+
+    /// A frame for this connection only.
+    pub(crate) fn control(&mut self, frame: &Frame<'_>) {
+        frame.encode(0, &mut self.control);
+    }
+
+    /// Bytes of such frames not yet written.
+    pub(crate) fn control_bytes(&self) -> usize {
+        self.control.len()
+    }
+}
