@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance, Refused};
 
-use super::{Inward, give_back, never_bound};
+use super::Inward;
+use super::messages::give_back;
+use super::senders::never_bound;
 use crate::frame::{PROCESS_SENDER, Why};
 use crate::link::Link;
 

@@ -1,0 +1,301 @@
+//! The way of a message from its pieces through the checks into a mailbox, or back where it came from.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use sealbus_acl::bitefficient::EncodedMessage;
+use sealbus_bus::{Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, check_sender};
+
+use super::senders::{Sender, never_bound};
+use super::targets::{Target, Whom};
+use super::{Broken, Inward};
+use crate::flow::PARTIAL_MESSAGES;
+use crate::frame::{Frame, LONGEST_PIECE, Why};
+use crate::link::Link;
+
+/// Room for a long message that is taken with its first piece, at most.
+const ROOM_AT_ONCE: usize = 1 << 20;
+/// Messages put into a mailbox at a time, at most.
+const ROW: usize = 128;
+/// Short messages to one target share blocks of this size; who keeps one keeps its block.
+const SHARED_BLOCK: usize = 4 << 10;
+/// Messages of this length and above have their own room.
+const SHARED_LIMIT: usize = 512;
+
+/// A message that is arriving in pieces.
+pub(super) struct Partial {
+    pub(super) sender: u32,
+    total: usize,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Messages in a row to one target.
+#[derive(Default)]
+pub(super) struct Row {
+    target: u32,
+    messages: Vec<ReceivedMessage>,
+    senders: Vec<u32>,
+    /// Room for the payloads of short messages, so that not each has to have its own.
+    shared: BytesMut,
+}
+
+impl Row {
+    /// A copy of a payload, for a mailbox.
+    fn keep(&mut self, payload: &[u8]) -> Bytes {
+        if payload.len() >= SHARED_LIMIT {
+            return Bytes::copy_from_slice(payload);
+        }
+        if self.messages.is_empty() || self.shared.capacity() < payload.len() {
+            // The first message of a row stands alone, so that an agent that gets few messages keeps little.
+            let room = if self.messages.is_empty() {
+                payload.len()
+            } else {
+                SHARED_BLOCK
+            };
+            self.shared = BytesMut::with_capacity(room);
+        }
+        self.shared.extend_from_slice(payload);
+        self.shared.split().freeze()
+    }
+}
+
+impl Inward {
+    pub(super) fn message(
+        &mut self,
+        link: &Arc<Link>,
+        sender: u32,
+        target: u32,
+        payload: &[u8],
+    ) -> Result<(), Broken> {
+        let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
+            return Err(Broken::Rule("a message to a target that was not opened"));
+        };
+        slot.allow(payload.len())?;
+        if self.row.target != target || self.row.messages.len() == ROW {
+            self.end_row(link);
+            self.row.target = target;
+        }
+        let payload = self.row.keep(payload);
+        self.deliver(link, sender, target, payload);
+        Ok(())
+    }
+
+    /// Puts the messages of the row into their mailbox.
+    pub(super) fn end_row(&mut self, link: &Arc<Link>) {
+        let Row {
+            target: handle,
+            messages,
+            senders,
+            ..
+        } = &mut self.row;
+        if messages.is_empty() {
+            return;
+        }
+        if let Some(Some(target)) = self.targets.get_mut(*handle as usize)
+            && let Some(place) = &target.place
+            && let Whom::Agent { window, .. } = &place.whom
+        {
+            let count = messages.len() as u64;
+            match window.push_all(messages) {
+                Ok(()) => self.received += count,
+                Err(closed) => {
+                    target.leave(link, *handle, closed);
+                    for (message, sender) in messages.drain(..).zip(senders.drain(..)) {
+                        if let Ok(payload) = message.to_bytes() {
+                            give_back(link, *handle, sender, target.why_not, &payload);
+                        }
+                    }
+                }
+            }
+        }
+        messages.clear();
+        senders.clear();
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        sender: u32,
+        target: u32,
+        total: usize,
+        piece: &[u8],
+    ) -> Result<(), Broken> {
+        let largest = self.largest_message;
+        let Some(Some(slot)) = self.targets.get_mut(target as usize) else {
+            return Err(Broken::Rule("a message to a target that was not opened"));
+        };
+        if slot.partial.is_some() || self.partials == PARTIAL_MESSAGES {
+            return Err(Broken::Rule("too many long messages at the same time"));
+        }
+        if total > largest || piece.len() >= total {
+            return Err(Broken::Rule(
+                "a long message of a length that is not allowed",
+            ));
+        }
+        slot.allow(total)?;
+        // Beyond a little the room is taken as the pieces come, not on the word of the peer.
+        let mut bytes = Vec::with_capacity(total.min(ROOM_AT_ONCE));
+        bytes.extend_from_slice(piece);
+        slot.partial = Some(Partial {
+            sender,
+            total,
+            bytes,
+        });
+        self.partials += 1;
+        Ok(())
+    }
+
+    pub(super) fn go_on(&mut self, target: u32, piece: &[u8]) -> Result<Option<Partial>, Broken> {
+        let Some(Some(Target { partial, .. })) = self.targets.get_mut(target as usize) else {
+            return Err(Broken::Rule("a piece for a target that was not opened"));
+        };
+        let Some(begun) = partial else {
+            return Err(Broken::Rule("a piece of no message"));
+        };
+        begun.bytes.extend_from_slice(piece);
+        if begun.bytes.len() > begun.total || piece.is_empty() {
+            return Err(Broken::Rule("more pieces than the message has"));
+        }
+        if begun.bytes.len() < begun.total {
+            return Ok(None);
+        }
+        self.partials -= 1;
+        Ok(partial.take())
+    }
+
+    /// The checks, then the mailbox.
+    pub(super) fn deliver(
+        &mut self,
+        link: &Arc<Link>,
+        sender_handle: u32,
+        target_handle: u32,
+        payload: Bytes,
+    ) {
+        let Some(Some(target)) = self.targets.get_mut(target_handle as usize) else {
+            return;
+        };
+        let sender = self
+            .senders
+            .get(sender_handle as usize)
+            .and_then(Option::as_ref);
+        let Some(place) = &target.place else {
+            give_back(link, target_handle, sender_handle, target.why_not, &payload);
+            return;
+        };
+        let window = match &place.whom {
+            Whom::Agent { window, .. } => window,
+            Whom::Process(window) => {
+                let credit = window.credit(payload.len());
+                self.deliver_frame(link, sender_handle, target_handle, payload, credit);
+                return;
+            }
+        };
+        let message = match EncodedMessage::new(payload, &self.limits) {
+            Ok(message) if message.length() == message.bytes().len() => message,
+            // Not even its sender can be read.
+            _ => {
+                let name = sender.map_or("an agent that was not bound", |sender| &sender.name);
+                self.bus.refused(
+                    name,
+                    Some(self.peer.to_string()),
+                    Some(&target.name),
+                    RefusalReason::Malformed,
+                    "the payload is no ACL message".to_owned(),
+                );
+                return;
+            }
+        };
+        let judged = match sender {
+            None => Err(never_bound()),
+            Some(sender) => {
+                let permit = target.permits.of(&sender.name);
+                judge(&self.bus, sender, &target.name, &message, permit)
+            }
+        };
+        let refused = match judged {
+            Ok(provenance) => {
+                let received = ReceivedMessage::encoded(message, provenance);
+                self.row.target = target_handle;
+                self.row.messages.push(received);
+                self.row.senders.push(sender_handle);
+                return;
+            }
+            Err(refused) => refused,
+        };
+        let Refused {
+            reason,
+            explanation,
+        } = refused;
+        let claimed = message
+            .message()
+            .sender()
+            .map(|sender| sender.name().to_owned());
+        let proved = match sender.map(|sender| &sender.provenance) {
+            Some(Provenance::Proved(verified)) => verified.identity().to_string(),
+            _ => self.peer.to_string(),
+        };
+        let tried_by = claimed
+            .or_else(|| sender.map(|sender| sender.name.to_string()))
+            .unwrap_or_else(|| "a message without a sender".to_owned());
+        self.bus.refused(
+            &tried_by,
+            Some(proved),
+            Some(&target.name),
+            reason,
+            explanation,
+        );
+        let payload = message.into_bytes();
+        window.refund(payload.len());
+        give_back(
+            link,
+            target_handle,
+            sender_handle,
+            Why::Refused(reason),
+            &payload,
+        );
+    }
+}
+
+/// What is known of who wrote a message, or why it is refused.
+fn judge(
+    bus: &Bus,
+    sender: &Sender,
+    receiver: &str,
+    message: &EncodedMessage<Bytes>,
+    permit: &mut Permit,
+) -> Result<Provenance, Refused> {
+    sender.check()?;
+    let view = message.message();
+    let provenance = match check_sender(&sender.name, &view) {
+        Ok(()) => sender.provenance.clone(),
+        // The gateway may write in the names of agents of other platforms.
+        Err(refused) => bus.spoken_for(&sender.name, &view).ok_or(refused)?,
+    };
+    // The platform's own notices ask nobody.
+    if !provenance.is_of_platform() {
+        bus.permits(permit, &sender.name, receiver)?;
+    }
+    Ok(provenance)
+}
+
+/// Sends a message back where it came from, in pieces if it is long.
+pub(super) fn give_back(link: &Arc<Link>, target: u32, sender: u32, why: Why, payload: &[u8]) {
+    let mut outward = link.outward.lock();
+    let mut rest = payload;
+    loop {
+        let (piece, after) = rest.split_at(rest.len().min(LONGEST_PIECE));
+        let more = !after.is_empty();
+        outward.session.append(&Frame::Returned {
+            target,
+            sender,
+            why,
+            more,
+            piece,
+        });
+        rest = after;
+        if !more {
+            break;
+        }
+    }
+    drop(outward);
+    link.wake();
+}

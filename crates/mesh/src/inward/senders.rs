@@ -1,0 +1,168 @@
+//! The agents that send over the link: how they prove themselves, and when they are no longer believed.
+
+use std::sync::Arc;
+
+use sealbus_bus::{Provenance, RefusalReason, Refused};
+use sealbus_seal::Timestamp;
+use sealbus_seal::binding::Binding;
+
+use super::{Broken, Inward, slot};
+use crate::frame::Frame;
+use crate::link::Link;
+
+/// What a handle of the peer's stands for.
+pub(super) struct Sender {
+    pub(super) name: Arc<str>,
+    pub(super) provenance: Provenance,
+    /// Why nothing is taken from it.
+    pub(super) refused: Option<RefusalReason>,
+}
+
+impl Sender {
+    /// Whether anything is taken from it.
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        match self.refused {
+            None => Ok(()),
+            Some(reason) => Err(Refused {
+                reason,
+                explanation: format!(
+                    "the certificate of {} is not accepted ({reason})",
+                    self.name
+                ),
+            }),
+        }
+    }
+}
+
+impl Inward {
+    pub(super) fn bind(
+        &mut self,
+        link: &Arc<Link>,
+        handle: u32,
+        proof: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Broken> {
+        let slot = slot(&mut self.senders, handle, self.agents)?;
+        if !self.authenticates {
+            let name =
+                str::from_utf8(proof).map_err(|_| Broken::Rule("an agent's name is not UTF-8"))?;
+            if name.len() > 2 * sealbus_seal::MAX_NAME_LENGTH + 1 {
+                return Err(Broken::Rule("an agent's name is too long"));
+            }
+            *slot = Some(Sender {
+                name: name.into(),
+                provenance: Provenance::Claimed,
+                refused: None,
+            });
+            return Ok(());
+        }
+        let (Some(trust), Some(own)) = (&self.trust, link.outward.lock().proof().cloned()) else {
+            return Err(Broken::Rule("an agent is bound before the connection is"));
+        };
+        let binding = Binding::decode(proof);
+        let verified = binding
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|binding| binding.verify(&own.channel, own.role.other(), trust, now));
+        match verified {
+            Ok(verified) => {
+                let name: Arc<str> = verified.identity().agent_name().unwrap_or_default().into();
+                // The other direction of a handle's life: it belongs to one agent until it is unbound.
+                if slot
+                    .as_ref()
+                    .is_some_and(|sender| sender.name != name && !sender.name.is_empty())
+                {
+                    return Err(Broken::Rule(
+                        "the handle of an agent is bound to another one",
+                    ));
+                }
+                let expiry = verified.not_after();
+                self.next_expiry = Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));
+                *slot = Some(Sender {
+                    name,
+                    provenance: Provenance::Proved(verified),
+                    refused: None,
+                });
+            }
+            Err(error) => {
+                let claimed = binding
+                    .ok()
+                    .and_then(|binding| binding.chain().certificate().ok())
+                    .and_then(|certificate| certificate.identity().agent_name())
+                    .unwrap_or_else(|| format!("an agent of {}", self.peer));
+                let reason = RefusalReason::from(&error);
+                let explanation = error.to_string();
+                let name = slot
+                    .as_ref()
+                    .map_or_else(|| Arc::from(claimed.as_str()), |sender| sender.name.clone());
+                *slot = Some(Sender {
+                    name,
+                    provenance: Provenance::Claimed,
+                    refused: Some(reason),
+                });
+                link.outward.lock().session.append(&Frame::Refused {
+                    handle,
+                    reason,
+                    text: &explanation,
+                });
+                link.wake();
+                self.bus.refused(
+                    &claimed,
+                    Some(self.peer.to_string()),
+                    None,
+                    reason,
+                    explanation,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at all certificates again: the deny list has changed, or time has passed.
+    pub(crate) fn check(&mut self, link: &Arc<Link>, now: Timestamp) {
+        self.next_expiry = None;
+        let Some(trust) = self.trust.clone() else {
+            return;
+        };
+        for (handle, sender) in (0..).zip(&mut self.senders) {
+            let Some(sender) = sender else { continue };
+            let Provenance::Proved(verified) = &sender.provenance else {
+                continue;
+            };
+            if sender.refused.is_some() {
+                continue;
+            }
+            match trust.check(verified, now) {
+                Ok(()) => {
+                    let expiry = verified.not_after();
+                    // Within the tolerance for clocks it is looked at once a second.
+                    let expiry = expiry.max(now);
+                    self.next_expiry =
+                        Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));
+                }
+                Err(error) => {
+                    let reason = RefusalReason::from(&error);
+                    let explanation = error.to_string();
+                    sender.refused = Some(reason);
+                    link.outward.lock().session.append(&Frame::Refused {
+                        handle,
+                        reason,
+                        text: &explanation,
+                    });
+                    link.wake();
+                    let proved = Some(verified.identity().to_string());
+                    self.bus
+                        .refused(&sender.name, proved, None, reason, explanation);
+                }
+            }
+        }
+        link.outward.lock().check_targets(&trust, now);
+    }
+}
+
+pub(super) fn never_bound() -> Refused {
+    Refused {
+        reason: RefusalReason::NotProved,
+        explanation: "its sender was never bound to this connection".to_owned(),
+    }
+}

@@ -1,0 +1,220 @@
+//! The agents of this process that the peer sends to, and the bus as one of them: opened, given credit, closed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use sealbus_bus::{Closed, FrameWindow, LocalAgent, Permit, Window, WindowListener};
+
+use super::messages::Partial;
+use super::{Broken, Inward, frames, slot};
+use crate::flow::Allowance;
+use crate::frame::{Frame, PROCESS_TARGET, Why};
+use crate::link::Link;
+
+/// An agent of this process, or its bus, that the peer sends to.
+pub(super) struct Target {
+    pub(super) name: Arc<str>,
+    /// `None`: it is not here, or no longer.
+    pub(super) place: Option<Place>,
+    pub(super) why_not: Why,
+    allowance: Allowance,
+    pub(super) partial: Option<Partial>,
+    pub(super) permits: LastPermit,
+}
+
+impl Target {
+    /// Counts a message against the allowance, whose limit may have been raised since.
+    pub(super) fn allow(&mut self, length: usize) -> Result<(), Broken> {
+        if let Some(place) = &self.place {
+            self.allowance
+                .raise(place.credit.limit.load(Ordering::Acquire));
+        }
+        if self.allowance.take(length) {
+            Ok(())
+        } else {
+            Err(Broken::Rule("more is sent to a target than it allowed"))
+        }
+    }
+
+    pub(super) fn leave(&mut self, link: &Arc<Link>, handle: u32, closed: Closed) {
+        self.why_not = match closed {
+            Closed::Gone => Why::NotHere,
+            Closed::Moving => Why::Moving,
+        };
+        self.place = None;
+        let mut outward = link.outward.lock();
+        outward.forget_hosted(handle);
+        outward.session.append(&Frame::Leaving {
+            target: handle,
+            why: self.why_not,
+        });
+        drop(outward);
+        link.wake();
+    }
+}
+
+/// What was decided about the agent that wrote to a target last.
+#[derive(Default)]
+pub(super) struct LastPermit {
+    sender: Option<Arc<str>>,
+    permit: Permit,
+}
+
+impl LastPermit {
+    /// What was decided about this sender; nothing if another one wrote last.
+    pub(super) fn of(&mut self, sender: &Arc<str>) -> &mut Permit {
+        let is_known = self
+            .sender
+            .as_ref()
+            .is_some_and(|last| Arc::ptr_eq(last, sender));
+        if !is_known {
+            self.sender = Some(sender.clone());
+            self.permit = Permit::default();
+        }
+        &mut self.permit
+    }
+}
+
+pub(super) struct Place {
+    pub(super) whom: Whom,
+    credit: Arc<TargetCredit>,
+}
+
+pub(super) enum Whom {
+    Agent {
+        agent: Arc<LocalAgent>,
+        window: Window,
+    },
+    /// The bus of this process.
+    Process(Arc<FrameWindow>),
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Before the peer hears that the target is closed, and so before its handle is used again.
+        self.credit.is_over.store(true, Ordering::Release);
+    }
+}
+
+/// Tells the peer when its target's mailbox has room again.
+struct TargetCredit {
+    link: Weak<Link>,
+    target: u32,
+    epoch: u64,
+    limit: AtomicU64,
+    /// The handle may stand for another target by now.
+    is_over: AtomicBool,
+}
+
+impl WindowListener for TargetCredit {
+    fn widened(&self, _tag: u64, limit: u64) {
+        self.limit.fetch_max(limit, Ordering::AcqRel);
+        let Some(link) = self.link.upgrade() else {
+            return;
+        };
+        {
+            let mut outward = link.outward.lock();
+            if outward.epoch != self.epoch || self.is_over.load(Ordering::Acquire) {
+                return;
+            }
+            outward.session.append(&Frame::Credit {
+                target: self.target,
+                limit,
+            });
+        }
+        link.wake();
+    }
+}
+
+impl Inward {
+    pub(super) fn open_target(
+        &mut self,
+        link: &Arc<Link>,
+        handle: u32,
+        name: &str,
+    ) -> Result<(), Broken> {
+        let slot = slot(&mut self.targets, handle, self.agents)?;
+        if slot.is_some() {
+            return Err(Broken::Rule("a target's handle is used twice"));
+        }
+        let mut target = Target {
+            name: name.into(),
+            place: None,
+            why_not: Why::NotHere,
+            allowance: Allowance::new(0),
+            partial: None,
+            permits: LastPermit::default(),
+        };
+        let credit = Arc::new(TargetCredit {
+            link: self.link.clone(),
+            target: handle,
+            epoch: link.outward.lock().epoch,
+            limit: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let whom = if *name == *PROCESS_TARGET {
+            self.bus
+                .takes_frames()
+                .then(|| Whom::Process(FrameWindow::new(frames::WINDOW, credit.clone())))
+        } else {
+            self.bus
+                .receiver(name)
+                .filter(|agent| agent.mailbox().closed().is_none())
+                .map(|agent| Whom::Agent {
+                    window: agent.mailbox().open_window(credit.clone(), 0),
+                    agent,
+                })
+        };
+        match whom {
+            Some(whom) => {
+                let (limit, agent) = match &whom {
+                    Whom::Agent { agent, window } => (window.first_limit(), Some(agent.clone())),
+                    Whom::Process(window) => (window.first_limit(), None),
+                };
+                credit.limit.fetch_max(limit, Ordering::AcqRel);
+                target.allowance.raise(limit);
+                target.place = Some(Place { whom, credit });
+                link.outward.lock().accept_target(handle, agent, limit);
+            }
+            None => {
+                link.outward.lock().session.append(&Frame::Leaving {
+                    target: handle,
+                    why: Why::NotHere,
+                });
+            }
+        }
+        *slot = Some(target);
+        link.wake();
+        Ok(())
+    }
+
+    /// Agents of this process have left: those who send to them hear of it.
+    pub(crate) fn agents_left(&mut self, link: &Arc<Link>) {
+        for (handle, target) in (0..).zip(&mut self.targets) {
+            let Some(target) = target else { continue };
+            let Some(place) = &target.place else { continue };
+            if let Whom::Agent { agent, .. } = &place.whom
+                && let Some(closed) = agent.mailbox().closed()
+            {
+                target.leave(link, handle, closed);
+            }
+        }
+    }
+
+    pub(super) fn close_target(&mut self, link: &Arc<Link>, handle: u32) -> Result<(), Broken> {
+        let slot = slot(&mut self.targets, handle, self.agents)?;
+        if let Some(target) = slot.take()
+            && target.partial.is_some()
+        {
+            self.partials -= 1;
+        }
+        let mut outward = link.outward.lock();
+        outward.forget_hosted(handle);
+        outward
+            .session
+            .append(&Frame::TargetClosed { target: handle });
+        drop(outward);
+        link.wake();
+        Ok(())
+    }
+}
