@@ -1,0 +1,90 @@
+//! The first frame of each side: who it is, and where the session stands.
+
+use std::str;
+
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::Token;
+
+/// The first frame each side sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// [`PROTOCOL_VERSION`].
+    pub version: u16,
+    /// The code of the security level.
+    pub level: u8,
+    /// Acceptor: whether the session goes on, rather than being a new one.
+    pub resumed: bool,
+    /// Made anew each time the process starts.
+    pub incarnation: Token,
+    /// Dialler: the session it is in, or zeros. Acceptor: the session that holds from now on.
+    pub session: Token,
+    /// The last session with this peer that was given up, or zeros.
+    pub given_up: Token,
+    /// Counted frames received in the session.
+    pub received: u64,
+    /// Of the dialler: number of this connection between the two processes; a later one replaces an earlier. Of the
+    /// acceptor: the highest number it knows of, its own attempts included, which it gives up for this one.
+    pub connection: u64,
+    /// The largest message taken, in bytes.
+    pub largest_message: u32,
+    /// The process's identity, as a URI.
+    pub process: &'a str,
+    /// Where it listens, as `address:port`.
+    pub address: &'a str,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct HelloStart {
+    version: U16,
+    level: u8,
+    resumed: u8,
+    incarnation: Token,
+    session: Token,
+    given_up: Token,
+    received: U64,
+    connection: U64,
+    largest_message: U32,
+    process_length: U16,
+}
+
+impl<'a> Hello<'a> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let start = HelloStart {
+            version: U16::new(self.version),
+            level: self.level,
+            resumed: u8::from(self.resumed),
+            incarnation: self.incarnation,
+            session: self.session,
+            given_up: self.given_up,
+            received: U64::new(self.received),
+            connection: U64::new(self.connection),
+            largest_message: U32::new(self.largest_message),
+            // Identities are limited to a few hundred bytes.
+            process_length: U16::new(u16::try_from(self.process.len()).unwrap_or(u16::MAX)),
+        };
+        out.extend_from_slice(start.as_bytes());
+        out.extend_from_slice(self.process.as_bytes());
+        out.extend_from_slice(self.address.as_bytes());
+    }
+
+    pub(super) fn decode(body: &'a [u8]) -> Option<Self> {
+        let (start, rest) = HelloStart::read_from_prefix(body).ok()?;
+        let (process, address) = rest.split_at_checked(usize::from(start.process_length.get()))?;
+        Some(Self {
+            version: start.version.get(),
+            level: start.level,
+            resumed: start.resumed != 0,
+            incarnation: start.incarnation,
+            session: start.session,
+            given_up: start.given_up,
+            received: start.received.get(),
+            connection: start.connection.get(),
+            largest_message: start.largest_message.get(),
+            process: str::from_utf8(process).ok()?,
+            address: str::from_utf8(address).ok()?,
+        })
+    }
+}

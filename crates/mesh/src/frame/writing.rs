@@ -1,0 +1,144 @@
+//! Writing frames: appended to a buffer, the header last, once the length of the body is known.
+
+use zerocopy::IntoBytes;
+use zerocopy::byteorder::little_endian::{U16, U32};
+
+use super::{FLAG_MORE, Frame, HEADER_LENGTH, Header, Kind};
+
+/// Texts for people are cut to this.
+const LONGEST_TEXT: usize = 1000;
+
+impl Frame<'_> {
+    /// Appends the frame; `sequence` is its number if it is counted.
+    pub fn encode(&self, sequence: u64, out: &mut Vec<u8>) {
+        let start = begin(out);
+        let mut flags = 0;
+        match self {
+            Self::Hello(hello) => hello.encode(out),
+            Self::Goodbye { reason, text } => {
+                out.push(*reason as u8);
+                put_text(out, text);
+            }
+            Self::Bind { handle, proof } => {
+                put_u32(out, *handle);
+                out.extend_from_slice(proof);
+            }
+            Self::Acknowledge { received } => put_u64(out, *received),
+            Self::Ping | Self::Pong => {}
+            Self::Message {
+                sender,
+                target,
+                payload,
+            } => {
+                put_u32(out, *sender);
+                put_u32(out, *target);
+                out.extend_from_slice(payload);
+            }
+            Self::Begin {
+                sender,
+                target,
+                total,
+                piece,
+            } => {
+                put_u32(out, *sender);
+                put_u32(out, *target);
+                put_u32(out, *total);
+                out.extend_from_slice(piece);
+            }
+            Self::Continue { target, piece } => {
+                put_u32(out, *target);
+                out.extend_from_slice(piece);
+            }
+            Self::Target { handle, name } => {
+                put_u32(out, *handle);
+                out.extend_from_slice(name.as_bytes());
+            }
+            Self::Prove { target, proof } => {
+                put_u32(out, *target);
+                out.extend_from_slice(proof);
+            }
+            Self::Accept { target, limit } | Self::Credit { target, limit } => {
+                put_u32(out, *target);
+                put_u64(out, *limit);
+            }
+            Self::Leaving { target, why } => {
+                put_u32(out, *target);
+                out.push(why.code());
+            }
+            Self::CloseTarget { target: handle }
+            | Self::TargetClosed { target: handle }
+            | Self::Unbind { handle } => put_u32(out, *handle),
+            Self::Returned {
+                target,
+                sender,
+                why,
+                more,
+                piece,
+            } => {
+                put_u32(out, *target);
+                put_u32(out, *sender);
+                out.push(why.code());
+                out.extend_from_slice(piece);
+                flags = if *more { FLAG_MORE } else { 0 };
+            }
+            Self::Refused {
+                handle,
+                reason,
+                text,
+            } => {
+                put_u32(out, *handle);
+                out.push(reason.code());
+                put_text(out, text);
+            }
+        }
+        finish(out, start, self.kind(), flags, sequence);
+    }
+}
+
+/// Appends room for a header and a message's handles; the caller appends the payload and then calls [`finish_message`].
+pub(crate) fn begin_message(out: &mut Vec<u8>, sender: u32, target: u32) -> usize {
+    let start = begin(out);
+    put_u32(out, sender);
+    put_u32(out, target);
+    start
+}
+
+/// Completes a frame begun by [`begin_message`] at `start`.
+pub(crate) fn finish_message(out: &mut [u8], start: usize, sequence: u64) {
+    finish(out, start, Kind::Message, 0, sequence);
+}
+
+/// Bytes before the payload in a [`Frame::Message`].
+pub(crate) const MESSAGE_START: usize = HEADER_LENGTH + 8;
+
+fn begin(out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER_LENGTH]);
+    start
+}
+
+fn finish(out: &mut [u8], start: usize, kind: Kind, flags: u8, sequence: u64) {
+    let length = out.len() - start - HEADER_LENGTH;
+    // Bodies are cut to LONGEST_BODY by those who make frames.
+    let header = Header {
+        length: U32::new(u32::try_from(length).unwrap_or(u32::MAX)),
+        kind: kind as u8,
+        flags,
+        reserved: U16::ZERO,
+        sequence: U32::new((sequence & u64::from(u32::MAX)) as u32),
+    };
+    out[start..start + HEADER_LENGTH].copy_from_slice(header.as_bytes());
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let end = text.floor_char_boundary(text.len().min(LONGEST_TEXT));
+    out.extend_from_slice(&text.as_bytes()[..end]);
+}
