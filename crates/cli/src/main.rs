@@ -16,6 +16,9 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::Output;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let output = Output::new(&arguments.general);
