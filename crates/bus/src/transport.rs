@@ -226,6 +226,14 @@ impl<'a> Outgoing<'a> {
         }
     }
 
+    /// Bytes of its content: the encoding is that long at least.
+    pub fn content_length(&self) -> usize {
+        match &self.source {
+            Source::Message(message) => message.content_bytes().map_or(0, <[u8]>::len),
+            Source::Encoded(payload) => payload.len(),
+        }
+    }
+
     /// Appends the bit-efficient encoding to `out`.
     ///
     /// # Errors

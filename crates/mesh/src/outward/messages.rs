@@ -10,6 +10,9 @@ use super::{Outward, TargetState};
 use crate::flow::{Admission, Queued};
 use crate::frame::{self, LONGEST_PIECE, MESSAGE_START};
 
+/// Room for what a message holds beside its content.
+const ROOM_FOR_PARAMETERS: usize = 512;
+
 enum Stop {
     Encode(EncodeError),
     TooLarge(usize),
@@ -47,6 +50,7 @@ impl Outward {
             return Err(Rejected::Closed);
         };
         target.last_sender = (sender.number(), sender_handle, self.connection);
+        let is_long = outgoing.content_length() > LONGEST_PIECE;
         let stop = match target.credit.admit(has_window) {
             Admission::Full => {
                 if !target.is_waited_for {
@@ -55,7 +59,7 @@ impl Outward {
                 }
                 return Err(Rejected::Full);
             }
-            Admission::Now => {
+            Admission::Now if !is_long => {
                 let mut length = 0;
                 let appended = self.session.append_with(|out, sequence| {
                     let start = frame::begin_message(out, sender_handle, handle);
@@ -81,8 +85,12 @@ impl Outward {
                     Err(stop) => stop,
                 }
             }
-            Admission::Queue => {
+            // What goes in pieces has its own room from the beginning, and is copied once less.
+            Admission::Now | Admission::Queue => {
                 let mut encoded = Vec::new();
+                if is_long {
+                    encoded.reserve_exact(outgoing.content_length() + ROOM_FOR_PARAMETERS);
+                }
                 match outgoing.encode_into(&mut encoded) {
                     Err(error) => Stop::Encode(error),
                     Ok(()) if encoded.len() > largest => Stop::TooLarge(encoded.len()),
