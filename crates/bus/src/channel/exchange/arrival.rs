@@ -10,10 +10,11 @@ use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_seal::permission::ChannelRight;
 
 use super::consumer::{Aftermath, Consumer, Put, Source, TakenNote, not_taken};
-use super::peer::RemoteSubscription;
-use super::stream::Arrival;
+use super::peer::{RemoteSubscription, acknowledge};
+use super::stream::{Arrival, Kept};
+use super::subscriptions::compile;
 use super::targets::{Here, Targets as WhomFor};
-use super::{Exchange, Now, Outcome, acknowledge, compile};
+use super::{Exchange, Now, Outcome};
 use crate::channel::event::{ChannelHeader, ReceivedEvent};
 use crate::channel::frame::{Announcement, Frame, Head, HeadMechanism, Targets};
 use crate::channel::path::ChannelPath;
@@ -563,9 +564,9 @@ impl Exchange {
             }
             _ => {}
         }
-        let kept = super::Kept {
+        let kept = Kept {
             receipt,
-            ..super::Kept::new(parcel)
+            ..Kept::new(parcel)
         };
         self.report(kept, &identity, reason);
     }

@@ -8,8 +8,8 @@ use sealbus_acl::{AclMessage, Performative, bitefficient};
 use sealbus_seal::{PlatformName, ProcessId};
 
 use super::*;
-use crate::channel::flow::QueueLimits;
-use crate::channel::frame::{Head, Replay, Stamp, begin_event};
+use crate::channel::flow::{FlowPolicy, QueueLimits};
+use crate::channel::frame::{Announcement, Frame, Head, HeadMechanism, Replay, Stamp, begin_event};
 use crate::channel::qos::{Persistence, Priority, Reliability};
 use crate::inlet::{ArrivedFrame, FrameCredit, FrameOrigin};
 use crate::message::Provenance;

@@ -207,3 +207,18 @@ impl Peer {
         });
     }
 }
+
+/// Tells a process what has come from it.
+pub(super) fn acknowledge(peer: &mut Peer) {
+    let (upto, beyond) = peer.incoming.acknowledgement();
+    let frame = Frame::Acknowledge {
+        stamp: Stamp {
+            session: peer.session_out(),
+            number: 0,
+        },
+        upto,
+        beyond,
+        after: peer.last_report,
+    };
+    peer.outgoing.push_control(&frame);
+}

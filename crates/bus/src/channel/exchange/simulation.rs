@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sealbus_acl::{AclMessage, AclMessageRef, Performative};
-use sealbus_seal::permission::Policy;
+use sealbus_seal::permission::{ChannelRight, Policy};
 use sealbus_seal::{Identity, PlatformName, ProcessId};
 
+use super::targets::{Filter, Uses};
 use super::*;
 use crate::channel::event::{ChannelHeader, ReceivedEvent};
-use crate::channel::flow::QueueLimits;
+use crate::channel::flow::{FlowPolicy, QueueLimits};
 use crate::channel::qos::{Priority, Qos, Reliability, Time};
 use crate::inlet::{ArrivedFrame, FrameCredit, FrameOrigin};
 use crate::message::Provenance;

@@ -1,11 +1,13 @@
 //! Whom something on a channel is for: worked out once for each channel, until a subscription comes or goes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sealbus_seal::permission::ChannelRight;
 
-use super::consumer::Consumer;
+use super::Exchange;
+use super::consumer::{Consumer, SubscriptionOptions};
 use super::peer::RemoteSubscription;
 use crate::channel::event::ChannelHeader;
 use crate::channel::filter::ChannelFilter;
@@ -121,4 +123,113 @@ pub(super) struct Channel {
     /// Of which state of all subscriptions the targets are.
     pub(super) generation: u64,
     pub(super) targets: Arc<Targets>,
+}
+
+impl Exchange {
+    /// A channel that is in use, and whom something on it is for.
+    pub(super) fn known(&self, path: &str) -> Option<(ChannelPath, Arc<Targets>)> {
+        let (path, channel) = self.channels.get_key_value(path)?;
+        let is_current = channel.generation == self.generation;
+        is_current.then(|| (path.clone(), channel.targets.clone()))
+    }
+
+    /// Whom something on a channel is for.
+    pub(super) fn targets(&mut self, path: &ChannelPath) -> Arc<Targets> {
+        if let Some(channel) = self.channels.get(path)
+            && channel.generation == self.generation
+        {
+            return channel.targets.clone();
+        }
+        let mut targets = Targets::default();
+        self.here.for_each_match(path, |id| {
+            if let Some(consumer) = self.consumers.get(id) {
+                let SubscriptionOptions {
+                    takes_events,
+                    answers,
+                    ..
+                } = consumer.options;
+                let uses = Uses::new(&self.rights, &consumer.agent, path, takes_events, answers);
+                match uses {
+                    Some(uses) => targets.here.push(Here {
+                        consumer: consumer.clone(),
+                        uses,
+                    }),
+                    None if takes_events => targets.barred.push(*id),
+                    None => {}
+                }
+            }
+        });
+        targets.here.sort_by_key(|here| here.consumer.id);
+        let mut there: HashMap<u32, Vec<There>> = HashMap::new();
+        self.there.for_each_match(path, |(index, id)| {
+            if let Some(peer) = self.peers.get(index)
+                && let Some(it) = peer.subscriptions.get(id)
+                && let Some(uses) =
+                    Uses::new(&self.rights, &it.agent, path, it.takes_events, it.answers)
+            {
+                there.entry(*index).or_default().push(There {
+                    id: *id,
+                    subscription: it.clone(),
+                    uses,
+                });
+            }
+        });
+        for (peer, mut subscriptions) in there {
+            subscriptions.sort_by_key(|it| it.id);
+            let sees_all = subscriptions.iter().all(|it| {
+                !it.subscription.takes_events || it.uses.sees && it.subscription.filter.is_none()
+            });
+            let all = sees_all.then(|| {
+                subscriptions
+                    .iter()
+                    .filter(|it| it.uses.sees && it.subscription.pushes_back())
+                    .map(|it| it.id)
+                    .collect()
+            });
+            targets.there.push(PeerTargets {
+                peer,
+                subscriptions,
+                all,
+            });
+        }
+        targets.there.sort_by_key(|targets| targets.peer);
+        if self.channels.len() >= self.config.channels && !self.channels.contains_key(path) {
+            self.forget_channels();
+        }
+        let lowest = self.lowest_number;
+        let channel = self
+            .channels
+            .entry(path.clone())
+            .or_insert_with(|| Channel {
+                counts: Arc::new(Counts {
+                    published: AtomicU64::new(lowest),
+                    ..Counts::default()
+                }),
+                ..Channel::default()
+            });
+        targets.counts = channel.counts.clone();
+        let targets = Arc::new(targets);
+        channel.generation = self.generation;
+        channel.targets = targets.clone();
+        targets
+    }
+
+    /// Makes room for other channels: half of them go, those without subscriptions first.
+    fn forget_channels(&mut self) {
+        let keep = self.config.channels / 2;
+        let mut left = self.channels.len();
+        let mut highest = self.lowest_number;
+        for only_unused in [true, false] {
+            self.channels.retain(|_, channel| {
+                let is_unused = channel.targets.here.is_empty() && channel.targets.there.is_empty();
+                let stays = left <= keep || (only_unused && !is_unused);
+                if !stays {
+                    left -= 1;
+                    highest = highest.max(channel.counts.published.load(Ordering::Relaxed));
+                }
+                stays
+            });
+        }
+        self.lowest_number = highest;
+    }
 }

@@ -1,0 +1,72 @@
+//! How an exchange behaves, and the limits of what it holds.
+
+use std::time::Duration;
+
+use super::stream::Pace;
+
+/// How an exchange behaves, and how much others can make it hold.
+#[derive(Clone, Debug)]
+pub(crate) struct ExchangeConfig {
+    /// A number that grows from each start of the process to the next, such as microseconds since 1970. Not 0.
+    pub(crate) epoch: u64,
+    /// Subscriptions of one other process.
+    pub(crate) subscriptions_per_process: usize,
+    /// Frames kept for one process until it acknowledges them, before publishers wait.
+    pub(crate) kept_frames: usize,
+    /// Their bytes.
+    pub(crate) kept_bytes: usize,
+    /// Bytes held of one process that came before others that are due.
+    pub(crate) early_bytes: usize,
+    /// The first pause before frames are sent again. Short where frames can be lost, long where the transport sees to
+    /// that itself.
+    pub(crate) resend: Duration,
+    /// The longest such pause.
+    pub(crate) longest_resend: Duration,
+    /// The first pause between two hellos, and the longest.
+    pub(crate) greet: (Duration, Duration),
+    /// After so long without an acknowledgement that is due a process is given up.
+    pub(crate) absence: Duration,
+    /// How long an acknowledgement may wait for more to acknowledge.
+    pub(crate) acknowledge_after: Duration,
+    /// Frames after which it does not wait.
+    pub(crate) acknowledge_frames: usize,
+    /// Bytes after which it does not wait.
+    pub(crate) acknowledge_bytes: usize,
+    /// Requests of this process under way.
+    pub(crate) requests: usize,
+    /// Channels remembered.
+    pub(crate) channels: usize,
+    /// The largest encoded message.
+    pub(crate) largest_message: usize,
+}
+
+impl ExchangeConfig {
+    /// The usual configuration, over a transport that loses nothing as long as a process is there.
+    pub(crate) fn new(epoch: u64) -> Self {
+        Self {
+            epoch: epoch.max(1),
+            subscriptions_per_process: 16_384,
+            kept_frames: 16_384,
+            kept_bytes: 8 << 20,
+            early_bytes: 8 << 20,
+            resend: Duration::from_secs(5),
+            longest_resend: Duration::from_secs(30),
+            greet: (Duration::from_millis(200), Duration::from_secs(5)),
+            absence: Duration::from_secs(30),
+            acknowledge_after: Duration::from_millis(20),
+            acknowledge_frames: 64,
+            acknowledge_bytes: 256 << 10,
+            requests: 65_536,
+            channels: 65_536,
+            largest_message: 16 << 20,
+        }
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        Pace {
+            after: self.acknowledge_after,
+            frames: self.acknowledge_frames,
+            bytes: self.acknowledge_bytes,
+        }
+    }
+}
