@@ -72,9 +72,6 @@ pub trait WindowListener: Send + Sync {
     fn taken(&self, receipt: u64) {
         let _ = receipt;
     }
-
-    /// The mailbox was closed: it takes nothing more, and its reader may still take what it holds.
-    fn closed(&self) {}
 }
 
 struct Entry {
@@ -537,24 +534,18 @@ impl Drop for Mailbox {
 
 impl Shared {
     fn close(&self, why: Closed) {
-        let (wake, listeners) = {
+        let wake = {
             let mut inner = self.inner.lock();
             if inner.closed.is_none() {
                 inner.closed = Some(why);
             }
             self.is_barred.store(true, Ordering::Relaxed);
-            let wake = Wake {
+            Wake {
                 reader: inner.reader.take(),
                 hook: inner.hook.clone(),
-            };
-            let slots = inner.windows.iter().flat_map(|windows| &windows.slots);
-            let listeners: Vec<_> = slots.flatten().map(|slot| slot.listener.clone()).collect();
-            (wake, listeners)
+            }
         };
         wake.wake();
-        for listener in listeners {
-            listener.closed();
-        }
         self.gate.open_all();
     }
 }

@@ -1,49 +1,58 @@
-//! What one agent receives from the broker.
+//! The task that receives one agent's messages from the broker.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{Channel, Event, Result as LapinResult};
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{
     Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Window, WindowListener,
 };
-use sealbus_seal::Identity;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
-use super::acks::{Acks, Tag};
-use super::link::Link;
+use super::connect::{Opened, Purpose};
+use super::incoming::{Arrival, Incoming};
+use super::link::{Link, Sends};
 use super::names;
-use super::reader::{self, Receives, Refusal};
 use super::stamp::Stamp;
 
-/// How long a mailbox that was closed may take to be emptied.
-const LEAVING: Duration = Duration::from_secs(1);
-/// Senders remembered, so that the name of each is read once.
-const SENDERS: usize = 65_536;
+/// How often is looked whether the mailbox was closed.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// A message by its sender, that one's life, and its number.
+/// How long a mailbox that was closed may take to be emptied.
+const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
+
 type Key = (Arc<str>, u64, u64);
 
-/// Hears from the mailbox.
-struct Hearing(Weak<Link>);
+/// A delivery, by the number of its connection and its own on it: numbers begin anew on each.
+type Tag = (u64, u64);
 
-impl WindowListener for Hearing {
+/// A message that was checked.
+struct Checked {
+    key: Key,
+    tag: Tag,
+    message: ReceivedMessage,
+}
+
+/// Hears from the mailbox.
+struct Taken(Weak<Link>);
+
+impl WindowListener for Taken {
     fn widened(&self, _: u64, _: u64) {}
 
     fn taken(&self, receipt: u64) {
         if let Some(link) = self.0.upgrade() {
             link.taken.lock().push(receipt);
-            link.taken_news.notify_one();
-        }
-    }
-
-    fn closed(&self) {
-        if let Some(link) = self.0.upgrade() {
             link.taken_news.notify_one();
         }
     }
@@ -53,58 +62,278 @@ impl WindowListener for Hearing {
 struct Inbox {
     link: Arc<Link>,
     window: Window,
+    incoming: Incoming<Checked>,
     next_receipt: u64,
-    /// What lies in the mailbox: its last delivery.
+    /// What lies in the mailbox: its delivery on the present connection, if it was delivered on it.
     untaken: HashMap<u64, (Key, Tag)>,
+    /// The number of the present connection.
+    connection: u64,
     receipts: HashMap<Key, u64>,
-    /// Senders by their users.
-    senders: HashMap<String, (Arc<str>, Arc<Identity>)>,
+    acks: Acks,
+}
+
+/// Which deliveries can be acknowledged, in as few words as possible.
+#[derive(Default)]
+pub(crate) struct Acks {
+    /// Deliveries not acknowledged, in order, and whether they may be.
+    open: VecDeque<(u64, bool)>,
+    /// Those that may be and are not the first.
+    singles: BTreeSet<u64>,
+}
+
+impl Acks {
+    /// Deliveries that are not acknowledged.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn delivered(&mut self, tag: u64) {
+        self.open.push_back((tag, false));
+    }
+
+    pub(crate) fn may(&mut self, tag: u64) {
+        if let Ok(index) = self.open.binary_search_by_key(&tag, |(tag, _)| *tag) {
+            self.open[index].1 = true;
+            self.singles.insert(tag);
+        }
+    }
+
+    /// The tag up to which all are acknowledged, and the others that are.
+    pub(crate) fn next(&mut self) -> (Option<u64>, BTreeSet<u64>) {
+        let mut up_to = None;
+        while let Some((tag, true)) = self.open.front().copied() {
+            self.open.pop_front();
+            if self.singles.remove(&tag) {
+                up_to = Some(tag);
+            }
+        }
+        (up_to, std::mem::take(&mut self.singles))
+    }
 }
 
 /// Receives until the agent leaves.
 pub(crate) async fn run(link: Arc<Link>) {
-    let hearing = Arc::new(Hearing(Arc::downgrade(&link)));
-    let window = link.agent.mailbox().open_window(hearing, 0);
-    reader::run(Inbox {
+    let window = link
+        .agent
+        .mailbox()
+        .open_window(Arc::new(Taken(Arc::downgrade(&link))), 0);
+    let mut inbox = Inbox {
         window,
+        incoming: Incoming::new(link.wire.config().reorder_time),
         next_receipt: 0,
         untaken: HashMap::new(),
+        connection: 0,
         receipts: HashMap::new(),
-        senders: HashMap::new(),
-        link,
-    })
-    .await;
+        acks: Acks::default(),
+        link: link.clone(),
+    };
+    while !link.wire.has_left() {
+        let mut leaving = link.wire.leaving.subscribe();
+        let opened = tokio::select! {
+            opened = link.wire.connect(|| link.client(), Purpose::Receiving, |_| {}) => opened,
+            _ = leaving.wait_for(|leaving| *leaving) => return,
+        };
+        let Some(opened) = opened else {
+            return;
+        };
+        let result = inbox.serve(opened).await;
+        link.wire.is_receiving.send_replace(false);
+        inbox.disconnected();
+        match result {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::debug!(agent = %link.agent.name(), %error, "the connection to the broker for receiving broke");
+                sleep(link.wire.config().redial.0).await;
+            }
+        }
+    }
 }
 
-impl Receives for Inbox {
-    type Link = Link;
-    type Item = (Key, ReceivedMessage);
-
-    fn link(&self) -> &Arc<Link> {
-        &self.link
+impl Inbox {
+    /// Receives on one connection until it breaks. `Ok`: the link has ended.
+    async fn serve(&mut self, opened: Opened) -> LapinResult<()> {
+        let Opened {
+            connection,
+            mut events,
+            ..
+        } = opened;
+        let link = self.link.clone();
+        let channel = connection.create_channel().await?;
+        let queue = names::queue(link.agent.name());
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        // The Master makes the queue before the agent is started.
+        channel
+            .queue_declare(queue.as_str().into(), passive, FieldTable::default())
+            .await?;
+        channel
+            .basic_qos(link.wire.config().prefetch, BasicQosOptions::default())
+            .await?;
+        let mut consumer = channel
+            .basic_consume(
+                queue.as_str().into(),
+                link.agent.name().as_ref().into(),
+                BasicConsumeOptions::default(),
+                FieldTable::default(),
+            )
+            .await?;
+        link.wire.is_receiving.send_replace(true);
+        self.incoming.connected(Instant::now());
+        let mut ending = link.wire.ending.subscribe();
+        let mut leaving = link.wire.leaving.subscribe();
+        loop {
+            // An agent that moves has closed its mailbox: what comes now is for the process it moves to.
+            let is_closed = link.agent.mailbox().closed().is_some();
+            if is_closed {
+                self.last_taken().await;
+            }
+            self.acknowledge(&channel).await?;
+            if *ending.borrow() || *leaving.borrow() || is_closed {
+                let _ = channel.close(200, "the agent has left".into()).await;
+                let _ = connection.close(200, "the agent has left".into()).await;
+                return Ok(());
+            }
+            let deadline = self.incoming.deadline();
+            tokio::select! {
+                delivery = consumer.next() => match delivery {
+                    Some(delivery) => self.delivered(delivery?, &channel).await?,
+                    // The queue was deleted, or the broker cancelled for another reason.
+                    None => return Err(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()),
+                },
+                () = link.taken_news.notified() => {}
+                () = sleep(LOOK) => {}
+                event = events.next() => match event {
+                    Some(Event::Error(error)) => return Err(error),
+                    Some(_) => {}
+                    None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
+                },
+                () = sleep_until(deadline) => {
+                    for checked in self.incoming.overdue(Instant::now()) {
+                        self.hand_over(checked);
+                    }
+                }
+                _ = ending.changed() => {}
+                _ = leaving.changed() => {}
+            }
+        }
     }
 
-    fn name(&self) -> String {
-        self.link.agent.name().to_string()
+    fn disconnected(&mut self) {
+        self.acks = Acks::default();
+        self.connection += 1;
+        // What the agent has taken meanwhile is acknowledged when it is delivered again.
+        self.note_taken();
     }
 
-    fn queue(&self) -> String {
-        names::queue(self.link.agent.name())
+    fn note_taken(&mut self) {
+        let taken = std::mem::take(&mut *self.link.taken.lock());
+        for receipt in taken {
+            if let Some((key, tag)) = self.untaken.remove(&receipt) {
+                self.receipts.remove(&key);
+                self.may_acknowledge(tag);
+            }
+        }
     }
 
-    fn check(
-        &mut self,
-        bus: &Bus,
-        delivery: Delivery,
-    ) -> Result<(Arc<str>, Stamp, Self::Item), Refusal> {
-        let (sender, stamp, message) = self.checked(bus, delivery)?;
-        let key = (sender.clone(), stamp.epoch, stamp.number);
-        Ok((sender, stamp, (key, message)))
+    /// What the mailbox held is just being taken out of it, unless it is left unread.
+    async fn last_taken(&mut self) {
+        let deadline = Instant::now() + LEAVING;
+        loop {
+            self.note_taken();
+            if self.untaken.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            tokio::select! {
+                () = self.link.taken_news.notified() => {}
+                () = sleep(LOOK) => {}
+            }
+        }
     }
 
-    fn hand_over(&mut self, (key, message): Self::Item, tag: Tag, _: &mut Acks) {
+    /// What came on a former connection comes again, and is acknowledged then.
+    fn may_acknowledge(&mut self, (connection, tag): Tag) {
+        if connection == self.connection {
+            self.acks.may(tag);
+        }
+    }
+
+    async fn acknowledge(&mut self, channel: &Channel) -> LapinResult<()> {
+        self.note_taken();
+        let (up_to, singles) = self.acks.next();
+        if let Some(tag) = up_to {
+            channel
+                .basic_ack(tag, BasicAckOptions { multiple: true })
+                .await?;
+        }
+        for tag in singles {
+            channel.basic_ack(tag, BasicAckOptions::default()).await?;
+        }
+        Ok(())
+    }
+
+    async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {
+        let tag = delivery.delivery_tag;
+        let Some(bus) = self.link.wire.bus().upgrade() else {
+            return Ok(());
+        };
+        let (sender, stamp, message) = match self.check(&bus, delivery) {
+            Ok(checked) => checked,
+            Err(refused) => {
+                bus.refused(
+                    &refused.tried_by,
+                    refused.proved,
+                    Some(self.link.agent.name()),
+                    refused.reason,
+                    refused.explanation,
+                );
+                // It is kept where operators find it.
+                let requeue = BasicRejectOptions { requeue: false };
+                return channel.basic_reject(tag, requeue).await;
+            }
+        };
+        self.acks.delivered(tag);
+        let checked = Checked {
+            key: (sender.clone(), stamp.epoch, stamp.number),
+            tag: (self.connection, tag),
+            message,
+        };
+        match self
+            .incoming
+            .arrived(&sender, stamp, checked, Instant::now())
+        {
+            Arrival::Deliver(messages) => {
+                for checked in messages {
+                    self.hand_over(checked);
+                }
+            }
+            Arrival::Kept if self.is_stuck() => return Err(stuck(self.link.agent.name())),
+            Arrival::Kept => {}
+            Arrival::Duplicate(checked) => match self.receipts.get(&checked.key) {
+                // It lies in the mailbox since a former connection.
+                Some(receipt) => {
+                    if let Some((_, tag)) = self.untaken.get_mut(receipt) {
+                        *tag = checked.tag;
+                    }
+                }
+                None => self.may_acknowledge(checked.tag),
+            },
+        }
+        Ok(())
+    }
+
+    /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
+    fn is_stuck(&self) -> bool {
+        let prefetch = usize::from(self.link.wire.config().prefetch);
+        let is_here = |checked: &&Checked| checked.tag.0 == self.connection;
+        self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
+    }
+
+    fn hand_over(&mut self, checked: Checked) {
         let receipt = self.next_receipt;
         self.next_receipt += 1;
+        let Checked { key, tag, message } = checked;
         self.untaken.insert(receipt, (key.clone(), tag));
         self.receipts.insert(key.clone(), receipt);
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);
@@ -115,76 +344,17 @@ impl Receives for Inbox {
         }
     }
 
-    fn came_again(&mut self, (key, _): Self::Item, tag: Tag, acks: &mut Acks) {
-        match self.receipts.get(&key) {
-            // It lies in the mailbox since a former connection.
-            Some(receipt) => {
-                if let Some((_, last)) = self.untaken.get_mut(receipt) {
-                    *last = tag;
-                }
-            }
-            None => acks.may(tag),
-        }
-    }
-
-    fn note_taken(&mut self, acks: &mut Acks) {
-        let taken = std::mem::take(&mut *self.link.taken.lock());
-        for receipt in taken {
-            if let Some((key, tag)) = self.untaken.remove(&receipt) {
-                self.receipts.remove(&key);
-                acks.may(tag);
-            }
-        }
-    }
-
-    async fn news(link: &Link) {
-        link.taken_news.notified().await;
-    }
-
-    fn is_closed(&self) -> bool {
-        self.link.agent.mailbox().closed().is_some()
-    }
-
-    async fn last_taken(&mut self, acks: &mut Acks) {
-        let deadline = Instant::now() + LEAVING;
-        loop {
-            self.note_taken(acks);
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.untaken.is_empty() || left.is_zero() {
-                return;
-            }
-            let _ = timeout(left, self.link.taken_news.notified()).await;
-        }
-    }
-}
-
-impl Inbox {
-    /// Who the agent is that a user is.
-    fn sender_of(&mut self, user: &str) -> Option<(Arc<str>, Arc<Identity>)> {
-        if let Some(known) = self.senders.get(user) {
-            return Some(known.clone());
-        }
-        let (name, identity) = names::sender_of_user(user, &self.link.wire.config().platform)?;
-        if self.senders.len() >= SENDERS {
-            self.senders.clear();
-        }
-        let known = (name, Arc::new(identity));
-        self.senders.insert(user.to_owned(), known.clone());
-        Some(known)
-    }
-
     /// All checks, at one place.
-    fn checked(
-        &mut self,
+    fn check(
+        &self,
         bus: &Bus,
         delivery: Delivery,
-    ) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refusal> {
-        let link = self.link.clone();
-        let config = link.wire.config();
-        let receiver = link.agent.name();
+    ) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refused> {
+        let config = self.link.wire.config();
+        let receiver = self.link.agent.name();
         let user = delivery.properties.user_id().as_ref();
         let proved = user.map(|user| user.as_str().to_owned());
-        let refused = |tried_by: &str, reason, explanation: String| Refusal {
+        let refused = |tried_by: &str, reason, explanation: String| Refused {
             tried_by: tried_by.to_owned(),
             proved: proved.clone(),
             reason,
@@ -219,17 +389,18 @@ impl Inbox {
                 let text = "the broker lets messages without user-id pass, so nobody knows who wrote this one";
                 refused(&claimed, RefusalReason::NotProved, text.to_owned())
             })?;
-            let (sender, identity) = self.sender_of(user).ok_or_else(|| {
-                let text = format!("the user {user:?} is no agent of this platform");
-                refused(&claimed, RefusalReason::WrongIdentity, text)
-            })?;
+            let (sender, identity) =
+                names::sender_of_user(user, &config.platform).ok_or_else(|| {
+                    let text = format!("the user {user:?} is no agent of this platform");
+                    refused(&claimed, RefusalReason::WrongIdentity, text)
+                })?;
             if *sender != *claimed {
                 let text = format!(
                     "it says to be from {claimed}, and the broker knows that {sender} sent it"
                 );
                 return Err(refused(&claimed, RefusalReason::ForgedSender, text));
             }
-            (sender, Provenance::Vouched(identity))
+            (sender, Provenance::Vouched(Arc::new(identity)))
         } else {
             (Arc::from(claimed.as_str()), Provenance::Claimed)
         };
@@ -243,5 +414,51 @@ impl Inbox {
                 refused(&claimed, RefusalReason::Malformed, text.to_owned())
             })?;
         Ok((sender, stamp, ReceivedMessage::encoded(message, provenance)))
+    }
+}
+
+/// What a connection that has died still holds at the broker comes first on the next one.
+pub(crate) fn stuck(name: &str) -> lapin::Error {
+    tracing::debug!(
+        name,
+        "all that was delivered waits for something earlier; trying a new connection"
+    );
+    lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
+}
+
+struct Refused {
+    tried_by: String,
+    proved: Option<String>,
+    reason: RefusalReason,
+    explanation: String,
+}
+
+pub(crate) async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Acks;
+
+    #[test]
+    fn the_first_ones_are_acknowledged_together() {
+        let mut acks = Acks::default();
+        for tag in 1..=6 {
+            acks.delivered(tag);
+        }
+        for tag in [4, 1, 2] {
+            acks.may(tag);
+        }
+        assert_eq!(acks.next(), (Some(2), [4].into()));
+        acks.may(3);
+        assert_eq!(acks.next(), (Some(3), [].into()));
+        assert_eq!(acks.next(), (None, [].into()));
+        acks.may(6);
+        acks.may(5);
+        assert_eq!(acks.next(), (Some(6), [].into()));
     }
 }

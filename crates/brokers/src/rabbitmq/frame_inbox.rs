@@ -1,28 +1,36 @@
-//! What the buses of other processes say to this one.
+//! The task that receives what the buses of other processes say to this one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use lapin::message::Delivery;
-use lapin::types::AMQPValue;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, Event, Result as LapinResult};
 use sealbus_bus::{
-    ArrivedFrame, Bus, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
+    ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
     UndeliverableReason,
 };
 use sealbus_seal::{Identity, Timestamp};
+use tokio::time::sleep;
 
-use super::acks::{Acks, Tag};
 use super::config::RabbitSecurity;
+use super::connect::{Opened, Purpose};
+use super::consumer::{Acks, sleep_until, stuck};
+use super::incoming::{Arrival, Incoming};
+use super::link::Sends;
 use super::names;
 use super::process_link::{
     AUTHOR, FRAME_HEAD, KIND_FRAME, KIND_REFUSED, LONGEST_TEXT, PROCESS, PROOF, ProcessLink,
     REASON, TEXT,
 };
 use super::proofs;
-use super::reader::{self, Receives, Refusal};
 use super::stamp::Stamp;
 
 /// Processes remembered, so that the name of each is read once.
@@ -30,6 +38,9 @@ const PROCESSES: usize = 65_536;
 
 /// What arrived from a process that is proved, in a place of its order.
 struct Checked {
+    /// On the present connection, if it came on that one.
+    connection: u64,
+    tag: u64,
     process: Arc<Identity>,
     author: Option<Arc<str>>,
     proof: Option<Vec<u8>>,
@@ -40,37 +51,174 @@ struct Checked {
 
 struct Inbox {
     link: Arc<ProcessLink>,
+    incoming: Incoming<Checked>,
     /// Known processes, so that each is parsed once.
     processes: HashMap<String, (Arc<str>, Arc<Identity>)>,
+    connection: u64,
+    acks: Acks,
 }
 
 /// Receives until the process leaves.
 pub(crate) async fn run(link: Arc<ProcessLink>) {
-    let processes = HashMap::new();
-    reader::run(Inbox { link, processes }).await;
+    let mut inbox = Inbox {
+        incoming: Incoming::new(link.wire.config().reorder_time),
+        processes: HashMap::new(),
+        connection: 0,
+        acks: Acks::default(),
+        link: link.clone(),
+    };
+    while !link.wire.has_left() {
+        let mut leaving = link.wire.leaving.subscribe();
+        let opened = tokio::select! {
+            opened = link.wire.connect(|| link.client(), Purpose::Receiving, |_| {}) => opened,
+            _ = leaving.wait_for(|leaving| *leaving) => return,
+        };
+        let Some(opened) = opened else {
+            return;
+        };
+        let result = inbox.serve(opened).await;
+        link.wire.is_receiving.send_replace(false);
+        inbox.acks = Acks::default();
+        inbox.connection += 1;
+        match result {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::debug!(process = %link.identity, %error, "the connection to the broker for frames broke");
+                sleep(link.wire.config().redial.0).await;
+            }
+        }
+    }
 }
 
-impl Receives for Inbox {
-    type Link = ProcessLink;
-    type Item = Checked;
-
-    fn link(&self) -> &Arc<ProcessLink> {
-        &self.link
+impl Inbox {
+    /// Receives on one connection until it breaks. `Ok`: the link has ended.
+    async fn serve(&mut self, opened: Opened) -> LapinResult<()> {
+        let Opened {
+            connection,
+            mut events,
+            ..
+        } = opened;
+        let link = self.link.clone();
+        let channel = connection.create_channel().await?;
+        let queue = names::process_queue(&link.id);
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        // The Master makes the queue when it has the process certified.
+        channel
+            .queue_declare(queue.as_str().into(), passive, FieldTable::default())
+            .await?;
+        channel
+            .basic_qos(link.wire.config().prefetch, BasicQosOptions::default())
+            .await?;
+        let mut consumer = channel
+            .basic_consume(
+                queue.as_str().into(),
+                "frames".into(),
+                BasicConsumeOptions::default(),
+                FieldTable::default(),
+            )
+            .await?;
+        link.wire.is_receiving.send_replace(true);
+        self.incoming.connected(Instant::now());
+        let mut ending = link.wire.ending.subscribe();
+        let mut leaving = link.wire.leaving.subscribe();
+        loop {
+            self.acknowledge(&channel).await?;
+            if *ending.borrow() || *leaving.borrow() {
+                let _ = connection.close(200, "the process has left".into()).await;
+                return Ok(());
+            }
+            let deadline = self.incoming.deadline();
+            tokio::select! {
+                delivery = consumer.next() => match delivery {
+                    Some(delivery) => self.delivered(delivery?, &channel).await?,
+                    None => return Err(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()),
+                },
+                event = events.next() => match event {
+                    Some(Event::Error(error)) => return Err(error),
+                    Some(_) => {}
+                    None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
+                },
+                () = sleep_until(deadline) => {
+                    for checked in self.incoming.overdue(Instant::now()) {
+                        self.hand_over(checked);
+                    }
+                }
+                _ = ending.changed() => {}
+                _ = leaving.changed() => {}
+            }
+        }
     }
 
-    fn name(&self) -> String {
-        self.link.identity.to_string()
+    async fn acknowledge(&mut self, channel: &Channel) -> LapinResult<()> {
+        let (up_to, singles) = self.acks.next();
+        if let Some(tag) = up_to {
+            channel
+                .basic_ack(tag, BasicAckOptions { multiple: true })
+                .await?;
+        }
+        for tag in singles {
+            channel.basic_ack(tag, BasicAckOptions::default()).await?;
+        }
+        Ok(())
     }
 
-    fn queue(&self) -> String {
-        names::process_queue(&self.link.id)
+    async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {
+        let tag = delivery.delivery_tag;
+        let (sender, stamp, checked) = match self.check(delivery) {
+            Ok(checked) => checked,
+            Err((tried_by, proved, refused)) => {
+                self.note(&tried_by, proved, &refused);
+                // It is kept where operators find it.
+                let requeue = BasicRejectOptions { requeue: false };
+                return channel.basic_reject(tag, requeue).await;
+            }
+        };
+        self.acks.delivered(tag);
+        match self
+            .incoming
+            .arrived(&sender, stamp, checked, Instant::now())
+        {
+            Arrival::Deliver(frames) => {
+                for checked in frames {
+                    self.hand_over(checked);
+                }
+            }
+            Arrival::Kept if self.is_stuck() => return Err(stuck(&self.link.identity.to_string())),
+            Arrival::Kept => {}
+            Arrival::Duplicate(_) => self.acks.may(tag),
+        }
+        Ok(())
     }
 
+    /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
+    fn is_stuck(&self) -> bool {
+        let prefetch = usize::from(self.link.wire.config().prefetch);
+        let is_here = |checked: &&Checked| checked.connection == self.connection;
+        self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
+    }
+
+    fn note(&self, tried_by: &str, proved: Option<String>, refused: &Refused) {
+        if let Some(bus) = self.link.wire.bus().upgrade() {
+            let receiver = self.link.identity.to_string();
+            bus.refused(
+                tried_by,
+                proved,
+                Some(&receiver),
+                refused.reason,
+                refused.explanation.clone(),
+            );
+        }
+    }
+
+    /// Who sent it, and where it belongs. What is wrong there is of nobody's order.
+    #[allow(clippy::type_complexity)]
     fn check(
         &mut self,
-        _: &Bus,
         delivery: Delivery,
-    ) -> Result<(Arc<str>, Stamp, Checked), Refusal> {
+    ) -> Result<(Arc<str>, Stamp, Checked), (String, Option<String>, Refused)> {
         let config = self.link.wire.config();
         let properties = &delivery.properties;
         let user = properties.user_id().as_ref().map(|user| user.as_str());
@@ -88,12 +236,11 @@ impl Receives for Inbox {
                 .chars()
                 .take(200)
                 .collect();
-            Refusal {
-                tried_by,
-                proved: user.map(str::to_owned),
+            let refused = Refused {
                 reason,
                 explanation,
-            }
+            };
+            (tried_by, user.map(str::to_owned), refused)
         };
         let (size, limit) = (delivery.data.len(), config.largest_message + FRAME_HEAD);
         if size > limit {
@@ -169,6 +316,8 @@ impl Receives for Inbox {
             return Err(refused(RefusalReason::Malformed, why.to_owned()));
         }
         let checked = Checked {
+            connection: self.connection,
+            tag: delivery.delivery_tag,
             process,
             author: author.map(Arc::from),
             proof: header(PROOF).map(<[u8]>::to_vec),
@@ -178,8 +327,11 @@ impl Receives for Inbox {
         Ok((name, stamp, checked))
     }
 
-    fn hand_over(&mut self, checked: Checked, tag: Tag, acks: &mut Acks) {
-        acks.may(tag);
+    /// Its turn has come.
+    fn hand_over(&mut self, checked: Checked) {
+        if checked.connection == self.connection {
+            self.acks.may(checked.tag);
+        }
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);
         let Some(bus) = self.link.wire.bus().upgrade() else {
             return;
@@ -190,6 +342,7 @@ impl Receives for Inbox {
             proof,
             refused,
             payload,
+            ..
         } = checked;
         if let Some(Refused {
             reason,
@@ -228,24 +381,6 @@ impl Receives for Inbox {
         if let Err(refused) = taken {
             let (reason, text) = (refused.reason, &refused.explanation);
             self.link.send_back(&process, payload, author, reason, text);
-        }
-    }
-
-    fn came_again(&mut self, _: Checked, tag: Tag, acks: &mut Acks) {
-        acks.may(tag);
-    }
-}
-
-impl Inbox {
-    fn note(&self, tried_by: &str, proved: Option<String>, refused: &Refused) {
-        if let Some(bus) = self.link.wire.bus().upgrade() {
-            bus.refused(
-                tried_by,
-                proved,
-                Some(&self.name()),
-                refused.reason,
-                refused.explanation.clone(),
-            );
         }
     }
 

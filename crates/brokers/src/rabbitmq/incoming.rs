@@ -22,7 +22,7 @@ pub(crate) enum Arrival<T> {
     Deliver(Vec<T>),
     /// Kept until the ones before it come.
     Kept,
-    /// This one is not needed: it was here before, or has come again and waits in its second form.
+    /// It was here before.
     Duplicate(T),
 }
 
@@ -32,10 +32,6 @@ pub(crate) struct Incoming<T> {
     /// By sender and epoch.
     senders: HashMap<(Arc<str>, u64), Sender<T>>,
     patience: Duration,
-    /// Senders something is kept of.
-    waiting: usize,
-    /// Not later than since when any of them waits.
-    earliest: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -57,8 +53,6 @@ impl<T> Incoming<T> {
         Self {
             senders: HashMap::new(),
             patience,
-            waiting: 0,
-            earliest: None,
         }
     }
 
@@ -88,51 +82,32 @@ impl<T> Incoming<T> {
         });
         entry.heard = now;
         let mut out = Vec::new();
+        entry.skip_to(stamp.base, &mut out);
         let number = stamp.number;
-        let mut former = None;
-        if let Some(kept) = entry.kept.get_mut(&number) {
-            // Redelivered, it takes the place of the one that cannot be acknowledged any more.
-            former = Some(mem::replace(kept, message));
-            entry.skip_to(stamp.base, &mut out);
-        } else {
-            entry.skip_to(stamp.base, &mut out);
-            if number < entry.next {
-                if !entry.missing.remove(&number) {
-                    return Arrival::Duplicate(message);
-                }
-                out.push(message);
-            } else if number == entry.next {
-                out.push(message);
-                entry.next = number + 1;
-                entry.follow(&mut out);
-            } else {
-                entry.kept.insert(number, message);
+        if number < entry.next {
+            if !entry.missing.remove(&number) {
+                return Arrival::Duplicate(message);
             }
+            out.push(message);
+        } else if number == entry.next {
+            entry.kept.remove(&number);
+            out.push(message);
+            entry.next = number + 1;
+            entry.follow(&mut out);
+        } else {
+            // Redelivered, it takes the place of the one that cannot be acknowledged any more.
+            entry.kept.insert(number, message);
         }
-        let before = entry.since;
         entry.since = match entry.kept.is_empty() {
             true => None,
             // What comes shows that the rest is on its way.
             false if !out.is_empty() => Some(now),
-            false => before.or(Some(now)),
+            false => entry.since.or(Some(now)),
         };
-        match (before, entry.since) {
-            (None, Some(since)) => {
-                self.waiting += 1;
-                self.earliest = Some(self.earliest.map_or(since, |at| at.min(since)));
-            }
-            (Some(_), None) => {
-                self.waiting -= 1;
-                if self.waiting == 0 {
-                    self.earliest = None;
-                }
-            }
-            _ => {}
-        }
-        match former {
-            _ if !out.is_empty() => Arrival::Deliver(out),
-            Some(former) => Arrival::Duplicate(former),
-            None => Arrival::Kept,
+        if out.is_empty() {
+            Arrival::Kept
+        } else {
+            Arrival::Deliver(out)
         }
     }
 
@@ -141,7 +116,6 @@ impl<T> Incoming<T> {
         for sender in self.senders.values_mut() {
             sender.since = sender.since.map(|_| now);
         }
-        self.earliest = self.earliest.map(|_| now);
     }
 
     /// What has waited too long for a message before it: its sender is gone, most likely.
@@ -161,9 +135,6 @@ impl<T> Incoming<T> {
                 sender.since = (!sender.kept.is_empty()).then_some(now);
             }
         }
-        let waiting = || self.senders.values().filter_map(|sender| sender.since);
-        self.waiting = waiting().count();
-        self.earliest = waiting().min();
         out
     }
 
@@ -174,9 +145,10 @@ impl<T> Incoming<T> {
             .flat_map(|sender| sender.kept.values())
     }
 
-    /// When [`overdue`](Self::overdue) should be asked next; it may find nothing yet.
+    /// When [`overdue`](Self::overdue) should be asked next.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.earliest.map(|since| since + self.patience)
+        let waiting = self.senders.values().filter_map(|sender| sender.since);
+        waiting.min().map(|since| since + self.patience)
     }
 
     fn forget_some(&mut self) {
@@ -314,27 +286,6 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_and_comes_again_is_delivered_though_the_sender_gave_up_what_was_before() {
-        let now = Instant::now();
-        let mut incoming = Incoming::new(PATIENCE);
-        let sender = "a@f".into();
-        let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
-        assert_eq!(
-            incoming.arrived(&sender, stamp(5, 1), 5, now),
-            Arrival::Kept
-        );
-        assert_eq!(
-            incoming.arrived(&sender, stamp(5, 1), 50, now),
-            Arrival::Duplicate(5)
-        );
-        assert_eq!(
-            incoming.arrived(&sender, stamp(5, 5), 500, now),
-            Arrival::Deliver(vec![500])
-        );
-        assert_eq!(incoming.deadline(), None);
-    }
-
-    #[test]
     fn what_the_sender_gave_up_is_not_waited_for() {
         let now = Instant::now();
         let mut incoming = Incoming::new(PATIENCE);
@@ -379,10 +330,7 @@ mod tests {
                     delivered.extend(more);
                 }
             }
-            // Who waits is known without looking at all senders.
-            prop_assert_eq!(incoming.deadline().is_some(), incoming.kept().next().is_some());
             delivered.extend(incoming.overdue(now + PATIENCE));
-            prop_assert_eq!(incoming.deadline().is_some(), incoming.kept().next().is_some());
             let mut once = delivered.clone();
             once.sort_unstable();
             once.dedup();
