@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::{Forwarded, HANDED, Mailbox, Post, Ways, Whereabouts};
+use super::mailbox::{HANDED, Mailbox};
+use super::{Forwarded, Post, Ways, Whereabouts};
 use crate::control::post::{DeliveredLetter, PostedLetter};
 use crate::control::{Blob, Fault, FaultCode, WaitingMessage};
 use crate::master::now;

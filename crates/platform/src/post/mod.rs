@@ -14,6 +14,8 @@
 //! to a node goes on to carry them there until that has none left and says where the agent is now.
 
 mod carrier;
+mod mailbox;
+mod notices;
 mod own;
 mod shelf;
 
@@ -24,23 +26,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessage, Aid, Limits, bitefficient};
-use sealbus_bus::{
-    Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
-};
-use sealbus_journal::{Journal, JournalError, NewRecord, ReadFrom, Stream, StreamConfig, Written};
+use sealbus_acl::{Aid, Limits, bitefficient};
+use sealbus_journal::{Journal, JournalError, NewRecord, Written};
 use sealbus_seal::Identity;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 use crate::control::post::{
-    About, Cover, DeliveredLetter, LetterOutcome, LetterRefusal, PostedLetter, Receipt,
-    WaitingLetter,
+    About, Cover, DeliveredLetter, LetterOutcome, PostedLetter, Receipt, WaitingLetter,
 };
 use crate::control::{Blob, Fault, FaultCode, UnixMillis, WaitingMessage, WaitingProvenance};
 use crate::master::{SYSTEM_AGENTS, now};
-use crate::node_journal::{LONGEST_KEPT, longest};
+use crate::node_journal::longest;
 
-use shelf::{Kept, NotTaken, Shelf};
+use mailbox::{HANDED, MAILBOX, Mailbox, SEEN, mailbox_config};
+use notices::RECEIPT;
+use shelf::{Kept, NotTaken};
 
 pub(crate) use carrier::run;
 pub(crate) use own::{OwnPost, PostPlace};
@@ -51,13 +51,6 @@ const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(crate) const MOST_POSTED: usize = 1024;
 /// Most letters of a mailbox that are listed.
 const MOST_LISTED: usize = 1000;
-/// Most origins remembered for one agent; those that began first are forgotten first.
-const MOST_ORIGINS: usize = 4096;
-
-const MAILBOX: &str = "mailbox/";
-const SEEN: &str = "seen/";
-const HANDED: &str = "handed";
-const RECEIPT: &str = "receipt/";
 
 /// Where an agent is, from this node.
 #[derive(Debug)]
@@ -117,15 +110,6 @@ pub(crate) struct Post {
     carried: mpsc::UnboundedSender<Arc<Mailbox>>,
     /// Until they are fetched by the one who runs the carriers.
     to_carry: Mutex<Option<mpsc::UnboundedReceiver<Arc<Mailbox>>>>,
-}
-
-/// The letters for one agent.
-pub(crate) struct Mailbox {
-    agent: String,
-    stream: Stream,
-    shelf: Mutex<Shelf>,
-    is_carried: Mutex<bool>,
-    news: Notify,
 }
 
 /// A number that no other process or node ever has as its own: the second it began in, and chance.
@@ -447,123 +431,6 @@ impl Post {
         mailbox.forget_origins().map_err(storage)
     }
 
-    /// Tells the sender that its letter has arrived, if it wants to know.
-    async fn receipt(&self, mailbox: &Mailbox, number: u64, stage: Receipt) -> Result<(), Fault> {
-        let wanted = {
-            let shelf = mailbox.shelf.lock();
-            shelf.get(number).and_then(|kept| kept.cover.receipt)
-        };
-        if wanted != Some(stage) {
-            return Ok(());
-        }
-        let mark = format!("{RECEIPT}{number}");
-        if mailbox.stream.cursor(&mark).is_some() {
-            return Ok(());
-        }
-        let acknowledgement = match stage {
-            Receipt::Process => Acknowledgement::ReceiverProcess,
-            Receipt::Agent => Acknowledgement::ReceiverAgent,
-        };
-        let message = mailbox.read(number).map_err(storage)?;
-        let receiver = format!("{}@{}", mailbox.agent, self.platform);
-        let view = bitefficient::decode_ref(&message, &Limits::default()).ok();
-        let notice =
-            view.and_then(|view| receipt_notice(&self.ams, &view, &receiver, acknowledgement));
-        self.notify(mailbox, number, notice).await?;
-        if stage == Receipt::Process {
-            let marked = mailbox.stream.set_cursor(&mark, 1).map_err(storage)?;
-            marked.await.map_err(storage)?;
-        }
-        Ok(())
-    }
-
-    /// Tells the sender that its letter has expired.
-    async fn expired(&self, mailbox: &Mailbox, number: u64) -> Result<(), Fault> {
-        let receiver = format!("{}@{}", mailbox.agent, self.platform);
-        let reason = UndeliverableReason::Expired {
-            receiver: receiver.clone(),
-        };
-        self.bounce(mailbox, number, &reason).await
-    }
-
-    /// Tells the sender that its letter is not delivered.
-    async fn bounce(
-        &self,
-        mailbox: &Mailbox,
-        number: u64,
-        reason: &UndeliverableReason,
-    ) -> Result<(), Fault> {
-        let is_notice = match mailbox.shelf.lock().get(number) {
-            Some(kept) => kept.cover.about.is_some(),
-            None => return Ok(()),
-        };
-        if is_notice {
-            tracing::info!(
-                agent = mailbox.agent,
-                "a notice expired before its receiver was back"
-            );
-            return Ok(());
-        }
-        let message = mailbox.read(number).map_err(storage)?;
-        let receiver = format!("{}@{}", mailbox.agent, self.platform);
-        let view = bitefficient::decode_ref(&message, &Limits::default()).ok();
-        let notice = view.and_then(|view| failure_notice(&self.ams, &view, &receiver, reason));
-        tracing::info!(receiver, %reason, "a message that was kept goes back to its sender");
-        self.notify(mailbox, number, notice).await
-    }
-
-    /// Keeps a notice about a letter for the one who sent that, once.
-    async fn notify(
-        &self,
-        mailbox: &Mailbox,
-        number: u64,
-        notice: Option<AclMessage>,
-    ) -> Result<(), Fault> {
-        let Some(notice) = notice else {
-            return Ok(());
-        };
-        let about = About {
-            receiver: mailbox.agent.clone(),
-            number,
-        };
-        if !self.about.lock().insert(about.clone()) {
-            return Ok(());
-        }
-        let receiver = notice.receivers[0].local_name().to_owned();
-        let mut message = Vec::new();
-        if let Err(error) = bitefficient::encode(&notice, &mut message) {
-            tracing::error!(%error, "a notice cannot be encoded");
-            return Ok(());
-        }
-        let sequence = {
-            let mut sequences = self.sequences.lock();
-            let last = sequences.entry(receiver.clone()).or_default();
-            *last += 1;
-            *last
-        };
-        let posted = now();
-        let letter = PostedLetter {
-            cover: Cover {
-                origin: self.origin,
-                sequence,
-                receiver,
-                provenance: WaitingProvenance::Platform,
-                posted,
-                expiry: posted + LIFETIME.as_millis() as u64,
-                valid_from: None,
-                receipt: None,
-                about: Some(about.clone()),
-            },
-            message: Blob(message),
-        };
-        let put = self.put(letter)?;
-        let kept = put.finish(self).await;
-        if kept.is_err() {
-            self.about.lock().remove(&about);
-        }
-        kept
-    }
-
     /// What waits for an agent: the first letters, and how many there are.
     pub(crate) fn list(&self, agent: &str) -> (Vec<WaitingLetter>, u64) {
         let Some(mailbox) = self.mailboxes.lock().get(agent).cloned() else {
@@ -635,14 +502,6 @@ impl Put {
     }
 }
 
-fn mailbox_config() -> StreamConfig {
-    StreamConfig {
-        segment_bytes: 4 << 20,
-        largest_payload: LONGEST_KEPT,
-        ..StreamConfig::default()
-    }
-}
-
 fn storage(error: JournalError) -> Fault {
     let code = match error {
         JournalError::Busy { .. } => FaultCode::Full,
@@ -651,121 +510,11 @@ fn storage(error: JournalError) -> Fault {
     Fault::new(code, format!("the node's journal: {error}"))
 }
 
-impl Mailbox {
-    fn new(agent: String, stream: Stream) -> Self {
-        Self {
-            agent,
-            stream,
-            shelf: Mutex::default(),
-            is_carried: Mutex::new(false),
-            news: Notify::new(),
-        }
-    }
-
-    /// A mailbox with what its stream holds.
-    fn load(agent: String, stream: Stream) -> Result<Self, JournalError> {
-        let mut shelf = Shelf::default();
-        for (name, end) in stream.cursors() {
-            let parts = name
-                .strip_prefix(SEEN)
-                .and_then(|name| name.split_once('/'));
-            if let Some((origin, first)) = parts
-                && let (Ok(origin), Ok(first)) = (u64::from_str_radix(origin, 16), first.parse())
-            {
-                shelf.remember(origin, first, end);
-            }
-        }
-        shelf.was_handed(stream.cursor(HANDED).unwrap_or(0));
-        let mut reader = stream.read(ReadFrom::Start);
-        loop {
-            match reader.next_record() {
-                Ok(Some(record)) => match serde_json::from_slice::<Cover>(&record.attributes) {
-                    Ok(cover) => {
-                        let end = cover.sequence.saturating_add(1);
-                        shelf.remember(cover.origin, cover.sequence, end);
-                        let size = record.payload.len() as u64;
-                        shelf.put(record.number, Kept { cover, size });
-                    }
-                    Err(error) => tracing::error!(
-                        agent, number = record.number, %error,
-                        "a message that was kept cannot be read; a newer version may have written it"
-                    ),
-                },
-                Ok(None) => break,
-                // What is before the damage is delivered; what is behind it is said at every attempt to use it.
-                Err(error @ JournalError::Damaged(_)) => {
-                    tracing::error!(agent, %error, "messages that were kept are lost");
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        shelf.begin_at(stream.end());
-        let mailbox = Self::new(agent, stream);
-        *mailbox.shelf.lock() = shelf;
-        Ok(mailbox)
-    }
-
-    /// The message of a letter.
-    fn read(&self, number: u64) -> Result<Bytes, JournalError> {
-        let mut reader = self.stream.read(ReadFrom::Number(number));
-        match reader.next_record()? {
-            Some(record) if record.number == number => Ok(record.payload),
-            _ => Ok(Bytes::new()),
-        }
-    }
-
-    /// Letters with what is in them.
-    fn open(&self, numbers: &[u64]) -> Result<Vec<(u64, Bytes)>, JournalError> {
-        let mut opened = Vec::with_capacity(numbers.len());
-        for number in numbers {
-            opened.push((*number, self.read(*number)?));
-        }
-        Ok(opened)
-    }
-
-    /// Forgets the origins that began first, if there are too many.
-    fn forget_origins(&self) -> Result<(), JournalError> {
-        let cursors = self.stream.cursors();
-        let mut seen: Vec<&String> = cursors
-            .keys()
-            .filter(|name| name.starts_with(SEEN))
-            .collect();
-        // Their names begin with the second they began in.
-        seen.sort();
-        let surplus = seen.len().saturating_sub(MOST_ORIGINS);
-        for name in seen.into_iter().take(surplus) {
-            self.stream.forget_cursor(name)?;
-        }
-        Ok(())
-    }
-}
-
 impl WaitingMessage {
     fn of(message: &Bytes, cover: &Cover) -> Self {
         Self {
             message: Blob(message.to_vec()),
             provenance: cover.provenance.clone(),
-        }
-    }
-}
-
-impl LetterRefusal {
-    /// What its sender is told.
-    fn reason(self, receiver: &str) -> UndeliverableReason {
-        let (reason, explanation) = match self {
-            Self::NotPermitted => (
-                RefusalReason::NotPermitted,
-                format!("the policy does not let its sender write to {receiver}"),
-            ),
-            Self::Revoked => (
-                RefusalReason::Revoked,
-                "its sender was revoked before it was delivered".to_owned(),
-            ),
-        };
-        UndeliverableReason::Refused {
-            reason,
-            explanation,
         }
     }
 }
