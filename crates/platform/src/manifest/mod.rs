@@ -11,12 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::gateway::GATEWAY_VARIABLE;
 
 mod broker;
+mod problem;
 pub(crate) mod program;
 mod read;
 mod rules;
+mod values;
 
 pub use broker::{BrokerEntry, RabbitEntry};
-pub use read::{ManifestError, ManifestProblem, ReadError};
+pub use problem::{ManifestError, ManifestProblem, ReadError};
 
 /// A platform's manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

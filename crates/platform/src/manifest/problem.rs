@@ -1,0 +1,112 @@
+//! What is wrong with a manifest: each mistake with its place, and what to write instead.
+
+use std::ops::Range;
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+use toml::de::DeTable;
+
+use super::read::Reader;
+
+/// Everything that is wrong with a manifest. Nothing was started.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{file} has {} and nothing was started", plural(.problems.len()))]
+#[diagnostic(code(sealbus::manifest))]
+pub struct ManifestError {
+    /// The file's name.
+    pub file: String,
+    #[source_code]
+    pub(super) source_code: NamedSource<String>,
+    /// What is wrong, in the order of the file.
+    #[related]
+    pub problems: Vec<ManifestProblem>,
+}
+
+/// One mistake in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Diagnostic)]
+#[error("line {line}: {message}")]
+pub struct ManifestProblem {
+    /// Line, counted from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    #[help]
+    pub help: Option<String>,
+    #[label("here")]
+    pub(super) span: SourceSpan,
+}
+
+fn plural(count: usize) -> String {
+    if count == 1 {
+        "a mistake".to_owned()
+    } else {
+        format!("{count} mistakes")
+    }
+}
+
+/// Why a manifest file could not be used.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub enum ReadError {
+    /// It cannot be read.
+    #[error("cannot read the manifest {file}: {error}")]
+    #[diagnostic(
+        code(sealbus::manifest::unreadable),
+        help("name the file: sealbus up platform.toml")
+    )]
+    Unreadable {
+        /// The file's name.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It has mistakes.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Mistakes(#[from] ManifestError),
+}
+
+impl<'t> Reader<'t> {
+    pub(super) fn missing(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+        span: Range<usize>,
+        message: &str,
+        example: &str,
+    ) {
+        // A value of the wrong type has been told already.
+        if table.get(key).is_none() {
+            self.problem(span, message, Some(format!("add {example}")));
+        }
+    }
+
+    pub(super) fn unknown_keys(&mut self, table: &DeTable<'t>, known: &[&str], place: &str) {
+        for key in table
+            .keys()
+            .filter(|key| !known.contains(&key.get_ref().as_ref()))
+        {
+            let name = key.get_ref();
+            let help = suggestion(name, known)
+                .unwrap_or_else(|| format!("known are {}", known.join(", ")));
+            self.problem(
+                key.span(),
+                format!("unknown key `{name}` {place}"),
+                Some(help),
+            );
+        }
+    }
+}
+
+/// The nearest of `known`, if near enough to be meant.
+pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|(one, _), (two, _)| one.total_cmp(two))
+        .map(|(_, candidate)| candidate)
+}
+
+pub(super) fn suggestion(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+}
