@@ -1,0 +1,61 @@
+//! Commands about agents: `ps`, `ticket`, `start`, `kill`, `move` and `logs`.
+
+use clap::Args;
+use sealbus_bus::Lifetime;
+
+#[derive(Debug, Args)]
+pub(crate) struct Ticket {
+    /// Name of the agent
+    #[arg(value_name = "NAME")]
+    pub(crate) agent: String,
+    /// Node it attaches to [default: the least loaded]
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// How long it may be used, such as 90s, 10m or 1h
+    #[arg(long, default_value = "10m", value_name = "TIME")]
+    pub(crate) lifetime: Lifetime,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ps {
+    /// Show what was refused, who tried and why
+    #[arg(long)]
+    pub(crate) refused: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// The agent; those of the same process start with it
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Kill {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Move {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// The node it goes to
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// Go on showing what it prints
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Begin with this many last lines
+    #[arg(long, short = 'n', default_value_t = 100, value_name = "COUNT")]
+    pub(crate) lines: u32,
+}

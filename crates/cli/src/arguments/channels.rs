@@ -1,0 +1,132 @@
+//! `sealbus channel`: channels of the AgentBus.
+
+use clap::{Args, Subcommand};
+use sealbus_bus::Lifetime;
+use sealbus_bus::channel::QosOverride;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Channel {
+    /// Show who has subscribed to what
+    #[command(after_help = "Example: sealbus channel list --json")]
+    List,
+    /// Publish an event on a channel
+    #[command(
+        after_help = "Example: sealbus channel publish /offers/tea 'fresh leaves' --property price=7"
+    )]
+    Publish(ChannelPublish),
+    /// Print what is published: time, channel, verified sender, QoS, performative and content
+    #[command(
+        after_help = "Example: sealbus channel tail '/offers/**' --filter 'properties.price < 10'"
+    )]
+    Tail(ChannelTail),
+    /// Ask everyone on a channel, print the answers as they come, and say who gave none
+    #[command(after_help = "Example: sealbus channel request /wanted/tea '10 kg?' --deadline 2s")]
+    Request(ChannelRequest),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChannelPublish {
+    /// The channel: /offers/tea, or an address; one that names an agent sends to that agent alone
+    #[arg(value_name = "CHANNEL")]
+    pub(crate) channel: String,
+    /// The content
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) text: String,
+    /// The performative
+    #[arg(long, default_value = "inform", value_name = "PERFORMATIVE")]
+    pub(crate) performative: String,
+    /// A property for filters, such as price=7; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
+    pub(crate) property: Vec<(String, String)>,
+    /// QoS, such as at-least-once,priority=7,expiry=5s,ack=agent
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "QOS"
+    )]
+    pub(crate) qos: QosOverride,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChannelTail {
+    /// The channel, or channels: `*` stands for one level, `**` for the rest
+    #[arg(value_name = "CHANNEL")]
+    pub(crate) channel: String,
+    /// Only what fulfils this expression (CEL), such as "sender == 'seller-1@factory'"
+    #[arg(long, value_name = "EXPR")]
+    pub(crate) filter: Option<String>,
+    /// On persistent channels, begin so long ago (10m), with the last so many events (100), or with an event's number (#17);
+    /// each node counts what its own agents published on each channel
+    #[arg(long, value_name = "TIME|COUNT|#NUMBER")]
+    pub(crate) since: Option<Since>,
+    /// End after so many events
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChannelRequest {
+    /// The channel
+    #[arg(value_name = "CHANNEL")]
+    pub(crate) channel: String,
+    /// The question
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) text: String,
+    /// How long to wait for answers
+    #[arg(long, default_value = "2s", value_name = "TIME")]
+    pub(crate) deadline: Lifetime,
+    /// End after so many answers
+    #[arg(long, value_name = "N")]
+    pub(crate) first: Option<usize>,
+    /// The performative
+    #[arg(long, default_value = "query-ref", value_name = "PERFORMATIVE")]
+    pub(crate) performative: String,
+    /// A property for filters, such as price=7; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
+    pub(crate) property: Vec<(String, String)>,
+    /// QoS, such as priority=9
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "QOS"
+    )]
+    pub(crate) qos: QosOverride,
+}
+
+/// From where on a channel is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Since {
+    Time(Lifetime),
+    Count(u64),
+    Number(u64),
+}
+
+impl std::str::FromStr for Since {
+    type Err = sealbus_bus::LifetimeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(number) = text
+            .strip_prefix('#')
+            .and_then(|number| number.parse().ok())
+        {
+            return Ok(Self::Number(number));
+        }
+        match text.parse() {
+            Ok(count) => Ok(Self::Count(count)),
+            Err(_) => text.parse().map(Self::Time),
+        }
+    }
+}
+
+fn property(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("write NAME=VALUE, such as price=7")?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return Err("a name is made of letters, digits, '-' and '_'".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}

@@ -1,0 +1,80 @@
+//! `sealbus demo`, and the programs that it starts.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use sealbus_seal::SecurityLevel;
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Security level to measure; may be repeated [default: none, tls and auth]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Vec<SecurityLevel>,
+    /// Transport the messages travel on
+    #[arg(long, default_value = "mesh", value_name = "TRANSPORT")]
+    pub(crate) transport: DemoTransport,
+    /// Python interpreter with the package sealbus, for half of the agents
+    #[arg(
+        long,
+        env = "SEALBUS_PYTHON",
+        default_value = "python3",
+        value_name = "PROGRAM"
+    )]
+    pub(crate) python: PathBuf,
+    /// Where the report goes
+    #[arg(long, default_value = "target/demo/report.json", value_name = "FILE")]
+    pub(crate) report: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoTransport {
+    Mesh,
+    /// A RabbitMQ of the demo's own; the program must be installed
+    #[value(name = "rabbitmq")]
+    RabbitMq,
+}
+
+/// The Rust agents of the demo, which the demo's manifest starts.
+#[derive(Debug, Args)]
+pub(crate) struct DemoAgent {
+    /// What it does
+    pub(crate) role: DemoRole,
+}
+
+/// What an agent of the demo does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoRole {
+    Sender,
+    Receiver,
+}
+
+/// The program that makes one of the demo's attacks.
+#[derive(Debug, Args)]
+pub(crate) struct DemoAttack {
+    /// Which
+    pub(crate) kind: AttackKind,
+    /// The agent written to, with its platform
+    #[arg(long)]
+    pub(crate) receiver: String,
+    /// Where that agent's process listens, or the broker
+    #[arg(long)]
+    pub(crate) address: std::net::SocketAddr,
+    /// The virtual host, if the address is a broker's
+    #[arg(long)]
+    pub(crate) broker: Option<String>,
+    /// The agent whose name is borrowed, with its platform
+    #[arg(long)]
+    pub(crate) innocent: String,
+    /// Conversation-id of the messages
+    #[arg(long)]
+    pub(crate) conversation: String,
+}
+
+/// The attacks of the demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AttackKind {
+    Forgery,
+    NoCertificate,
+    OtherAuthority,
+    Revoked,
+}

@@ -1,0 +1,58 @@
+//! `sealbus df`: the directory facilitator.
+
+use clap::{Args, Subcommand};
+use sealbus_bus::Lifetime;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Df {
+    /// Find agents by what they offer; without options, all
+    #[command(after_help = "Example: sealbus df search --type book-selling")]
+    Search(DfSearch),
+    /// Register a service in the name of an agent
+    #[command(
+        after_help = "Example: sealbus df register seller-1 --type book-selling --name books"
+    )]
+    Register(DfRegister),
+    /// Register this platform's DF with another platform's, which then searches here too
+    #[command(
+        after_help = "Example: sealbus df federate df@plat1 --address http://192.0.2.7:7778/acc"
+    )]
+    Federate(DfFederate),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DfSearch {
+    /// Type of the service
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) service_type: Option<String>,
+    /// Name of the service
+    #[arg(long = "name", value_name = "NAME")]
+    pub(crate) service_name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DfRegister {
+    /// The agent that offers the service
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// Type of the service
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) service_type: String,
+    /// Name of the service
+    #[arg(long = "name", value_name = "NAME")]
+    pub(crate) service_name: String,
+    /// How long the entry lives unless renewed [default: as long as the agent]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) lease: Option<Lifetime>,
+}
+
+/// Have this platform's DF searched by another platform's DF too.
+#[derive(Debug, Args)]
+pub(crate) struct DfFederate {
+    /// Name of the other DF
+    #[arg(value_name = "DF")]
+    pub(crate) df: String,
+    /// Its address; may be given several times
+    #[arg(long = "address", value_name = "URL", required = true)]
+    pub(crate) addresses: Vec<String>,
+}

@@ -1,0 +1,49 @@
+//! `sealbus gateway`: the way to other platforms.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Gateway {
+    /// Show its addresses, its rules and what it has done
+    #[command(after_help = "Example: sealbus gateway list --json")]
+    List,
+    /// Let another platform write to agents of this one
+    #[command(
+        after_help = "Example: sealbus gateway allow plat1 --to 'seller-*' --to df --register"
+    )]
+    Allow(GatewayAllow),
+    /// Take back what was allowed to another platform
+    #[command(after_help = "Example: sealbus gateway deny plat1")]
+    Deny(GatewayDeny),
+    /// Show what it has done
+    #[command(after_help = "Example: sealbus gateway counters --json")]
+    Counters,
+    #[command(hide = true)]
+    Run,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayAllow {
+    /// Name of the platform: what stands behind the last @ of its agents' names; * for all
+    #[arg(value_name = "PLATFORM")]
+    pub(crate) platform: String,
+    /// Agents it may write to; a * at the end stands for any rest [default: *]
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) to: Vec<String>,
+    /// Network addresses it must come from, such as 10.0.0.7 or 10.0.0.0/24
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) from: Vec<String>,
+    /// SHA-256 fingerprint of the certificate it must show
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub(crate) certificate: Option<String>,
+    /// Let its agents register with the DF, too
+    #[arg(long)]
+    pub(crate) register: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GatewayDeny {
+    /// Name of the platform
+    #[arg(value_name = "PLATFORM")]
+    pub(crate) platform: String,
+}
