@@ -184,13 +184,15 @@ impl Inbox {
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
         loop {
+            // Looked at before the mailbox: who leaves has closed it before, and what was taken from it must be acknowledged.
+            let is_over = *ending.borrow() || *leaving.borrow();
             // An agent that moves has closed its mailbox: what comes now is for the process it moves to.
             let is_closed = link.agent.mailbox().closed().is_some();
             if is_closed {
                 self.last_taken().await;
             }
             self.acknowledge(&channel).await?;
-            if *ending.borrow() || *leaving.borrow() || is_closed {
+            if is_over || is_closed {
                 let _ = channel.close(200, "the agent has left".into()).await;
                 let _ = connection.close(200, "the agent has left".into()).await;
                 return Ok(());
