@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import pytest
 
 from broker import MESSAGES, Broker, user_of
-from conftest import MANIFEST
+from conftest import REST, WORKERS
 from harness import Platform, wait_for
+from manifests import manifest
 from talking import heard_of, order
 from test_refusals import encoded
 
@@ -22,12 +22,11 @@ MANY = 700
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Platform]:
     """A platform whose messages live for fifteen seconds, and whose bob is slow at times."""
-    manifest = textwrap.dedent(MANIFEST).replace("LEVEL", "auth")
-    manifest = manifest.replace("managed = true", 'managed = true\nmessage-life = "15s"')
+    text = manifest('managed = true\nmessage-life = "15s"\n', WORKERS, rest=REST)
     bob = 'name = "bob"\n'
-    assert bob in manifest
-    manifest = manifest.replace(bob, f'{bob}environment = {{ SLOW = "{tmp_path}/slow" }}\n')
-    platform = Platform(tmp_path, manifest)
+    assert bob in text
+    text = text.replace(bob, f'{bob}environment = {{ SLOW = "{tmp_path}/slow" }}\n')
+    platform = Platform(tmp_path, text)
     try:
         # A broker on a busy machine needs its time.
         platform.up(deadline=600)
