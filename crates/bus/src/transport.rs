@@ -69,8 +69,8 @@ pub struct Capabilities {
     pub pushes_back: bool,
 }
 
-/// A messaging system between processes. A new one implements this and [`Destination`]; it hands what arrives to
-/// [`Bus::deliver`](crate::Bus::deliver) or a [`Window`](crate::Window) of the receiver's mailbox, and what it
+/// A messaging system between processes. A new one implements this and [`Destination`]; it hands what arrives to a
+/// [`Window`](crate::Window) of the receiver's mailbox or to [`Bus::take_frame`](crate::Bus::take_frame), and what it
 /// could not deliver to [`Bus::undeliverable`](crate::Bus::undeliverable) or
 /// [`Bus::returned`](crate::Bus::returned).
 pub trait Transport: Send + Sync {
