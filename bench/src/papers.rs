@@ -30,7 +30,7 @@ const SERVER_START: Duration = Duration::from_secs(90);
 /// What to measure.
 #[derive(Args, Clone)]
 pub(crate) struct Arguments {
-    /// How much: quick takes a quarter of an hour on two cores
+    /// How much: quick takes some twenty-five minutes on two cores
     #[arg(long, value_enum, default_value_t = Profile::Quick)]
     profile: Profile,
     /// Only tables whose name begins so; may be given again
