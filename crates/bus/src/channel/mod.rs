@@ -29,6 +29,8 @@ mod pattern;
 mod permission;
 mod qos;
 mod queue;
+#[cfg(test)]
+mod schedule;
 
 pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,

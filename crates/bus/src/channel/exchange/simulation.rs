@@ -22,31 +22,12 @@ use super::*;
 use crate::channel::event::{ChannelHeader, ReceivedEvent};
 use crate::channel::flow::{FlowPolicy, QueueLimits};
 use crate::channel::qos::{Priority, Qos, Reliability, Time};
+use crate::channel::schedule::{Random, seeds};
 use crate::inlet::{ArrivedFrame, FrameCredit, FrameOrigin};
 use crate::message::Provenance;
 
 /// Schedules run by default; more by the environment variable.
 const SCHEDULES: u64 = 1200;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// Whether a message passes a filter. One that cannot be evaluated for it holds it back.
 fn passes(filter: Option<&Filter>, header: &ChannelHeader, message: &AclMessageRef<'_>) -> bool {
@@ -934,23 +915,11 @@ fn run(seed: u64) -> usize {
     world.refused
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{variable} is to be a number, not {text:?}")),
-    )
-}
-
 #[test]
 fn simulation() {
-    if let Some(seed) = number("SEALBUS_SEED") {
-        run(seed);
-        return;
-    }
-    let first = number("SEALBUS_FIRST_SEED").unwrap_or(0);
-    let schedules = number("SEALBUS_SCHEDULES").unwrap_or(SCHEDULES);
-    let refused: usize = (first..first + schedules).map(run).sum();
+    let seeds = seeds(SCHEDULES);
+    let schedules = seeds.end - seeds.start;
+    let refused: usize = seeds.map(run).sum();
     assert!(
         schedules < 100 || refused > 0,
         "no schedule tried what is not permitted"

@@ -14,26 +14,10 @@ use bytes::Bytes;
 
 use super::{LogCursor, LogNote, LogPart, Logged, LoggedEvent, Tracker};
 use crate::channel::path::ChannelPath;
+use crate::channel::schedule::{Random, seeds};
 
 const SCHEDULES: u64 = 500;
 const STEPS: u64 = 400;
-
-/// Chance that can be repeated (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (value ^ (value >> 31)) % limit
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-}
 
 /// The log of one channel on a node: events have the numbers `first` to `next`, the latter left out.
 struct Log {
@@ -119,7 +103,7 @@ struct Life {
 }
 
 struct Scene {
-    chance: Chance,
+    chance: Random,
     nodes: Vec<Node>,
     life: Life,
     /// Events that the agent has dealt with, or could not get any more, in any life.
@@ -136,7 +120,7 @@ impl Scene {
             logs: BTreeMap::new(),
         });
         Self {
-            chance: Chance(seed),
+            chance: Random(seed),
             nodes: nodes.collect(),
             life: Life::default(),
             dealt: HashSet::new(),
@@ -372,20 +356,9 @@ impl Scene {
     }
 }
 
-fn number_of(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
 #[test]
 fn nothing_is_passed_over_and_nothing_comes_twice_unmarked() {
-    let seeds = match number_of("SEALBUS_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = number_of("SEALBUS_FIRST_SEED").unwrap_or(0);
-            first..first + number_of("SEALBUS_SCHEDULES").unwrap_or(SCHEDULES)
-        }
-    };
-    for seed in seeds {
+    for seed in seeds(SCHEDULES) {
         let run = std::panic::catch_unwind(|| {
             let mut scene = Scene::new(seed);
             for _ in 0..STEPS {
