@@ -6,6 +6,7 @@ mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use sealbus_bench_driver::Shape;
@@ -24,6 +25,9 @@ pub(crate) struct Arguments {
     /// Write the figures as JSON to this file too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Put the tables between the marks of this page too
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Turns; the median counts
     #[arg(long, default_value_t = 3)]
     repetitions: usize,
@@ -47,6 +51,9 @@ const DELIVERIES: u32 = 1_000_000;
 const BYTES: usize = 400_000_000;
 /// The most messages for that.
 const MESSAGES: usize = 200_000;
+/// How long messages with a pause between them are sent, in each turn, and before it to warm up.
+const PACED: Duration = Duration::from_millis(400);
+const WARM_UP: Duration = Duration::from_millis(100);
 
 /// A way for what is published: a setting of a system of the papers' benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +129,9 @@ impl Part {
             Self::Bandwidth => {
                 "Events by size, without a pause, one publisher and one subscriber: MB/s"
             }
-            Self::Time => "Events by size, one every 2 ms (K, Figure 3): mean time in ms",
+            Self::Time => {
+                "Events by size, one every 2 ms, from 100 kB on 5 and 20 ms (K, Figure 3): mean time in ms"
+            }
             Self::Events => "Events of 10 kB by their number, without a pause (K, Figure 4): MB/s",
         }
     }
@@ -165,28 +174,31 @@ impl Part {
         }
     }
 
-    /// The papers' table, without the pause where there is to be none, and as long as it takes to see something then.
-    fn adapt(self, table: &Table) -> Table {
-        let mut table = table.clone();
-        let size = table.size;
+    /// A column of the papers' table as it is measured here: without the pause where there is to be none, and as long as it
+    /// takes to see something.
+    fn adapt(self, table: &Table, column: &Column) -> (Table, Column) {
+        let (mut table, mut column) = (table.clone(), column.clone());
+        let size = column.size.unwrap_or(table.size).max(1);
+        let interval = Duration::from_nanos(table.interval_ns(&column));
+        let messages = match self {
+            Self::Events => return (table, column),
+            Self::Broadcast => DELIVERIES / (column.senders * column.receivers).max(1),
+            Self::Bandwidth => u32::try_from((BYTES / size).min(MESSAGES)).unwrap_or(u32::MAX),
+            Self::Time => number_within(PACED, interval),
+        };
+        column.messages = Some(messages);
         match self {
-            Self::Time | Self::Events => {}
-            Self::Broadcast => {
-                table.interval_us = 0;
-                for column in &mut table.columns {
-                    column.messages = Some(DELIVERIES / (column.senders * column.receivers).max(1));
-                }
-            }
-            Self::Bandwidth => {
-                table.interval_us = 0;
-                for column in &mut table.columns {
-                    let messages = (BYTES / column.size.unwrap_or(size).max(1)).min(MESSAGES);
-                    column.messages = u32::try_from(messages).ok();
-                }
-            }
+            Self::Time => table.warm_up = table.warm_up.min(number_within(WARM_UP, interval)),
+            _ => column.interval_us = Some(0),
         }
-        table
+        (table, column)
     }
+}
+
+/// How many messages go within a time, one after each interval.
+fn number_within(time: Duration, interval: Duration) -> u32 {
+    let number = time.as_nanos() / interval.as_nanos().max(1);
+    u32::try_from(number).unwrap_or(u32::MAX).max(1)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), PapersError> {
@@ -207,6 +219,9 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
     if let Some(file) = &arguments.json {
         report.write(file)?;
     }
+    if let Some(page) = &arguments.markdown {
+        report.put_into(page)?;
+    }
     Ok(())
 }
 
@@ -224,14 +239,14 @@ async fn measure(arguments: &Arguments, logs: &Path) -> Result<Report, PapersErr
         }
         let table = (tables.iter().find(|it| it.id == part.table()))
             .ok_or_else(|| missing("table", part.table()))?;
-        let table = part.adapt(table);
         let columns = table.columns.iter();
         for column in columns.filter(|it| it.title.contains(&arguments.column)) {
+            let (table, column) = part.adapt(table, column);
             for turn in 0..arguments.repetitions {
                 let ways = part.ways().iter();
                 for way in ways.filter(|it| it.name().contains(&arguments.way)) {
                     let figures =
-                        measure_cell(*way, &table, column, &systems, &places, logs).await?;
+                        measure_cell(*way, &table, &column, &systems, &places, logs).await?;
                     eprintln!(
                         "{}, {}, turn {}: {}: {}",
                         part.name(),

@@ -6,6 +6,7 @@
 mod acl;
 mod bus;
 mod drivers;
+mod marks;
 mod mesh;
 mod papers;
 mod turns;

@@ -1,6 +1,7 @@
 //! The figures as tables with their proportions, and as JSON.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
@@ -8,8 +9,12 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use crate::bus::{Part, Way};
+use crate::marks;
 use crate::papers::PapersError;
 use crate::papers::results::{Figures, Results, Spread};
+
+/// The line before the tables in a page.
+const BEGIN: &str = "<!-- figures: written by sealbus-bench bus --markdown -->";
 
 /// All that was measured.
 #[derive(Default)]
@@ -99,6 +104,33 @@ impl Report {
         Spread::of(of.iter().zip(&to).map(|(of, to)| of / to))
     }
 
+    /// The rows of a table: figures by way, then the proportions.
+    fn rows(&self, part: Part, columns: &[String]) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        let mut add = |name: String, cells: Vec<Option<String>>| {
+            if cells.iter().any(Option::is_some) {
+                let cells = cells.into_iter().map(Option::unwrap_or_default);
+                rows.push(std::iter::once(name).chain(cells).collect());
+            }
+        };
+        for way in part.ways() {
+            let figure = |column: &String| {
+                let spread = Spread::of(self.turns(part, column, *way))?;
+                Some(shown(spread.median))
+            };
+            add(way.name().to_owned(), columns.iter().map(figure).collect());
+        }
+        for (of, to) in RATIOS {
+            let ratio = |column: &String| {
+                let spread = self.ratio(part, column, of, to)?;
+                Some(format!("{:.2}", spread.median))
+            };
+            let name = format!("{} / {}", of.name(), to.name());
+            add(name, columns.iter().map(ratio).collect());
+        }
+        rows
+    }
+
     pub(crate) fn print(&self) {
         for (part, columns) in &self.columns {
             let mut table = Table::new();
@@ -106,38 +138,107 @@ impl Report {
             table
                 .load_style(presets::UTF8_HORIZONTAL_ONLY)
                 .set_header(title.chain(columns.iter().cloned()));
-            for way in part.ways() {
-                let figures: Vec<_> = (columns.iter())
-                    .map(|column| Spread::of(self.turns(*part, column, *way)))
-                    .collect();
-                if figures.iter().any(Option::is_some) {
-                    let name = std::iter::once(way.name().to_owned());
-                    let figures = figures.into_iter();
-                    table.add_row(
-                        name.chain(
-                            figures.map(|it| {
-                                it.map_or_else(String::new, |spread| shown(spread.median))
-                            }),
-                        ),
-                    );
-                }
-            }
-            for (of, to) in RATIOS {
-                let ratios: Vec<_> = (columns.iter())
-                    .map(|column| self.ratio(*part, column, of, to))
-                    .collect();
-                if ratios.iter().any(Option::is_some) {
-                    let name = std::iter::once(format!("{} / {}", of.name(), to.name()));
-                    table.add_row(name.chain(ratios.into_iter().map(|it| {
-                        it.map_or_else(String::new, |spread| format!("{:.2}", spread.median))
-                    })));
-                }
+            for row in self.rows(*part, columns) {
+                table.add_row(row);
             }
             for column in table.column_iter_mut().skip(1) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
             println!("{}\n{table}\n", part.title());
         }
+    }
+
+    /// Puts the tables into a page, between its marks.
+    pub(crate) fn put_into(&self, page: &Path) -> Result<(), PapersError> {
+        marks::put(page, BEGIN, &self.markdown())
+    }
+
+    fn markdown(&self) -> String {
+        let mut where_it_ran = Results::default();
+        where_it_ran.note_machine();
+        let machine = |what: &str| {
+            let value = where_it_ran.machine.get(what);
+            value.map_or("unknown", String::as_str).to_owned()
+        };
+        let mut text = format!(
+            "\nMeasured {} at {}: {}, {} processors, {}.\n",
+            machine("measured"),
+            machine("Sealbus, commit"),
+            machine("processor"),
+            machine("processors"),
+            machine("kernel"),
+        );
+        for (part, columns) in &self.columns {
+            let _ = writeln!(text, "\n**{}**\n", part.title());
+            let _ = writeln!(text, "| | {} |", columns.join(" | "));
+            let _ = writeln!(text, "|---|{}", "---:|".repeat(columns.len()));
+            for row in self.rows(*part, columns) {
+                let _ = writeln!(text, "| {} |", row.join(" | "));
+            }
+        }
+        text.push_str("\n**Goals**\n\n| goal | here |\n|---|---|\n");
+        for (goal, reached) in self.goals() {
+            let _ = writeln!(text, "| {goal} | {reached} |");
+        }
+        text
+    }
+
+    /// What the figures say of the goals, as far as they were measured.
+    fn goals(&self) -> Vec<(&'static str, String)> {
+        let verdict = |is_reached| if is_reached { "reached" } else { "not reached" };
+        let mut goals = Vec::new();
+        for (goal, way, wanted) in [
+            (
+                "broadcast 50 × 50 in one process: 1 M deliveries/s",
+                Way::BusInOneProcess,
+                1e6,
+            ),
+            (
+                "the same across two processes at `auth`: 500 000/s",
+                Way::BusAtAuth,
+                5e5,
+            ),
+        ] {
+            if let Some(spread) = Spread::of(self.turns(Part::Broadcast, "50 × 50", way)) {
+                let is_reached = spread.median >= wanted;
+                let figure = shown(spread.median);
+                goals.push((goal, format!("{figure}: {}", verdict(is_reached))));
+            }
+        }
+        for (goal, of, to, wanted) in [
+            (
+                "events of 10 kB and more at `auth`: 80 % of raw TCP's bandwidth",
+                Way::BusAtAuth,
+                Way::RawTcp,
+                0.8,
+            ),
+            (
+                "at `auth` the bus costs at most 5 % over the mesh below it, from 10 kB on",
+                Way::BusAtAuth,
+                Way::MessagesAtAuth,
+                0.95,
+            ),
+            (
+                "the same at `none`",
+                Way::BusAtNone,
+                Way::MessagesAtNone,
+                0.95,
+            ),
+        ] {
+            let ratios: Vec<f64> = ["10 kB", "100 kB", "1 MB"]
+                .into_iter()
+                .filter_map(|column| self.ratio(Part::Bandwidth, column, of, to))
+                .map(|ratio| ratio.median)
+                .collect();
+            if let Some(Spread {
+                least, greatest, ..
+            }) = Spread::of(ratios)
+            {
+                let range = format!("{:.0} to {:.0} %", least * 100.0, greatest * 100.0);
+                goals.push((goal, format!("{range}: {}", verdict(least >= wanted))));
+            }
+        }
+        goals
     }
 
     pub(crate) fn write(&self, file: &Path) -> Result<(), PapersError> {

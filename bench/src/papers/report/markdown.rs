@@ -1,9 +1,9 @@
 //! The figures of docs/benchmarks.md, written between two marks, so that they are those of a run and no others.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
+use crate::marks;
 use crate::papers::PapersError;
 use crate::papers::report::standing::{self, Standing};
 use crate::papers::report::{digits, has_figures, legend, middle, proportion, shown};
@@ -12,7 +12,6 @@ use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Setting, Side, System};
 
 const BEGIN: &str = "<!-- figures: written by sealbus-bench papers --markdown -->";
-const END: &str = "<!-- end of figures -->";
 
 /// Puts the figures between the marks of a file.
 pub(crate) fn put(
@@ -21,20 +20,7 @@ pub(crate) fn put(
     systems: &[System],
     results: &Results,
 ) -> Result<(), PapersError> {
-    let fault = |reason: String| PapersError::File {
-        path: path.to_owned(),
-        reason,
-    };
-    let text = fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
-    let parts = (text.split_once(BEGIN)).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
-    });
-    let (before, after) =
-        parts.ok_or_else(|| fault(format!("it must hold the lines {BEGIN} and {END}")))?;
-    let figures = figures(tables, systems, results);
-    fs::write(path, format!("{before}{BEGIN}\n{figures}\n{END}{after}"))
-        .map_err(|error| fault(error.to_string()))
+    marks::put(path, BEGIN, &figures(tables, systems, results))
 }
 
 fn figures(tables: &[Table], systems: &[System], results: &Results) -> String {
