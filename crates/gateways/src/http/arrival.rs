@@ -128,12 +128,7 @@ impl Service for Inner {
     }
 
     fn turned(&self, what: Turned, from: IpAddr, explanation: &str) {
-        let turned = TurnedAway {
-            what,
-            sender: "a client".to_owned(),
-            receiver: None,
-            explanation: explanation.to_owned(),
-        };
+        let turned = TurnedAway::before_its_sender_is_known(what, explanation.to_owned());
         self.turn_away(&turned, from);
     }
 }
@@ -264,12 +259,7 @@ impl Inner {
     }
 
     fn unreadable(&self, error: &TransmissionError, origin: &Origin) -> Refused {
-        let turned = TurnedAway {
-            what: Turned::Malformed,
-            sender: "a client".to_owned(),
-            receiver: None,
-            explanation: error.to_string(),
-        };
+        let turned = TurnedAway::before_its_sender_is_known(Turned::Malformed, error.to_string());
         let mut refused = self.turn_away(&turned, origin.address);
         if error.is_unsupported() {
             refused.status = StatusCode::UNSUPPORTED_MEDIA_TYPE;

@@ -33,6 +33,18 @@ pub(crate) struct TurnedAway {
     pub(crate) explanation: String,
 }
 
+impl TurnedAway {
+    /// What was turned away before it said whom it is from.
+    pub(crate) fn before_its_sender_is_known(what: Turned, explanation: String) -> Self {
+        Self {
+            what,
+            sender: "a client".to_owned(),
+            receiver: None,
+            explanation,
+        }
+    }
+}
+
 /// Judges what came from `origin`. `own` are the gateway's addresses.
 pub(crate) fn judge(
     transmission: Transmission,
