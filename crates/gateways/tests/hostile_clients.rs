@@ -235,15 +235,53 @@ async fn what_is_no_http_is_turned_away() {
 }
 
 #[tokio::test]
-async fn wrong_lengths_do_not_hold_anything_up() {
+async fn who_ends_within_a_body_is_told_so() {
     let two = two(GatewayLimits::default()).await;
     let request = post(&good());
-    // Shorter than it says: the client ends its side.
-    let answer = exchange(&two, &request.as_bytes()[..request.len() - 20]).await;
-    assert!(answer.is_empty() || status(&answer) == 400, "{answer}");
-    // Longer than it says: the rest is no request.
+    let head = request.len() - good().len();
+    let mut count = 0;
+    let mut check = |answer: &str, end: usize| {
+        assert_eq!(status(answer), 400, "{end}: {answer}");
+        assert!(
+            answer.contains("ended before its length"),
+            "{end}: {answer}"
+        );
+        count += 1;
+    };
+    // Wherever it is, also before the body has begun.
+    for end in (head..request.len()).step_by(37) {
+        check(&exchange(&two, &request.as_bytes()[..end]).await, end);
+    }
+    let chunked = format!(
+        "POST /acc HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/mixed;boundary=b\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}",
+        good().len(),
+        good()
+    );
+    for end in [chunked.len(), chunked.len() - 20] {
+        check(&exchange(&two, &chunked.as_bytes()[..end]).await, end);
+    }
+    // While the gateway waits for the rest.
+    let request = request.replace("Host: h", "Host: h\r\nExpect: 100-continue");
+    let mut stream = connect(&two).await;
+    let (head, body) = request.split_at(request.len() - good().len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut go_on = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    let reading = stream.read_exact(&mut go_on);
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .unwrap()
+        .unwrap();
+    stream.write_all(&body.as_bytes()[..9]).await.unwrap();
+    stream.shutdown().await.unwrap();
+    check(&rest(&mut stream).await, 9);
+    counted(&two, "malformed", count).await;
+}
+
+#[tokio::test]
+async fn what_follows_a_body_that_is_longer_than_its_length_is_no_request() {
+    let two = two(GatewayLimits::default()).await;
     let length = format!("Content-Length: {}", good().len());
-    let longer = request.replace(&length, "Content-Length: 10");
+    let longer = post(&good()).replace(&length, "Content-Length: 10");
     let answer = exchange(&two, longer.as_bytes()).await;
     assert_eq!(status(&answer), 400, "{answer}");
     assert!(two.gateway.counters().refused["malformed"] >= 1);

@@ -6,11 +6,19 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
+use std::sync::Arc;
+
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_ED25519};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::ServerName;
 use sealbus_bus::Provenance;
-use sealbus_gateways::http::{GatewayRule, HttpGatewayConfig, TlsConfig};
+use sealbus_gateways::http::{GatewayRule, HttpAddress, HttpGatewayConfig, TlsConfig};
 use sealbus_seal::Fingerprint;
-use support::{Platform, inform, open_to_all, receive};
+use support::{PATIENCE, Platform, inform, open_to_all, receive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// An authority, and certificates for 127.0.0.1 that it signed, as files in a folder.
 struct Files {
@@ -53,6 +61,62 @@ impl Files {
             trust: Some(trust.to_owned()),
             ..open_to_all()
         }
+    }
+}
+
+/// A client that knows the authority.
+async fn connect(platform: &Platform, files: &Files) -> TlsStream<TcpStream> {
+    let address: HttpAddress = platform.address.parse().unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(files.authority.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect((address.host(), address.port()))
+        .await
+        .unwrap();
+    let name = ServerName::try_from(address.host().to_owned()).unwrap();
+    TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+        .unwrap()
+}
+
+async fn line(stream: &mut TlsStream<TcpStream>) -> String {
+    let reading = async {
+        let mut line = String::new();
+        while !line.ends_with("\r\n") {
+            line.push(stream.read_u8().await.unwrap().into());
+        }
+        line
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_is_one_too_many_is_told_so_after_the_handshake() {
+    let files = Files::new();
+    files.certify("two");
+    let mut config = files.config("two", &files.path("ca.pem"), None);
+    config.limits.connections_per_address = 1;
+    let two = Platform::new("two", config).await;
+    let mut served = connect(&two, &files).await;
+    let ask = b"GET /acc HTTP/1.1\r\nHost: h\r\n\r\n";
+    served.write_all(ask).await.unwrap();
+    assert_eq!(line(&mut served).await, "HTTP/1.1 200 OK\r\n");
+    // It need not ask anything.
+    let mut too_many = connect(&two, &files).await;
+    let answer = line(&mut too_many).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert_eq!(two.gateway.counters().refused["too-many"], 1);
+    // Who is served is not affected.
+    served.write_all(ask).await.unwrap();
+    let mut rest = String::new();
+    while !rest.contains("HTTP/1.1 200 OK") {
+        rest = line(&mut served).await;
     }
 }
 

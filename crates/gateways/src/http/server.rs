@@ -20,7 +20,7 @@ use rustls::server::ServerConfig;
 use sealbus_seal::Fingerprint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::config::{GatewayLimits, milliseconds};
@@ -30,8 +30,12 @@ use super::policy::Origin;
 /// How long a connection that ends is read on, and how much of it.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
-/// Connections beyond the limits that are told so at a time; more are just closed.
-const TOLD: usize = 64;
+/// Connections beyond the limits that are told so at a time; more are just closed. A TLS handshake takes the place of
+/// several: it costs a signature.
+const TOLD: u32 = 64;
+const TOLD_BY_TLS: u32 = 8;
+const TOO_MANY: &str =
+    "more connections are open than the limits connections and connections-per-address allow";
 
 /// What the server hands on.
 pub(crate) trait Service: Send + Sync + 'static {
@@ -131,7 +135,7 @@ impl<S: Service> Server<S> {
             limits,
             tls: tls.map(TlsAcceptor::from),
             open: Arc::default(),
-            told: Arc::new(Semaphore::new(TOLD)),
+            told: Arc::new(Semaphore::new(TOLD as usize)),
         })
     }
 
@@ -143,17 +147,10 @@ impl<S: Service> Server<S> {
             match listener.accept().await {
                 Ok((stream, from)) => {
                     let Some(place) = self.place(from.ip()) else {
-                        let explanation = "more connections are open than the limits connections and connections-per-address allow";
-                        self.service.turned(Turned::TooMany, from.ip(), explanation);
-                        // Over TLS it would have to be greeted first.
-                        if self.tls.is_none()
-                            && let Ok(told) = self.told.clone().try_acquire_owned()
-                        {
-                            connections.spawn(async move {
-                                let _told = told;
-                                let status = StatusCode::SERVICE_UNAVAILABLE;
-                                dismiss(stream, status, explanation).await;
-                            });
+                        self.service.turned(Turned::TooMany, from.ip(), TOO_MANY);
+                        let places = self.tls.as_ref().map_or(1, |_| TOLD / TOLD_BY_TLS);
+                        if let Ok(told) = self.told.clone().try_acquire_many_owned(places) {
+                            connections.spawn(self.clone().send_away(stream, told));
                         }
                         continue;
                     };
@@ -179,6 +176,23 @@ impl<S: Service> Server<S> {
             address,
             open: self.open.clone(),
         })
+    }
+
+    /// Tells a connection beyond the limits so.
+    async fn send_away(self: Arc<Self>, stream: TcpStream, told: OwnedSemaphorePermit) {
+        let _told = told;
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        match &self.tls {
+            None => dismiss(stream, status, TOO_MANY).await,
+            // It would not understand the answer before the handshake.
+            Some(acceptor) => {
+                let time = milliseconds(self.limits.head_time);
+                let greeted = tokio::time::timeout(time, acceptor.accept(stream)).await;
+                if let Ok(Ok(stream)) = greeted {
+                    dismiss(stream, status, TOO_MANY).await;
+                }
+            }
+        }
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, place: Place) {
