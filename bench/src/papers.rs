@@ -1,13 +1,14 @@
 //! The tables of the papers, drawn again: every system they measured and what one would pick today, beside Sealbus, in one run.
 
+mod awake;
 pub(crate) mod cell;
 mod process;
+mod progress;
 mod report;
 pub(crate) mod results;
 pub(crate) mod scenario;
 pub(crate) mod system;
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,9 +19,11 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::papers::awake::Awake;
 use crate::papers::cell::Cell;
 use crate::papers::process::Process;
-use crate::papers::results::{Key, Measurement, Outcome, Results};
+use crate::papers::progress::{Ahead, Progress};
+use crate::papers::results::{Key, Measurement, Outcome, Results, Service};
 use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Places, Setting, System};
 
@@ -30,7 +33,7 @@ const SERVER_START: Duration = Duration::from_secs(90);
 /// What to measure.
 #[derive(Args, Clone)]
 pub(crate) struct Arguments {
-    /// How much: quick takes some twenty-five minutes on two cores
+    /// How much: quick takes at most a quarter of an hour on two cores
     #[arg(long, value_enum, default_value_t = Profile::Quick)]
     profile: Profile,
     /// Only tables whose name begins so; may be given again
@@ -140,12 +143,16 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
     let logs = arguments.report.join("log");
     fs::create_dir_all(&logs)?;
     let file = arguments.report.join("results.json");
-    let mut results = match arguments.fresh {
-        true => Results::default(),
-        false => Results::load(&file)?,
+    // What is forgotten says still how long it took, if it can be read.
+    let earlier = Results::load(&file);
+    let (mut results, forgotten) = match arguments.fresh {
+        true => (Results::default(), earlier.unwrap_or_default()),
+        false => (earlier?, Results::default()),
     };
     if !arguments.report_only {
+        let awake = Awake::hold();
         results.note_machine();
+        results.note("processors, idle", awake.words());
         let run = Run {
             arguments,
             places: &places,
@@ -153,7 +160,8 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
             logs: &logs,
             file: &file,
         };
-        run.measure(&systems, &mut results).await?;
+        run.measure(&systems, &mut results, &forgotten).await?;
+        drop(awake);
     }
     report::write(&arguments.report, &tables, &systems, &results)?;
     match &arguments.markdown {
@@ -199,9 +207,6 @@ impl Run<'_> {
     ) -> Vec<Planned<'_>> {
         let mut planned = Vec::new();
         let is_quick = self.arguments.profile == Profile::Quick;
-        if is_quick && setting.full_only {
-            return planned;
-        }
         for table in self.tables {
             if !Self::wants(&self.arguments.table, &table.id)
                 || !table.includes(system)
@@ -209,10 +214,8 @@ impl Run<'_> {
             {
                 continue;
             }
-            for column in
-                (table.columns.iter()).filter(|it| !is_quick || system.is_quick(table, it))
-            {
-                let agents = column.senders.max(column.receivers);
+            let columns = table.columns.iter();
+            for column in columns.filter(|it| !is_quick || system.is_quick(setting, table, it)) {
                 let size = column.size.unwrap_or(table.size);
                 let key = Key {
                     table: table.id.clone(),
@@ -221,7 +224,7 @@ impl Run<'_> {
                     column: column.title.clone(),
                     repetition,
                 };
-                if system.plays(table, agents, size).is_ok() && !results.has(&key) {
+                if system.plays(table, column.agents(), size).is_ok() && !results.has(&key) {
                     planned.push(Planned { key, table, column });
                 }
             }
@@ -230,7 +233,12 @@ impl Run<'_> {
     }
 
     /// All systems in turns, repetition after repetition, so that what disturbs the machine disturbs all alike.
-    async fn measure(&self, systems: &[System], results: &mut Results) -> Result<(), PapersError> {
+    async fn measure(
+        &self,
+        systems: &[System],
+        results: &mut Results,
+        forgotten: &Results,
+    ) -> Result<(), PapersError> {
         let started = Instant::now();
         let most = self
             .tables
@@ -253,11 +261,19 @@ impl Run<'_> {
                 }
             }
         }
-        let cells = groups.iter().flat_map(|(system, _, cells)| {
-            let cell = |it: &Planned<'_>| (system.id.clone(), it.table.id.clone());
-            cells.iter().map(cell)
+        let ahead = groups.iter().map(|(system, setting, cells)| {
+            Ahead::new(system, setting, cells.iter().map(|it| &it.key))
         });
-        let mut progress = Progress::new(cells, results);
+        let earlier = match self.arguments.fresh {
+            true => forgotten,
+            false => &*results,
+        };
+        let mut progress = Progress::new(ahead.collect(), earlier);
+        eprintln!(
+            "{} cells, about {:.1} minutes",
+            progress.left(),
+            progress.minutes()
+        );
         for (system, setting, cells) in groups {
             let minutes = started.elapsed().as_secs_f64() / 60.0;
             if self.arguments.minutes.is_some_and(|most| minutes > most) {
@@ -299,11 +315,14 @@ impl Run<'_> {
         let mut fault = missing.map(|it| Outcome::Cannot {
             why: format!("{it} is not there: run `make peers`"),
         });
+        let mut service_s = 0.0;
         if fault.is_none() && !system.service.is_empty() {
+            let began = Instant::now();
             match self.serve(system, setting).await {
                 Ok((process, words)) => (service, served) = (Some(process), words),
                 Err(error) => fault = Some(Outcome::failed(error)),
             }
+            service_s = began.elapsed().as_secs_f64();
         }
         for Planned { key, table, column } in cells {
             let began = Instant::now();
@@ -332,10 +351,20 @@ impl Run<'_> {
             results.put(measurement);
             results.save(self.file)?;
         }
-        if let Some(service) = service {
-            service.end().await;
-        }
-        Ok(())
+        let Some(service) = service else {
+            progress.leave(None);
+            return Ok(());
+        };
+        let began = Instant::now();
+        service.end().await;
+        let took_s = service_s + began.elapsed().as_secs_f64();
+        progress.leave(Some(took_s));
+        results.services.push(Service {
+            system: system.id.clone(),
+            setting: setting.name.clone(),
+            took_s,
+        });
+        results.save(self.file)
     }
 
     async fn serve(
@@ -358,79 +387,4 @@ impl Run<'_> {
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).exists())
-}
-
-/// Says how far the run is.
-struct Progress {
-    /// The system and the table of each cell that is left, last first.
-    left: Vec<(String, String)>,
-    all: usize,
-    /// Seconds that cells of a system and a table took, and how many there were.
-    took: HashMap<(String, String), (f64, u32)>,
-}
-
-/// What a cell takes of which nothing is known, in seconds.
-const ANY_CELL_S: f64 = 4.0;
-
-impl Progress {
-    /// Cells measured by earlier runs say how long those of this one will take.
-    fn new(cells: impl Iterator<Item = (String, String)>, earlier: &Results) -> Self {
-        let mut left: Vec<_> = cells.collect();
-        left.reverse();
-        let mut progress = Self {
-            all: left.len(),
-            left,
-            took: HashMap::new(),
-        };
-        for it in &earlier.measurements {
-            progress.learn(&it.key, it.took_s);
-        }
-        progress
-    }
-
-    fn learn(&mut self, key: &Key, took_s: f64) {
-        let cell = (key.system.clone(), key.table.clone());
-        let took = self.took.entry(cell).or_default();
-        *took = (took.0 + took_s, took.1 + 1);
-    }
-
-    fn left(&self) -> usize {
-        self.left.len()
-    }
-
-    /// What is left, by cells of the same system and table, of the same table, or all.
-    fn minutes(&self) -> f64 {
-        let mean = |wanted: &dyn Fn(&(String, String)) -> bool| {
-            let of_it = self.took.iter().filter(|(cell, _)| wanted(cell));
-            let sum = of_it.fold((0.0, 0), |sum, (_, it)| (sum.0 + it.0, sum.1 + it.1));
-            (sum.1 > 0).then(|| sum.0 / f64::from(sum.1))
-        };
-        let each = self.left.iter().map(|cell| {
-            mean(&|it| it == cell)
-                .or_else(|| mean(&|it| it.1 == cell.1))
-                .or_else(|| mean(&|_| true))
-                .unwrap_or(ANY_CELL_S)
-        });
-        each.fold(0.0, |sum, it| sum + it) / 60.0
-    }
-
-    fn show(&mut self, system: &System, table: &Table, measurement: &Measurement) {
-        self.left.pop();
-        self.learn(&measurement.key, measurement.took_s);
-        let Key {
-            setting, column, ..
-        } = &measurement.key;
-        let outcome = match &measurement.outcome {
-            Outcome::Measured(figures) => report::shown(table, figures),
-            Outcome::Failed { why, .. } => format!("FAILED: {why}"),
-            Outcome::Cannot { why } => format!("cannot: {why}"),
-        };
-        let (done, all) = (self.all - self.left(), self.all);
-        let (minutes, took_s) = (self.minutes(), measurement.took_s);
-        let title = &system.title;
-        eprintln!(
-            "[{done}/{all}, {minutes:.1} min left] {title}, {setting} | {} | {column}: {outcome} ({took_s:.1} s)",
-            table.title
-        );
-    }
 }

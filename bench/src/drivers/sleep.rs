@@ -1,36 +1,109 @@
 //! Sleeping to the microsecond: the runtime's own timers know milliseconds only.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 use sealbus_bench_driver::monotonic_ns;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
-/// A timer of the kernel.
-pub(crate) struct Sleeper(AsyncFd<OwnedFd>);
+/// A timer of the kernel that wakes all who sleep in this process. With one for each, the timers of a hundred senders took
+/// most of the processor time there was, and their messages waited for it.
+pub(crate) struct Timer {
+    asleep: Arc<Asleep>,
+    /// Who wakes them.
+    waking: AbortHandle,
+}
 
-impl Sleeper {
+struct Asleep {
+    timer: AsyncFd<OwnedFd>,
+    /// Who is due next comes first.
+    sleepers: Mutex<BinaryHeap<Reverse<Due>>>,
+}
+
+/// When a sleeper is due.
+struct Due {
+    at_ns: u64,
+    wake: Arc<Notify>,
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at_ns.cmp(&other.at_ns)
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.at_ns == other.at_ns
+    }
+}
+
+impl Eq for Due {}
+
+impl Timer {
     // The successor is an unsafe function; what it asks for, that the descriptor stays the same, an OwnedFd keeps.
     #[allow(deprecated)]
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Self(AsyncFd::new(timer)?))
+        let asleep = Arc::new(Asleep {
+            timer: AsyncFd::new(timer)?,
+            sleepers: Mutex::default(),
+        });
+        let its = asleep.clone();
+        // A timer that cannot be read or set wakes nobody any more: the instrument finds that nothing comes, and this in the log.
+        let waking = tokio::spawn(async move {
+            loop {
+                if let Err(error) = its.wake_next().await {
+                    eprintln!("the timer that wakes all senders failed: {error}");
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            asleep,
+            waking: waking.abort_handle(),
+        })
     }
 
-    /// Sleeps until the monotonic clock shows `due_ns`.
-    pub(crate) async fn until(&mut self, due_ns: u64) -> io::Result<()> {
-        if monotonic_ns() >= due_ns {
-            return Ok(());
+    /// One who sleeps by this timer.
+    pub(crate) fn sleeper(&self) -> Sleeper {
+        Sleeper {
+            asleep: self.asleep.clone(),
+            wake: Arc::default(),
         }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.waking.abort();
+    }
+}
+
+impl Asleep {
+    /// Has the timer expire at a moment.
+    fn set(&self, at_ns: u64) -> io::Result<()> {
         let second = 1_000_000_000;
         let value = Timespec {
-            tv_sec: i64::try_from(due_ns / second).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(due_ns % second).unwrap_or(0),
+            tv_sec: i64::try_from(at_ns / second).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(at_ns % second).unwrap_or(0),
         };
         let never = Timespec {
             tv_sec: 0,
@@ -40,17 +113,53 @@ impl Sleeper {
             it_interval: never,
             it_value: value,
         };
-        timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::ABSTIME, &timer)?;
-        loop {
-            let mut ready = self.0.readable().await?;
-            let mut count = [0; 8];
-            match ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut count)?)) {
-                Ok(read) => {
-                    read?;
-                    return Ok(());
-                }
-                Err(_would_block) => {}
+        timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::ABSTIME, &timer)?;
+        Ok(())
+    }
+
+    /// Waits for the timer and wakes who is due.
+    async fn wake_next(&self) -> io::Result<()> {
+        let mut ready = self.timer.readable().await?;
+        let mut count = [0; 8];
+        match ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut count)?)) {
+            Ok(read) => read?,
+            Err(_would_block) => return Ok(()),
+        };
+        let mut sleepers = self.sleepers.lock();
+        while let Some(Reverse(next)) = sleepers.peek() {
+            if next.at_ns > monotonic_ns() {
+                return self.set(next.at_ns);
+            }
+            if let Some(Reverse(due)) = sleepers.pop() {
+                due.wake.notify_one();
             }
         }
+        Ok(())
+    }
+}
+
+/// One who sleeps.
+pub(crate) struct Sleeper {
+    asleep: Arc<Asleep>,
+    wake: Arc<Notify>,
+}
+
+impl Sleeper {
+    /// Sleeps until the monotonic clock shows `due_ns`.
+    pub(crate) async fn until(&mut self, due_ns: u64) -> io::Result<()> {
+        while monotonic_ns() < due_ns {
+            {
+                let mut sleepers = self.asleep.sleepers.lock();
+                if (sleepers.peek()).is_none_or(|Reverse(next)| due_ns < next.at_ns) {
+                    self.asleep.set(due_ns)?;
+                }
+                sleepers.push(Reverse(Due {
+                    at_ns: due_ns,
+                    wake: self.wake.clone(),
+                }));
+            }
+            self.wake.notified().await;
+        }
+        Ok(())
     }
 }

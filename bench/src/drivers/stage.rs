@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_bench_driver::{
-    Answer, Kind, Order, Part, Played, Prepare, Scenario, Tally, fill, monotonic_ns, read_order,
-    say,
+    Answer, Kind, Order, Part, Played, Prepare, Scenario, Schedule, Tally, fill, monotonic_ns,
+    read_order, say,
 };
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-use crate::drivers::sleep::Sleeper;
+use crate::drivers::sleep::{Sleeper, Timer};
 
 /// How often it is looked whether all has come.
 const LOOK: Duration = Duration::from_millis(2);
@@ -196,12 +196,17 @@ async fn run<A: Sender>(
 ) -> Result<Answer, DriverError> {
     let number_of_senders = u32::try_from(senders.len()).map_err(failed)?;
     let Scenario { kind, size, .. } = *scenario;
+    let timer = Timer::new()?;
     let mut tasks = Vec::new();
     for (number, mut sender) in (0..).zip(senders.drain(..)) {
+        let sleeper = timer.sleeper();
         tasks.push(tokio::spawn(async move {
             let result = match kind {
-                Kind::Stream => stream(&mut sender, number, number_of_senders, size, part).await,
-                Kind::RoundTrip => round_trips(&mut sender, number, size, part).await,
+                Kind::Stream => {
+                    let schedule = part.schedule(number, number_of_senders);
+                    stream(&mut sender, sleeper, number, schedule, size, part).await
+                }
+                Kind::RoundTrip => round_trips(&mut sender, sleeper, number, size, part).await,
             };
             (sender, result)
         }));
@@ -221,13 +226,12 @@ async fn run<A: Sender>(
 
 async fn stream<A: Sender>(
     sender: &mut A,
+    mut sleeper: Sleeper,
     number: u32,
-    senders: u32,
+    schedule: Schedule,
     size: usize,
     part: Part,
 ) -> Result<Played, DriverError> {
-    let schedule = part.schedule(number, senders);
-    let mut sleeper = Sleeper::new()?;
     sleeper.until(schedule.due_ns(0)).await?;
     let mut content = fill(size);
     let mut played = Played::begin();
@@ -248,11 +252,11 @@ async fn stream<A: Sender>(
 
 async fn round_trips<A: Sender>(
     sender: &mut A,
+    mut sleeper: Sleeper,
     number: u32,
     size: usize,
     part: Part,
 ) -> Result<Played, DriverError> {
-    let mut sleeper = Sleeper::new()?;
     sleeper.until(part.start_ns).await?;
     let mut content = vec![b'x'; size];
     let mut played = Played::begin();

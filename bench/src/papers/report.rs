@@ -230,6 +230,73 @@ pub(crate) fn middle(
     }
 }
 
+/// Where and when it was measured, how long that took, and what else ran.
+pub(crate) fn conditions(results: &Results) -> Vec<(String, String)> {
+    let machine = results.machine.iter();
+    let mut conditions: Vec<_> = machine
+        .map(|(what, words)| (what.clone(), words.clone()))
+        .collect();
+    let mut note = |what: &str, words: String| conditions.push((what.to_owned(), words));
+    let (cells, services) = (results.measurements.len(), results.services.len());
+    note(
+        "time it took",
+        format!(
+            "{:.1} minutes for {cells} cells, with {services} starts of a server",
+            results.minutes()
+        ),
+    );
+    let others = (results.measurements.iter()).filter_map(|it| match &it.outcome {
+        Outcome::Measured(figures) => Some(figures.others),
+        _ => None,
+    });
+    if let Some(spread) = Spread::of(others) {
+        let (median, greatest) = (spread.median * 100.0, spread.greatest * 100.0);
+        note(
+            "what else ran",
+            format!(
+                "{median:.0} % of the processor time during the middle cell, {greatest:.0} % during the most disturbed one"
+            ),
+        );
+    }
+    conditions
+}
+
+/// What the quick profile leaves to the full one, if it was not measured: the columns and the rows of a table in words.
+pub(crate) fn left_to_full(table: &Table, systems: &[System], results: &Results) -> Option<String> {
+    let columns = table.columns.iter();
+    let columns = columns.filter(|it| !it.quick && !has_figures(results, table, &it.title));
+    let columns: Vec<_> = columns.map(|it| it.title.as_str()).collect();
+    let mut rows = Vec::new();
+    for system in systems {
+        let is_measured = |setting: &Setting| {
+            (table.columns.iter()).any(|it| {
+                let mut of_it = results.of(&table.id, &system.id, &setting.name, &it.title);
+                of_it.next().is_some()
+            })
+        };
+        let is_left = |setting: &&Setting| {
+            let mut columns = table.columns.iter().filter(|it| it.quick);
+            columns.any(|it| system.is_full_only(setting, table, it)) && !is_measured(setting)
+        };
+        let settings: Vec<_> = (system.ways.iter().filter(is_left))
+            .map(|it| it.name.as_str())
+            .collect();
+        match settings.len() {
+            0 => {}
+            all if all == system.ways.len() => rows.push(system.title.clone()),
+            _ => rows.push(format!("{} ({})", system.title, settings.join(", "))),
+        }
+    }
+    let mut parts = Vec::new();
+    if !columns.is_empty() {
+        parts.push(format!("the columns {}", columns.join(", ")));
+    }
+    if !rows.is_empty() {
+        parts.push(format!("the rows {}", rows.join(", ")));
+    }
+    (!parts.is_empty()).then(|| format!("Measured in the full profile only: {}.", parts.join("; ")))
+}
+
 /// Whether anything is known of a column.
 pub(crate) fn has_figures(results: &Results, table: &Table, column: &str) -> bool {
     let mut measured = results.measurements.iter();

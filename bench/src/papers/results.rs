@@ -67,7 +67,7 @@ impl Outcome {
 }
 
 /// Which cell of which table.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Key {
     pub(crate) table: String,
     pub(crate) system: String,
@@ -86,12 +86,23 @@ pub(crate) struct Measurement {
     pub(crate) outcome: Outcome,
 }
 
+/// How long the server of a setting took to start and to end, once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Service {
+    pub(crate) system: String,
+    pub(crate) setting: String,
+    pub(crate) took_s: f64,
+}
+
 /// All that was measured, and where.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
     /// Kernel, processors, memory, versions.
     pub(crate) machine: BTreeMap<String, String>,
     pub(crate) measurements: Vec<Measurement>,
+    /// Each time one was needed.
+    #[serde(default)]
+    pub(crate) services: Vec<Service>,
 }
 
 impl Results {
@@ -123,6 +134,18 @@ impl Results {
     pub(crate) fn put(&mut self, measurement: Measurement) {
         self.measurements.retain(|it| it.key != measurement.key);
         self.measurements.push(measurement);
+    }
+
+    /// Minutes that all of this took to measure.
+    pub(crate) fn minutes(&self) -> f64 {
+        let cells = self.measurements.iter().map(|it| it.took_s);
+        let services = self.services.iter().map(|it| it.took_s);
+        cells.chain(services).sum::<f64>() / 60.0
+    }
+
+    /// Notes something about where and how this was measured.
+    pub(crate) fn note(&mut self, what: &str, words: String) {
+        self.machine.insert(what.to_owned(), words);
     }
 
     /// Whether a cell need not be measured again: it was, and did not fail.

@@ -49,6 +49,13 @@ pub(crate) struct Column {
     pub(crate) quick: bool,
 }
 
+impl Column {
+    /// Agents on the side that has more.
+    pub(crate) fn agents(&self) -> u32 {
+        self.senders.max(self.receivers)
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -106,6 +113,9 @@ pub(crate) struct Table {
     pub(crate) warm_up: u32,
     /// Round trips are cut to as many as take about so long; all are done when it is missing.
     pub(crate) cut_s: Option<f64>,
+    /// How often what counts is played by the same processes: the one in the middle is the cell's.
+    #[serde(default = "one")]
+    pub(crate) rounds: u32,
     /// The table this one is put in proportion to, row by row: its figures over those here.
     pub(crate) beside: Option<String>,
     /// What the paper prints of these proportions, by row.

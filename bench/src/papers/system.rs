@@ -1,5 +1,6 @@
 //! The systems that are measured, each described in a file under bench/systems.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sealbus_bench_driver::{Kind, Shape};
@@ -113,8 +114,15 @@ pub(crate) struct System {
     pub(crate) tables: Vec<String>,
     /// The tables it is measured for in the quick profile; when missing, as many as in the full one.
     pub(crate) quick: Option<Vec<String>>,
-    /// The most agents on one side in the quick profile.
-    pub(crate) quick_agents: Option<u32>,
+    /// The most agents on one side in the quick profile, by table; all where it says nothing.
+    #[serde(default)]
+    pub(crate) quick_agents: BTreeMap<String, u32>,
+    /// About how many seconds a cell of the quick profile takes, for the estimate before one was measured.
+    #[serde(default = "two_seconds")]
+    pub(crate) cell_s: f64,
+    /// The same for starting and ending its server.
+    #[serde(default = "two_seconds")]
+    pub(crate) service_s: f64,
     /// Its cells take long: it has its turn after the others.
     #[serde(default)]
     pub(crate) slow: bool,
@@ -130,14 +138,27 @@ fn one() -> u32 {
     1
 }
 
+fn two_seconds() -> f64 {
+    2.0
+}
+
 impl System {
     /// Whether a cell is part of the quick profile.
-    pub(crate) fn is_quick(&self, table: &Table, column: &Column) -> bool {
+    pub(crate) fn is_quick(&self, setting: &Setting, table: &Table, column: &Column) -> bool {
         let tables = self.quick.as_ref();
-        let agents = column.senders.max(column.receivers);
+        let most = self.quick_agents.get(&table.id);
         column.quick
+            && !setting.full_only
             && tables.is_none_or(|tables| tables.contains(&table.id))
-            && self.quick_agents.is_none_or(|most| agents <= most)
+            && most.is_none_or(|most| column.agents() <= *most)
+    }
+
+    /// Whether only the full profile measures a cell.
+    pub(crate) fn is_full_only(&self, setting: &Setting, table: &Table, column: &Column) -> bool {
+        let size = column.size.unwrap_or(table.size);
+        let can = self.cannot.is_none() && table.includes(self);
+        can && self.plays(table, column.agents(), size).is_ok()
+            && !self.is_quick(setting, table, column)
     }
 
     /// Whether it can play a table, or why not.

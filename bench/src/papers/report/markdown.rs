@@ -1,16 +1,19 @@
-//! The figures of docs/benchmarks.md, written between two marks, so that they are those of a run and no others.
+//! The figures of docs/benchmarks.md, written between marks, so that they are those of a run and no others: what is to be said
+//! first, and the tables.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use crate::marks;
 use crate::papers::PapersError;
-use crate::papers::report::standing::{self, Standing};
+use crate::papers::report;
+use crate::papers::report::standing::{self, Goal, Standing};
 use crate::papers::report::{digits, has_figures, legend, middle, proportion, shown};
 use crate::papers::results::Results;
 use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Setting, Side, System};
 
+const FIRST: &str = "<!-- first words: written by sealbus-bench papers --markdown -->";
 const BEGIN: &str = "<!-- figures: written by sealbus-bench papers --markdown -->";
 
 /// Puts the figures between the marks of a file.
@@ -20,12 +23,23 @@ pub(crate) fn put(
     systems: &[System],
     results: &Results,
 ) -> Result<(), PapersError> {
-    marks::put(path, BEGIN, &figures(tables, systems, results))
-}
-
-fn figures(tables: &[Table], systems: &[System], results: &Results) -> String {
     let standings = standing::all(tables, systems, results);
     let costs = standing::costs(tables, systems, results);
+    let added = standing::added(tables, systems, results);
+    let goals = standing::goals(&standings, &costs, &added);
+    let first = standing::first_words(&standings, &goals);
+    let figures = figures(&standings, &goals, tables, systems, results);
+    marks::put(path, FIRST, &format!("**{first}**"))?;
+    marks::put(path, BEGIN, &figures)
+}
+
+fn figures(
+    standings: &[Standing],
+    goals: &[Goal],
+    tables: &[Table],
+    systems: &[System],
+    results: &Results,
+) -> String {
     let mut text = String::new();
     conditions(&mut text, results);
     text.push_str("\n### Where Sealbus is behind\n\n");
@@ -68,8 +82,7 @@ fn figures(tables: &[Table], systems: &[System], results: &Results) -> String {
         }
     }
     text.push_str("\n### The goals\n\n| goal, at equal security | reached | | worst column |\n|---|---|---|---|\n");
-    let added = standing::added(tables, systems, results);
-    for goal in standing::goals(&standings, &costs, &added) {
+    for goal in goals {
         let place = goal.measured.as_ref().map_or("", |(_, place)| place);
         let (reached, verdict) = (goal.reached(), goal.verdict());
         let _ = writeln!(text, "| {} | {reached} | {verdict} | {place} |", goal.text);
@@ -82,7 +95,7 @@ fn figures(tables: &[Table], systems: &[System], results: &Results) -> String {
 
 fn conditions(text: &mut String, results: &Results) {
     text.push_str("\n| | |\n|---|---|\n");
-    for (what, value) in &results.machine {
+    for (what, value) in report::conditions(results) {
         let _ = writeln!(text, "| {what} | {value} |");
     }
 }
@@ -127,6 +140,9 @@ fn one_table(
             }
         }
     }
+    if let Some(words) = report::left_to_full(table, systems, results) {
+        let _ = writeln!(text, "\n{words}");
+    }
 }
 
 fn row(
@@ -151,7 +167,7 @@ fn row(
     };
     let _ = write!(text, "| {name} | {} |", setting.class.name());
     let mut cost = (String::new(), String::new());
-    for cell in &cells {
+    for (column, cell) in columns.iter().zip(&cells) {
         let shown = match cell {
             Some(Ok(it)) => {
                 cost = (
@@ -161,6 +177,7 @@ fn row(
                 shown(table, &it.figures)
             }
             Some(Err(lack)) => lack.words().0.to_owned(),
+            None if system.is_full_only(setting, table, column) => "full".to_owned(),
             None => String::new(),
         };
         let _ = write!(text, " {shown} |");

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use crate::papers::report;
 use crate::papers::report::standing::{self, Cost, Entry, Goal, Standing};
 use crate::papers::report::{digits, tables};
-use crate::papers::results::{Outcome, Results, Spread};
+use crate::papers::results::{Outcome, Results};
 use crate::papers::scenario::Table;
 use crate::papers::system::System;
 
@@ -34,7 +35,11 @@ pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results)
             .unwrap_or(1.0)
             .total_cmp(&b.to_best().unwrap_or(1.0))
     });
-    draw_behind(&mut page, &behind, standings.len());
+    draw_behind(
+        &mut page,
+        &behind,
+        &standing::first_words(&standings, &goals),
+    );
     draw_goals(&mut page, &goals);
     let _ = writeln!(page, "<p class=\"sub\">{}</p>", summary(results));
     contents(&mut page, all_tables);
@@ -53,7 +58,7 @@ pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results)
 
 const READING: &str = "<h2>The tables</h2>\n<p>Each cell is the repetition in the middle; below it, when there were several, \
 the least and the greatest. <i>paper</i> is what the paper printed, on its machine of its day. A cell whose counts of sent, \
-received and checked messages disagree has failed and shows no figure. The last two columns hold, for the last column that was \
+received and checked messages disagree has failed and shows no figure; <i>full</i>: measured in the full profile only. The last two columns hold, for the last column that was \
 measured, the processor time of all processes, servers included, for each message received, and the sum of their peaks of memory. \
 <b>Bold</b>: Sealbus. <i>Italic</i>: the limit, bare sockets.</p>\n";
 
@@ -118,19 +123,16 @@ fn standing_row(page: &mut String, it: &Standing, place: &str) {
 }
 
 /// What comes first.
-fn draw_behind(page: &mut String, behind: &[&Standing], all: usize) {
+fn draw_behind(page: &mut String, behind: &[&Standing], first_words: &str) {
     page.push_str("<div class=\"behind\">\n<h2>Where Sealbus is behind</h2>\n");
-    match (behind.len(), all) {
-        (_, 0) => page.push_str("<p>Nothing was measured.</p>\n"),
-        (0, _) => page.push_str("<p>In nothing that was measured.</p>\n"),
-        (count, _) => {
-            let _ = writeln!(page, "<p>In {count} of {all} comparisons.</p>\n<table>");
-            page.push_str(STANDING_HEAD);
-            for it in behind {
-                standing_row(page, it, &it.place());
-            }
-            page.push_str("</table>\n");
+    let _ = writeln!(page, "<p>{}</p>", escape(first_words));
+    if !behind.is_empty() {
+        page.push_str("<table>\n");
+        page.push_str(STANDING_HEAD);
+        for it in behind {
+            standing_row(page, it, &it.place());
         }
+        page.push_str("</table>\n");
     }
     page.push_str("</div>\n");
 }
@@ -232,13 +234,14 @@ fn draw_faults(page: &mut String, results: &Results) {
 }
 
 /// What is equal for all, and what is not.
-const FAIRNESS: [&str; 8] = [
+const FAIRNESS: [&str; 9] = [
     "All senders of a cell are in one process, all receivers in another, on one host; rows “in one process” are compared with each other only.",
     "The content is the same for all, to the byte; nothing is kept on disk. Kafka alone cannot be told so: it writes its log without waiting for the disk.",
     "Every message is numbered and checked. One that is lost, repeated or damaged fails its cell.",
     "Systems take turns, repetition after repetition, so that what disturbs the machine disturbs all. Where code is compiled while it runs, four rounds go before the one that counts.",
     "“secure” holds against whatever promises at least encryption. What each row proves stands beside it: Sealbus’s proves the sender of every message, most peers’ rows only the two ends of a connection.",
     "Each system is driven by its own makers’ client, in the language beside its name. A client in Python costs more than one in Rust: Sealbus in Rust is held against all, Sealbus in Python against Python only.",
+    "Where the machine allows it, its processors are not halted while they wait, for all systems alike: waking a virtual one takes longer than a message.",
     "Rows of different encodings are not held against each other.",
     "Time is that of this host’s monotonic clock for all processes; processor time and memory are those of all processes, servers included.",
 ];
@@ -253,28 +256,12 @@ fn draw_fairness(page: &mut String) {
 
 fn draw_conditions(page: &mut String, systems: &[System], results: &Results) {
     page.push_str("<h2>Conditions</h2>\n<table>\n");
-    for (what, value) in &results.machine {
+    for (what, words) in report::conditions(results) {
         let _ = writeln!(
             page,
             "<tr><td>{}</td><td class=\"why\">{}</td></tr>",
-            escape(what),
-            escape(value)
-        );
-    }
-    let others = results
-        .measurements
-        .iter()
-        .filter_map(|it| match &it.outcome {
-            Outcome::Measured(figures) => Some(figures.others),
-            _ => None,
-        });
-    if let Some(spread) = Spread::of(others) {
-        let _ = writeln!(
-            page,
-            "<tr><td>what else ran on this machine</td><td class=\"why\">{:.0} % of its processor time during the middle cell, \
-             {:.0} % during the most disturbed one</td></tr>",
-            spread.median * 100.0,
-            spread.greatest * 100.0
+            escape(&what),
+            escape(&words)
         );
     }
     page.push_str(

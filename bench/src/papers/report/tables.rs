@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::papers::report;
 use crate::papers::report::page::escape;
 use crate::papers::report::{Middle, digits, has_figures, legend, middle, plot, proportion, shown};
 use crate::papers::results::Results;
@@ -116,6 +117,9 @@ pub(crate) fn draw(
         }
     }
     page.push_str("</table></div>\n");
+    if let Some(words) = report::left_to_full(table, systems, results) {
+        let _ = writeln!(page, "<p><small>{}</small></p>", escape(&words));
+    }
     if let Some(other) = tables
         .iter()
         .find(|it| Some(&it.id) == table.beside.as_ref())
@@ -186,6 +190,9 @@ fn row(
             Some(Err(lack)) => {
                 let (word, why) = lack.words();
                 let _ = write!(page, "<td title=\"{}\">{word}</td>", escape(why));
+            }
+            None if system.is_full_only(setting, table, column) => {
+                page.push_str("<td title=\"measured in the full profile only\">full</td>");
             }
             None => page.push_str("<td></td>"),
         }
