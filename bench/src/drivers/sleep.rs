@@ -16,6 +16,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+/// The least time between two wake-ups, which is how exactly the kernel wakes a thread that sleeps. On a virtual machine a timer that
+/// is set for the next moment takes up to ten microseconds: with a hundred senders, more than there is.
+const APART_NS: u64 = 50_000;
+
 /// A timer of the kernel that wakes all who sleep in this process. With one for each, the timers of a hundred senders took
 /// most of the processor time there was, and their messages waited for it.
 pub(crate) struct Timer {
@@ -26,8 +30,15 @@ pub(crate) struct Timer {
 
 struct Asleep {
     timer: AsyncFd<OwnedFd>,
+    sleepers: Mutex<Sleepers>,
+}
+
+#[derive(Default)]
+struct Sleepers {
     /// Who is due next comes first.
-    sleepers: Mutex<BinaryHeap<Reverse<Due>>>,
+    due: BinaryHeap<Reverse<Due>>,
+    /// Nobody is woken before this.
+    not_before_ns: u64,
 }
 
 /// When a sleeper is due.
@@ -126,11 +137,13 @@ impl Asleep {
             Err(_would_block) => return Ok(()),
         };
         let mut sleepers = self.sleepers.lock();
-        while let Some(Reverse(next)) = sleepers.peek() {
-            if next.at_ns > monotonic_ns() {
-                return self.set(next.at_ns);
+        let now_ns = monotonic_ns();
+        sleepers.not_before_ns = now_ns + APART_NS;
+        while let Some(Reverse(next)) = sleepers.due.peek() {
+            if next.at_ns > now_ns {
+                return self.set(next.at_ns.max(sleepers.not_before_ns));
             }
-            if let Some(Reverse(due)) = sleepers.pop() {
+            if let Some(Reverse(due)) = sleepers.due.pop() {
                 due.wake.notify_one();
             }
         }
@@ -150,10 +163,10 @@ impl Sleeper {
         while monotonic_ns() < due_ns {
             {
                 let mut sleepers = self.asleep.sleepers.lock();
-                if (sleepers.peek()).is_none_or(|Reverse(next)| due_ns < next.at_ns) {
-                    self.asleep.set(due_ns)?;
+                if (sleepers.due.peek()).is_none_or(|Reverse(next)| due_ns < next.at_ns) {
+                    self.asleep.set(due_ns.max(sleepers.not_before_ns))?;
                 }
-                sleepers.push(Reverse(Due {
+                sleepers.due.push(Reverse(Due {
                     at_ns: due_ns,
                     wake: self.wake.clone(),
                 }));
