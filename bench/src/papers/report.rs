@@ -276,7 +276,7 @@ pub(crate) fn left_to_full(table: &Table, systems: &[System], results: &Results)
         };
         let is_left = |setting: &&Setting| {
             let mut columns = table.columns.iter().filter(|it| it.quick);
-            columns.any(|it| system.is_full_only(setting, table, it)) && !is_measured(setting)
+            columns.all(|it| system.is_full_only(setting, table, it)) && !is_measured(setting)
         };
         let settings: Vec<_> = (system.ways.iter().filter(is_left))
             .map(|it| it.name.as_str())
