@@ -58,6 +58,23 @@ proptest! {
     }
 
     #[test]
+    fn around_its_content_a_message_is_the_same(message in wild_message()) {
+        let (mut whole, mut around) = (b"before".to_vec(), b"before".to_vec());
+        let encoded = bitefficient::encode(&message, &mut whole);
+        match bitefficient::encode_around_content(&message, &mut around) {
+            Err(error) => prop_assert_eq!(encoded, Err(error)),
+            Ok(rest) => {
+                prop_assert!(encoded.is_ok());
+                if let Some(tail) = rest {
+                    around.extend_from_slice(message.content_bytes().unwrap());
+                    around.extend_from_slice(tail);
+                }
+            }
+        }
+        prop_assert_eq!(around, whole);
+    }
+
+    #[test]
     fn nothing_is_changed_silently(message in wild_message()) {
         for representation in representations() {
             let mut bytes = b"before".to_vec();

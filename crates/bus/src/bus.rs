@@ -17,7 +17,7 @@ use crate::agent::LocalAgent;
 use crate::channel::Channels;
 use crate::error::UndeliverableReason;
 use crate::foreign::{self, StandInReader, StandIns};
-use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, Refused};
+use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, Refused, RefusedFrame};
 use crate::letter::Post;
 use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::{Provenance, ReceivedMessage};
@@ -530,30 +530,33 @@ impl Bus {
         self.inner.inlet.get().is_some()
     }
 
-    /// For transports: a frame has come from another process, and its origin is proved as far as the level goes.
-    ///
-    /// # Errors
-    /// [`Refused`], noted and logged already: the sending process is to be told.
-    pub fn take_frame(&self, frame: ArrivedFrame) -> Result<(), Refused> {
-        let process = frame.process.clone();
-        let origin = frame.origin.clone();
-        let provenance = frame.provenance.clone();
-        let taken = match self.inner.inlet.get() {
-            Some(inlet) => inlet.take(frame),
-            None => Err(Refused {
-                reason: RefusalReason::NotPermitted,
-                explanation: "this process takes no frames of other processes".to_owned(),
-            }),
+    /// For transports: frames have come from other processes, oldest first, and their origin is proved as far as the level
+    /// goes. `frames` is empty afterwards. Gives back those that are refused, which is noted and logged already: the sending
+    /// process is to be told.
+    pub fn take_frames(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
+        let refused: Vec<RefusedFrame> = match self.inner.inlet.get() {
+            Some(inlet) => inlet.take(frames),
+            None => {
+                let refuse = |(place, frame)| RefusedFrame {
+                    place,
+                    frame,
+                    refused: Refused {
+                        reason: RefusalReason::NotPermitted,
+                        explanation: "this process takes no frames of other processes".to_owned(),
+                    },
+                };
+                frames.drain(..).enumerate().map(refuse).collect()
+            }
         };
-        taken.inspect_err(|refused| {
-            let tried_by = match &origin {
+        for RefusedFrame { frame, refused, .. } in &refused {
+            let tried_by = match &frame.origin {
                 FrameOrigin::Agent(name) => name.to_string(),
-                FrameOrigin::Process => process.to_string(),
+                FrameOrigin::Process => frame.process.to_string(),
             };
-            let proved = match &provenance {
+            let proved = match &frame.provenance {
                 Provenance::Proved(verified) => verified.identity().to_string(),
                 Provenance::Vouched(identity) => identity.to_string(),
-                _ => process.to_string(),
+                _ => frame.process.to_string(),
             };
             self.refused(
                 &tried_by,
@@ -562,7 +565,8 @@ impl Bus {
                 refused.reason,
                 refused.explanation.clone(),
             );
-        })
+        }
+        refused
     }
 
     /// For transports: frames that were accepted for `process` were not taken there, oldest first.

@@ -27,32 +27,34 @@ pub enum FrameSender<'a> {
     Agent(&'a Arc<LocalAgent>),
 }
 
-/// A frame on its way out: its head and, right behind it, its body.
+/// A frame on its way out: its head and, right behind it, its body and its tail.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingFrame<'a> {
     /// Who writes it.
     pub sender: FrameSender<'a>,
     /// Its beginning, which may differ from process to process. Some hundred bytes.
     pub head: &'a [u8],
-    /// The rest, the same for all processes it goes to: a transport keeps it without copying it.
+    /// Most of it if it is long, the same for all processes it goes to: a transport keeps it without copying it.
     pub body: &'a Bytes,
+    /// What ends it; a few bytes.
+    pub tail: &'static [u8],
     /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that nobody needs to
     /// be woken now.
     pub is_deferred: bool,
 }
 
 impl OutgoingFrame<'_> {
-    /// Bytes of head and body.
+    /// Bytes of all.
     pub fn length(&self) -> usize {
-        self.head.len() + self.body.len()
+        self.head.len() + self.body.len() + self.tail.len()
     }
 
-    /// Head and body in one piece; copies them unless there is no head.
+    /// All of it in one piece; copied unless there is nothing but the body.
     pub fn to_bytes(&self) -> Bytes {
-        if self.head.is_empty() {
+        if self.head.is_empty() && self.tail.is_empty() {
             return self.body.clone();
         }
-        [self.head, self.body].concat().into()
+        [self.head, self.body, self.tail].concat().into()
     }
 }
 
@@ -137,6 +139,17 @@ pub struct Refused {
     pub explanation: String,
 }
 
+/// A frame that arrived and is not taken.
+#[derive(Debug)]
+pub struct RefusedFrame {
+    /// Which of the frames that came together it was, from 0.
+    pub place: usize,
+    /// The frame.
+    pub frame: ArrivedFrame,
+    /// Why.
+    pub refused: Refused,
+}
+
 /// A frame that was accepted for another process and not taken there.
 #[derive(Clone, Debug)]
 pub struct LostFrame {
@@ -151,12 +164,12 @@ pub struct LostFrame {
 /// Takes the frames that other processes send to the bus of this one. Calls come from the tasks of transports and
 /// must not wait.
 pub trait FrameInlet: Send + Sync {
-    /// A frame has arrived. The transport has proved `origin`; what the frame says is not checked yet.
+    /// Frames have arrived, oldest first; `frames` is empty afterwards. The transport has proved their `origin`; what they say
+    /// is not checked yet.
     ///
-    /// # Errors
-    /// [`Refused`]: the transport tells the sending process, which finds the frame [lost](Self::lost); it is
-    /// counted and logged by [`Bus::take_frame`](crate::Bus::take_frame).
-    fn take(&self, frame: ArrivedFrame) -> Result<(), Refused>;
+    /// Gives back those that are not taken: the transport tells the sending process, which finds them
+    /// [lost](Self::lost); they are counted and logged by [`Bus::take_frames`](crate::Bus::take_frames).
+    fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame>;
 
     /// There is another process on the platform, or one that was known has another address now.
     fn process_joined(&self, process: &ProcessEndpoint);

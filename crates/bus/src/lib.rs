@@ -36,7 +36,7 @@ pub use foreign::{ForeignOrigin, GATEWAY, ORIGIN_PARAMETER, StandInReader, is_fo
 pub use gate::Gate;
 pub use inlet::{
     ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, LostFrame,
-    OutgoingFrame, ProcessDestination, Refused, check_sender,
+    OutgoingFrame, ProcessDestination, Refused, RefusedFrame, check_sender,
 };
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
 pub use lifetime::{Lifetime, LifetimeError};

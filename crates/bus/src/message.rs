@@ -171,6 +171,6 @@ impl ReceivedMessage {
 }
 
 /// A shared message is counted by what grows: its content; names and parameters by a flat sum.
-fn shared_size(message: &AclMessage) -> usize {
+pub(crate) fn shared_size(message: &AclMessage) -> usize {
     message.content_bytes().map_or(0, <[u8]>::len) + 64 * (1 + message.receivers.len())
 }

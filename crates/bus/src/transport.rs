@@ -70,7 +70,7 @@ pub struct Capabilities {
 }
 
 /// A messaging system between processes. A new one implements this and [`Destination`]; it hands what arrives to a
-/// [`Window`](crate::Window) of the receiver's mailbox or to [`Bus::take_frame`](crate::Bus::take_frame), and what it
+/// [`Window`](crate::Window) of the receiver's mailbox or to [`Bus::take_frames`](crate::Bus::take_frames), and what it
 /// could not deliver to [`Bus::undeliverable`](crate::Bus::undeliverable) or
 /// [`Bus::returned`](crate::Bus::returned).
 pub trait Transport: Send + Sync {
@@ -107,7 +107,7 @@ pub trait Transport: Send + Sync {
     ) -> Result<Arc<dyn Destination>, TransportError>;
 
     /// The way to the bus of `process` itself; connecting goes on behind it. What arrives from there is handed to
-    /// [`Bus::take_frame`](crate::Bus::take_frame).
+    /// [`Bus::take_frames`](crate::Bus::take_frames).
     ///
     /// # Errors
     /// If there can be none; a transport that carries no frames says so by [`TransportError::NotOffered`].

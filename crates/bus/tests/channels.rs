@@ -82,10 +82,10 @@ async fn an_event_is_seen_by_every_consumer_and_shared() {
     let second = timeout(LONG, wide.recv()).await.unwrap().unwrap();
     assert!(other.try_recv().is_none());
     assert!(matches!(first.provenance(), Provenance::SameProcess));
-    assert!(Arc::ptr_eq(&first.header, &second.header));
+    assert!(first.is_same(&second));
     let (first, second) = (
-        first.message.into_message().unwrap(),
-        second.message.into_message().unwrap(),
+        first.message.clone().into_message().unwrap(),
+        second.message.clone().into_message().unwrap(),
     );
     assert!(Arc::ptr_eq(&first, &second));
     assert_eq!(first.sender.as_ref().unwrap().name, "alice@factory");

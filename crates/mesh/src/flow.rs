@@ -11,6 +11,7 @@ use bytes::Bytes;
 use sealbus_bus::MESSAGE_OVERHEAD;
 
 use crate::frame::LONGEST_PIECE;
+use crate::session::Shared;
 
 /// Bytes queued for one target before its senders wait; one long message may go beyond it.
 const QUEUE: usize = 256 << 10;
@@ -33,6 +34,17 @@ pub struct Queued {
     pub head: Bytes,
     /// Its encoding.
     pub payload: Bytes,
+    /// What follows that, of a frame of the bus.
+    pub tail: &'static [u8],
+}
+
+/// A part of a message that waits, which is copied only where it comes from more than one place.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its beginning.
+    pub head: Bytes,
+    /// The rest.
+    pub shared: Shared,
 }
 
 impl Queued {
@@ -42,30 +54,38 @@ impl Queued {
             sender,
             head: Bytes::new(),
             payload,
+            tail: &[],
         }
     }
 
     /// Bytes of all.
     pub fn length(&self) -> usize {
-        self.head.len() + self.payload.len()
+        self.head.len() + self.payload.len() + self.tail.len()
     }
 
     /// All of it in one piece.
     pub fn into_bytes(self) -> Bytes {
-        if self.head.is_empty() {
+        if self.head.is_empty() && self.tail.is_empty() {
             self.payload
         } else {
-            [self.head, self.payload].concat().into()
+            [&self.head, &self.payload, self.tail].concat().into()
         }
     }
 
-    /// A piece of it.
-    fn piece(&self, from: usize, to: usize) -> Bytes {
-        match from.checked_sub(self.head.len()) {
-            Some(start) => self.payload.slice(start..to - self.head.len()),
-            None => [&self.head[from..], &self.payload[..to - self.head.len()]]
-                .concat()
-                .into(),
+    /// What is between two places of it.
+    fn part(&self, from: usize, to: usize) -> Part {
+        // Of what begins at `start` and has `length` bytes.
+        let within = |start: usize, length: usize| {
+            let place = |at: usize| at.saturating_sub(start).min(length);
+            place(from)..place(to)
+        };
+        let (head, payload) = (self.head.len(), self.payload.len());
+        Part {
+            head: self.head.slice(within(0, head)),
+            shared: Shared {
+                body: self.payload.slice(within(head, payload)),
+                tail: &self.tail[within(head + payload, self.tail.len())],
+            },
         }
     }
 }
@@ -152,7 +172,7 @@ impl Credit {
 }
 
 /// A piece of a queued message to send now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Piece {
     /// A message that fits into one frame.
     Whole(Queued),
@@ -163,12 +183,12 @@ pub enum Piece {
         /// The length of all pieces.
         total: usize,
         /// The piece.
-        piece: Bytes,
+        piece: Part,
     },
     /// Another piece. The last one comes with the whole message.
     Next {
         /// The piece.
-        piece: Bytes,
+        piece: Part,
         /// The message, once nothing of it is left to send.
         complete: Option<Queued>,
     },
@@ -228,11 +248,11 @@ impl Line {
             Piece::First {
                 sender: first.sender,
                 total,
-                piece: first.piece(0, LONGEST_PIECE),
+                piece: first.part(0, LONGEST_PIECE),
             }
         } else {
             let end = total.min(credit.begun + LONGEST_PIECE);
-            let piece = first.piece(credit.begun, end);
+            let piece = first.part(credit.begun, end);
             credit.begun = end;
             let complete = if end == total {
                 self.partial -= 1;
@@ -312,10 +332,8 @@ mod tests {
         credit.raise(1000);
         line.notice(1, &mut credit);
         assert_eq!(line.next_target(), Some(1));
-        assert_eq!(
-            line.take_piece(1, &mut credit),
-            Some(Piece::Whole(message(10)))
-        );
+        let piece = line.take_piece(1, &mut credit);
+        assert!(matches!(piece, Some(Piece::Whole(it)) if it == message(10)));
         assert_eq!(credit.admit(true), Admission::Now);
     }
 
@@ -357,6 +375,24 @@ mod tests {
                 (1, true)
             ]
         );
+    }
+
+    #[test]
+    fn the_parts_of_a_frame_are_all_of_it() {
+        let frame = Queued {
+            sender: 1,
+            head: vec![1, 2, 3].into(),
+            payload: vec![4, 5, 6, 7].into(),
+            tail: &[8, 9],
+        };
+        for cut in 0..=frame.length() {
+            let parts = [frame.part(0, cut), frame.part(cut, frame.length())];
+            let all: Vec<u8> = parts
+                .iter()
+                .flat_map(|it| [&it.head[..], &it.shared.body, it.shared.tail].concat())
+                .collect();
+            assert_eq!(all, frame.clone().into_bytes());
+        }
     }
 
     #[test]

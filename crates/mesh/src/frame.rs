@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub use self::hello::Hello;
 pub(crate) use self::reading::length_of;
 pub use self::reading::{Parsed, parse};
-pub(crate) use self::writing::{MESSAGE_START, begin_message, finish_message};
+pub(crate) use self::writing::{MESSAGE_START, begin_message, finish_message, lengthen};
 
 /// The version of this protocol; both sides must speak the same.
 pub const PROTOCOL_VERSION: u16 = 1;

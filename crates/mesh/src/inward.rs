@@ -13,6 +13,7 @@ use sealbus_bus::{Bus, Provenance, RefusalReason};
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 
+use self::frames::FrameRow;
 use self::messages::{Partial, Row};
 use self::senders::Sender;
 use self::targets::Target;
@@ -56,6 +57,8 @@ pub(crate) struct Inward {
     pub(crate) received: u64,
     /// Messages that passed the checks and go into their mailbox together: those in a row to one target.
     row: Row,
+    /// The same of frames for the bus.
+    frames: FrameRow,
 }
 
 impl Inward {
@@ -84,6 +87,7 @@ impl Inward {
             due: 0,
             received: 0,
             row: Row::default(),
+            frames: FrameRow::default(),
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::config::MeshConfig;
 use crate::greeting::Greeted;
-use crate::outward::{Action, OpenTarget, Outward};
+use crate::outward::{Action, Filled, OpenTarget, Outward};
 use crate::wire::Wire;
 
 /// With so much unwritten, the sending thread writes itself instead of waiting for the task.
@@ -152,12 +152,12 @@ impl Link {
             && let Some(wire) = wire.as_mut()
             && wire.pending() == 0
         {
-            self.outward.lock().fill(wire);
-            if wire.flush().is_ok() && !wire.wants_write() {
+            let filled = self.outward.lock().fill(wire);
+            if wire.flush().is_ok() && !wire.wants_write() && filled != Filled::Limit {
                 return;
             }
         }
-        // The task waits until the socket is writable, or finds out what is wrong.
+        // The task waits until the socket is writable, writes the rest, or finds out what is wrong.
         self.wake();
     }
 

@@ -9,6 +9,8 @@ mod loss;
 mod messages;
 mod writing;
 
+pub(crate) use writing::Filled;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 

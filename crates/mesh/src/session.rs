@@ -5,8 +5,12 @@
 //! connection each side says how many it has taken, and the other goes on from there. So a counted
 //! frame is taken once and in order, over however many connections.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::IoSlice;
 
+use bytes::Bytes;
 use thiserror::Error;
 
 use crate::frame::{self, Frame, Hello, Token};
@@ -43,10 +47,57 @@ pub enum Violation {
     },
 }
 
+/// What a frame ends with, shared with whoever else keeps it: [`Session::append_shared`].
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Most of the frame.
+    pub body: Bytes,
+    /// What follows that.
+    pub tail: &'static [u8],
+}
+
+impl Shared {
+    /// Bytes of both.
+    fn len(&self) -> usize {
+        self.body.len() + self.tail.len()
+    }
+}
+
 struct Chunk {
     bytes: Vec<u8>,
+    /// The rest of the last frame in `bytes`; nothing more is added to the chunk then.
+    shared: Option<Shared>,
     first: u64,
     frames: u64,
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.shared.as_ref().map_or(0, Shared::len)
+    }
+
+    fn is_full(&self) -> bool {
+        self.shared.is_some() || self.bytes.len() >= CHUNK
+    }
+
+    /// What it holds, from `offset` on: in pieces, of which some may be empty.
+    fn pieces(&self, offset: usize) -> [&[u8]; 3] {
+        let (body, tail): (&[u8], &[u8]) = match &self.shared {
+            Some(shared) => (&shared.body, shared.tail),
+            None => (&[], &[]),
+        };
+        let mut skip = offset;
+        [self.bytes.as_slice(), body, tail].map(|piece| {
+            let skipped = skip.min(piece.len());
+            skip -= skipped;
+            &piece[skipped..]
+        })
+    }
+
+    /// The length of the frame at `offset`, where one begins.
+    fn length_at(&self, offset: usize) -> Option<usize> {
+        frame::length_of(self.bytes.get(offset..)?)
+    }
 }
 
 /// The counted frames that were appended and not acknowledged, and how far they were written to the connection.
@@ -86,20 +137,20 @@ impl Outgoing {
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let sequence = self.next;
-        if self
-            .chunks
-            .back()
-            .is_none_or(|chunk| chunk.bytes.len() >= CHUNK)
-        {
-            let bytes = self.spare.take().unwrap_or_else(|| {
-                Vec::with_capacity(if self.chunks.is_empty() {
-                    FIRST_CHUNK
-                } else {
-                    CHUNK + CHUNK / 8
-                })
-            });
+        let back = self.chunks.back();
+        if back.is_none_or(Chunk::is_full) {
+            // After a frame that is shared there is likely to be another one, and little between them.
+            let bytes = match back.map(|chunk| chunk.bytes.len()) {
+                Some(length) if length < FIRST_CHUNK => Vec::with_capacity(FIRST_CHUNK),
+                length => {
+                    let room = length.map_or(FIRST_CHUNK, |_| CHUNK + CHUNK / 8);
+                    let spare = self.spare.take();
+                    spare.unwrap_or_else(|| Vec::with_capacity(room))
+                }
+            };
             self.chunks.push_back(Chunk {
                 bytes,
+                shared: None,
                 first: sequence,
                 frames: 0,
             });
@@ -125,18 +176,51 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Bytes to write next.
-    fn to_write(&self) -> &[u8] {
-        self.chunks
-            .get(self.cursor.0)
-            .map_or(&[], |chunk| &chunk.bytes[self.cursor.1..])
+    /// Appends one frame whose end is shared; `write` puts what is before it at the end of the buffer.
+    fn append_shared(&mut self, shared: Shared, write: impl FnOnce(&mut Vec<u8>, u64)) {
+        let Ok(()) = self.append(|out, sequence| {
+            let start = out.len();
+            write(out, sequence);
+            frame::lengthen(&mut out[start..], shared.len());
+            Ok::<_, Infallible>(())
+        });
+        if let Some(chunk) = self.chunks.back_mut() {
+            self.bytes += shared.len();
+            self.unwritten += shared.len();
+            chunk.shared = Some(shared);
+        }
     }
 
-    /// That many of [`to_write`](Self::to_write) were written.
+    /// Adds slices of what to write next, and returns their bytes: about `most` at most, and whole frames.
+    fn gather<'a>(&'a self, most: usize, slices: &mut Vec<IoSlice<'a>>) -> usize {
+        let (first, mut offset) = self.cursor;
+        let mut count = 0;
+        for chunk in self.chunks.iter().skip(first) {
+            if count >= most {
+                break;
+            }
+            let pieces = chunk.pieces(offset);
+            offset = 0;
+            let filled = pieces.into_iter().filter(|piece| !piece.is_empty());
+            slices.extend(filled.map(IoSlice::new));
+            count += pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        }
+        count
+    }
+
+    /// That many bytes of what there is to write were written.
     fn written(&mut self, count: usize) {
-        self.cursor.1 += count;
         self.unwritten -= count;
-        self.settle_cursor();
+        let mut left = count;
+        while let Some(chunk) = self.chunks.get(self.cursor.0) {
+            let in_chunk = left.min(chunk.len() - self.cursor.1);
+            self.cursor.1 += in_chunk;
+            left -= in_chunk;
+            self.settle_cursor();
+            if left == 0 {
+                break;
+            }
+        }
         if self.unwritten == 0 {
             self.ever_written = self.next;
         }
@@ -148,7 +232,7 @@ impl Outgoing {
         let at_end = self
             .chunks
             .get(index)
-            .is_some_and(|chunk| chunk.bytes.len() == offset);
+            .is_some_and(|chunk| chunk.len() == offset);
         if at_end && index + 1 < self.chunks.len() {
             self.cursor = (index + 1, 0);
         }
@@ -169,7 +253,7 @@ impl Outgoing {
                 .is_some_and(|chunk| chunk.first + chunk.frames <= self.acknowledged)
         {
             if let Some(chunk) = self.chunks.pop_front() {
-                self.bytes -= chunk.bytes.len();
+                self.bytes -= chunk.len();
                 self.recycle(chunk.bytes);
             }
             self.cursor.0 -= 1;
@@ -185,7 +269,8 @@ impl Outgoing {
     }
 
     fn recycle(&mut self, mut bytes: Vec<u8>) {
-        if bytes.capacity() <= 4 * CHUNK {
+        let is_larger = |it: &Vec<u8>| it.capacity() < bytes.capacity();
+        if bytes.capacity() <= 4 * CHUNK && self.spare.as_ref().is_none_or(is_larger) {
             bytes.clear();
             self.spare = Some(bytes);
         }
@@ -198,7 +283,7 @@ impl Outgoing {
         };
         let (mut offset, mut number) = (0, chunk.first);
         while offset < self.cursor.1 {
-            let Some(length) = frame::length_of(&chunk.bytes[offset..]) else {
+            let Some(length) = chunk.length_at(offset) else {
                 break;
             };
             if offset + length > self.cursor.1 {
@@ -228,7 +313,7 @@ impl Outgoing {
         if let Some(chunk) = self.chunks.front() {
             let mut number = chunk.first;
             while number < received {
-                let Some(length) = frame::length_of(&chunk.bytes[self.cursor.1..]) else {
+                let Some(length) = chunk.length_at(self.cursor.1) else {
                     break;
                 };
                 self.cursor.1 += length;
@@ -243,11 +328,18 @@ impl Outgoing {
     fn for_each_kept(&self, mut each: impl FnMut(&Frame<'_>, u64, bool)) {
         for chunk in &self.chunks {
             let (mut offset, mut number) = (0, chunk.first);
-            while let Ok(Some(parsed)) = frame::parse(&chunk.bytes[offset..], usize::MAX) {
+            while let Some(length) = chunk.length_at(offset) {
+                let whole = match chunk.bytes.get(offset..offset + length) {
+                    Some(bytes) => Cow::Borrowed(bytes),
+                    None => Cow::Owned(chunk.pieces(offset).concat()),
+                };
+                let Ok(Some(parsed)) = frame::parse(&whole, usize::MAX) else {
+                    break;
+                };
                 if number >= self.acknowledged {
                     each(&parsed.frame, number, number < self.ever_written);
                 }
-                offset += parsed.length;
+                offset += length;
                 number += 1;
             }
         }
@@ -330,7 +422,7 @@ impl Session {
         debug_assert!(frame.kind().is_counted());
         let Ok(()) = self.outgoing.append(|out, sequence| {
             frame.encode(sequence, out);
-            Ok::<_, std::convert::Infallible>(())
+            Ok::<_, Infallible>(())
         });
     }
 
@@ -345,12 +437,19 @@ impl Session {
         self.outgoing.append(write)
     }
 
-    /// The bytes of counted frames to write next, ending at the end of a frame. Empty: nothing is left.
-    pub fn to_write(&self) -> &[u8] {
-        self.outgoing.to_write()
+    /// Appends a counted frame whose end is shared and not copied; `write` encodes it, with the number it is given, as if it
+    /// ended before that.
+    pub fn append_shared(&mut self, shared: Shared, write: impl FnOnce(&mut Vec<u8>, u64)) {
+        self.outgoing.append_shared(shared, write);
     }
 
-    /// That many bytes of [`to_write`](Self::to_write) were written.
+    /// Adds slices of the counted frames to write next, and returns their bytes: about `most` at most, ending at the end of
+    /// a frame. 0: nothing is left.
+    pub fn gather<'a>(&'a self, most: usize, slices: &mut Vec<IoSlice<'a>>) -> usize {
+        self.outgoing.gather(most, slices)
+    }
+
+    /// That many bytes of those that [`gather`](Self::gather) gives were written.
     pub fn written(&mut self, count: usize) {
         self.outgoing.written(count);
     }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::frame::{Frame, GoodbyeReason};
 use crate::greeting::{Greeted, GreetingError, Opened, now, say_goodbye};
 use crate::inward::Broken;
+use crate::outward::Filled;
 use crate::task::{End, Established, REVOKED, Task};
 use crate::wire::{Progress, Wire};
 
@@ -324,7 +325,7 @@ impl Task {
         };
         loop {
             wire.flush().map_err(|error| End::Lost(error.to_string()))?;
-            if wire.wants_write() || !self.link.outward.lock().fill(wire) {
+            if wire.wants_write() || self.link.outward.lock().fill(wire) == Filled::Nothing {
                 return Ok(());
             }
         }

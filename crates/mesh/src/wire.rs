@@ -1,7 +1,7 @@
 //! One connection as bytes: plain TCP or TLS over it. Nothing here waits: reading and writing do what the socket allows now, so that
 //! any thread may push out what is pending.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IoSlice, Write};
 use std::sync::Arc;
 
 use rustls::Connection;
@@ -10,6 +10,9 @@ use tokio::net::TcpStream;
 
 /// Bytes read from the socket at a time: the least, and the most when much comes.
 const READ: (usize, usize) = (8 << 10, 128 << 10);
+
+/// So many bytes are written at once where nothing waits before them.
+const DIRECT: usize = 16 << 10;
 
 /// A connection.
 pub(crate) struct Wire {
@@ -85,18 +88,37 @@ impl Wire {
 
     /// Hands over bytes for sending.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
+        if !bytes.is_empty() {
+            self.put_all(&[IoSlice::new(bytes)], bytes.len());
         }
-        self.pending += bytes.len();
+    }
+
+    /// Hands over slices for sending, of `length` bytes together.
+    pub(crate) fn put_all(&mut self, slices: &[IoSlice<'_>], length: usize) {
         match &mut self.tls {
-            // Without a buffer limit it takes everything and does not fail.
+            // Without a buffer limit it takes everything and does not fail. All at once, so that its records are full.
             Some(tls) => {
-                if let Err(error) = tls.writer().write_all(bytes) {
-                    tracing::error!(%error, "TLS did not take bytes to send");
+                self.pending += length;
+                match tls.writer().write_vectored(slices) {
+                    Ok(taken) if taken == length => {}
+                    Ok(taken) => tracing::error!(taken, length, "TLS did not take all bytes"),
+                    Err(error) => tracing::error!(%error, "TLS did not take bytes to send"),
                 }
             }
-            None => self.plain.extend_from_slice(bytes),
+            None => {
+                // Much goes out at once, without another copy; what the system does not take waits, and what is wrong with
+                // the connection shows when it is written.
+                let mut skip = 0;
+                if length >= DIRECT && self.plain.is_empty() {
+                    skip = self.tcp.try_write_vectored(slices).unwrap_or(0);
+                }
+                self.pending += length - skip;
+                for slice in slices {
+                    let skipped = skip.min(slice.len());
+                    skip -= skipped;
+                    self.plain.extend_from_slice(&slice[skipped..]);
+                }
+            }
         }
     }
 

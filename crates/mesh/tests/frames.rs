@@ -14,8 +14,8 @@ use intruder::{Intruder, Seen};
 use parking_lot::Mutex;
 use sealbus_bus::{
     ArrivedFrame, FrameInlet, FrameOrigin, FrameSender, LostFrame, OutgoingFrame,
-    ProcessDestination, ProcessEndpoint, Provenance, RefusalReason, Refused, Rejected,
-    UndeliverableReason,
+    ProcessDestination, ProcessEndpoint, Provenance, RefusalReason, Refused, RefusedFrame,
+    Rejected, UndeliverableReason,
 };
 use sealbus_mesh::frame::{Frame, PROCESS_SENDER, PROCESS_TARGET, Why};
 use sealbus_seal::denylist::DenyList;
@@ -35,16 +35,24 @@ struct Inlet {
 }
 
 impl FrameInlet for Inlet {
-    fn take(&self, frame: ArrivedFrame) -> Result<(), Refused> {
-        if self.refuses.is_some() && frame.payload.first().copied() == self.refuses {
-            return Err(Refused {
-                reason: RefusalReason::NotPermitted,
-                explanation: "it may not publish there".to_owned(),
-            });
+    fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
+        let mut refused = Vec::new();
+        for (place, frame) in frames.drain(..).enumerate() {
+            if self.refuses.is_some() && frame.payload.first().copied() == self.refuses {
+                refused.push(RefusedFrame {
+                    place,
+                    frame,
+                    refused: Refused {
+                        reason: RefusalReason::NotPermitted,
+                        explanation: "it may not publish there".to_owned(),
+                    },
+                });
+            } else {
+                self.arrived.lock().push(frame);
+            }
         }
-        self.arrived.lock().push(frame);
         self.news.notify_one();
-        Ok(())
+        refused
     }
 
     fn process_joined(&self, _: &ProcessEndpoint) {}
@@ -103,6 +111,7 @@ fn outgoing<'a>(sender: FrameSender<'a>, head: &'a [u8], body: &'a Bytes) -> Out
         sender,
         head,
         body,
+        tail: &[],
         is_deferred: false,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use sealbus_mesh::frame::{Frame, Hello, PROTOCOL_VERSION, Token, parse};
-use sealbus_mesh::session::{Agreement, Arrival, Session, judge};
+use sealbus_mesh::session::{Agreement, Arrival, Session, Shared, judge};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -123,11 +123,27 @@ impl World {
                     self.next_message += 1;
                     let number = self.next_message;
                     let payload = number.to_le_bytes().repeat(1 + number as usize % 40);
-                    self.sides[side].session.append(&Frame::Message {
+                    let message = |payload| Frame::Message {
                         sender: 0,
                         target: 0,
-                        payload: &payload,
-                    });
+                        payload,
+                    };
+                    let session = &mut self.sides[side].session;
+                    if number.is_multiple_of(3) {
+                        let shared = Shared {
+                            body: payload[8..].to_vec().into(),
+                            tail: if number.is_multiple_of(2) {
+                                b"end"
+                            } else {
+                                b""
+                            },
+                        };
+                        session.append_shared(shared, |out, sequence| {
+                            message(&payload[..8]).encode(sequence, out);
+                        });
+                    } else {
+                        session.append(&message(&payload));
+                    }
                     self.sides[side].accepted.push(number);
                     self.owed.insert(number, side);
                 }
@@ -197,10 +213,15 @@ impl World {
             return;
         };
         let session = &mut self.sides[side].session;
-        while bytes > 0 && !session.to_write().is_empty() {
-            let part = &session.to_write()[..bytes.min(session.to_write().len())];
-            let length = part.len();
-            self.torn[side].extend_from_slice(part);
+        while bytes > 0 {
+            let mut slices = Vec::new();
+            session.gather(bytes, &mut slices);
+            let part: Vec<u8> = slices.iter().flat_map(|it| it.iter().copied()).collect();
+            if part.is_empty() {
+                break;
+            }
+            let length = bytes.min(part.len());
+            self.torn[side].extend_from_slice(&part[..length]);
             session.written(length);
             bytes -= length;
         }

@@ -52,6 +52,49 @@ pub fn encode_with(
     })
 }
 
+/// Appends the message but for the bytes of its content, which stand near the end, and returns what follows them; so
+/// that the content, however long, need not be copied. `None`: the whole message was appended, because it has no content, or
+/// none whose bytes stand as they are.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_around_content(
+    message: &AclMessage,
+    out: &mut Vec<u8>,
+) -> Result<Option<&'static [u8]>, EncodeError> {
+    let start = out.len();
+    write_around_content(message, out).map_err(|error| {
+        out.truncate(start);
+        *error
+    })
+}
+
+fn write_around_content(
+    message: &AclMessage,
+    out: &mut Vec<u8>,
+) -> Result<Option<&'static [u8]>, Box<EncodeError>> {
+    write_parameters(message, out)?;
+    let inside = |error: Box<EncodeError>| error.inside("content");
+    match &message.content {
+        Some(Content::Bytes(bytes)) => {
+            out.push(Parameter::Content as u8);
+            write_length(Bracket::None, bytes.len(), out).map_err(inside)?;
+            return Ok(Some(&[0x01]));
+        }
+        Some(Content::Text(text)) if !misleads(text) => {
+            if memchr(0, text.as_bytes()).is_some() {
+                return Err(inside(zero()));
+            }
+            out.extend_from_slice(&[Parameter::Content as u8, 0x14]);
+            return Ok(Some(&[0x00, 0x01]));
+        }
+        Some(content) => write_content(content, TextForm::Plain, out).map_err(inside)?,
+        None => {}
+    }
+    out.push(0x01);
+    Ok(None)
+}
+
 /// What the functions below return: small, so that it is returned in a register.
 type Written = Result<(), Box<EncodeError>>;
 
@@ -61,6 +104,17 @@ fn failure(field: &'static str, problem: EncodeProblem) -> Box<EncodeError> {
 }
 
 fn write_message(message: &AclMessage, text: TextForm, out: &mut Vec<u8>) -> Written {
+    write_parameters(message, out)?;
+    if let Some(content) = &message.content {
+        write_content(content, text, out).map_err(|error| error.inside("content"))?;
+    }
+    out.push(0x01);
+    Ok(())
+}
+
+/// All but the content, which comes last, and the end.
+#[inline]
+fn write_parameters(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     out.extend_from_slice(&[0xfa, 0x10]);
     write_performative(&message.performative, out)?;
     if let Some(sender) = &message.sender {
@@ -86,10 +140,6 @@ fn write_message(message: &AclMessage, text: TextForm, out: &mut Vec<u8>) -> Wri
     if !message.user_defined.is_empty() {
         write_user_defined(0x00, &message.user_defined, out)?;
     }
-    if let Some(content) = &message.content {
-        write_content(content, text, out).map_err(|error| error.inside("content"))?;
-    }
-    out.push(0x01);
     Ok(())
 }
 
@@ -382,12 +432,19 @@ pub(crate) fn write_byte_string(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), E
 }
 
 fn write_bytes(bracket: Bracket, bytes: &[u8], out: &mut Vec<u8>) -> Written {
-    if let Ok(length) = u8::try_from(bytes.len()) {
+    write_length(bracket, bytes.len(), out)?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// What stands before so many bytes.
+fn write_length(bracket: Bracket, length: usize, out: &mut Vec<u8>) -> Written {
+    if let Ok(length) = u8::try_from(length) {
         out.extend_from_slice(&[tag(bracket, 6), length]);
-    } else if let Ok(length) = u16::try_from(bytes.len()) {
+    } else if let Ok(length) = u16::try_from(length) {
         out.push(tag(bracket, 7));
         out.extend_from_slice(&length.to_be_bytes());
-    } else if let Ok(length) = u32::try_from(bytes.len()) {
+    } else if let Ok(length) = u32::try_from(length) {
         // The long form's kind is 9 without bracket and 8 with one.
         let kind = if bracket == Bracket::None { 9 } else { 8 };
         out.push(tag(bracket, kind));
@@ -396,6 +453,5 @@ fn write_bytes(bracket: Bracket, bytes: &[u8], out: &mut Vec<u8>) -> Written {
         let limit = u32::MAX as usize;
         return Err(failure("", EncodeProblem::TooLarge { limit }));
     }
-    out.extend_from_slice(bytes);
     Ok(())
 }

@@ -15,7 +15,7 @@ mod token;
 mod view;
 
 pub use codetable::CodeTable;
-pub use encode::{TextForm, encode, encode_with};
+pub use encode::{TextForm, encode, encode_around_content, encode_with};
 pub(crate) use encode::{write_byte_string, write_date_time};
 pub use nibbles::Nibbles;
 pub(crate) use nibbles::write_number;

@@ -364,21 +364,25 @@ impl Inbox {
             return bus.frames_lost(&process, vec![frame], &reason);
         }
         let taken = match self.origin(&process, author.as_ref(), proof.as_deref()) {
-            Ok((origin, provenance)) => bus.take_frame(ArrivedFrame {
-                process: process.clone(),
-                origin,
-                provenance,
-                payload: payload.clone(),
-                // Subscriptions hold back publishers by credit of their own.
-                credit: FrameCredit::free(),
-            }),
+            Ok((origin, provenance)) => {
+                let frame = ArrivedFrame {
+                    process: process.clone(),
+                    origin,
+                    provenance,
+                    payload: payload.clone(),
+                    // Subscriptions hold back publishers by credit of their own.
+                    credit: FrameCredit::free(),
+                };
+                let refused = bus.take_frames(&mut vec![frame]).pop();
+                refused.map(|it| it.refused)
+            }
             Err(refused) => {
                 let tried_by = author.as_deref().unwrap_or_default();
                 self.note(tried_by, Some(process.to_string()), &refused);
-                Err(refused)
+                Some(refused)
             }
         };
-        if let Err(refused) = taken {
+        if let Some(refused) = taken {
             let (reason, text) = (refused.reason, &refused.explanation);
             self.link.send_back(&process, payload, author, reason, text);
         }

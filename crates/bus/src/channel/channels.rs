@@ -33,7 +33,8 @@ use crate::agent::LocalAgent;
 use crate::bus::{Bus, WeakBus};
 use crate::error::UndeliverableReason;
 use crate::inlet::{
-    ArrivedFrame, FrameInlet, FrameSender, LostFrame, OutgoingFrame, ProcessDestination, Refused,
+    ArrivedFrame, FrameInlet, FrameSender, LostFrame, OutgoingFrame, ProcessDestination,
+    RefusedFrame,
 };
 use crate::outbox::Outbox;
 use crate::refusal::RefusalReason;
@@ -787,7 +788,8 @@ impl Shared {
                     .as_ref()
                     .map_or(FrameSender::Process, FrameSender::Agent),
                 head: &parcel.head,
-                body: &parcel.body,
+                body: &parcel.content,
+                tail: parcel.tail,
                 is_deferred: false,
             });
             match sent {
@@ -943,8 +945,19 @@ async fn keep_time(weak: Weak<Shared>, alarm: Arc<Notify>) {
 struct Inlet(Arc<Shared>);
 
 impl FrameInlet for Inlet {
-    fn take(&self, frame: ArrivedFrame) -> Result<(), Refused> {
-        let result = self.0.work(|exchange, now| exchange.take(frame, now));
+    fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
+        let result = self.0.work(|exchange, now| {
+            let taken = frames.drain(..).map(|frame| exchange.take(frame, now));
+            let refused = taken.enumerate().filter_map(|(place, taken)| {
+                let (frame, refused) = *taken.err()?;
+                Some(RefusedFrame {
+                    place,
+                    frame,
+                    refused,
+                })
+            });
+            refused.collect()
+        });
         if self.0.waiting.load(Ordering::Acquire) > 0 {
             self.0.introduced.notify_waiters();
         }

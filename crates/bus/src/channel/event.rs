@@ -1,6 +1,7 @@
 //! What travels on a channel: an ACL message behind a small header.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::log::Logged;
@@ -119,16 +120,38 @@ impl ChannelHeader {
     }
 }
 
-/// What a subscriber gets.
+/// What a subscriber gets; shared with the other receivers in this process.
 #[derive(Clone, Debug)]
-pub struct ReceivedEvent {
-    /// The header; shared with the other receivers in this process.
-    pub header: Arc<ChannelHeader>,
+pub struct ReceivedEvent(Arc<EventParts>);
+
+/// The parts of a [`ReceivedEvent`].
+#[derive(Clone, Debug)]
+pub struct EventParts {
+    /// The header.
+    pub header: ChannelHeader,
     /// The ACL message, with what is known about its sender.
     pub message: ReceivedMessage,
 }
 
+impl Deref for ReceivedEvent {
+    type Target = EventParts;
+
+    fn deref(&self) -> &EventParts {
+        &self.0
+    }
+}
+
 impl ReceivedEvent {
+    /// What came with this header.
+    pub(crate) fn new(header: ChannelHeader, message: ReceivedMessage) -> Self {
+        Self(Arc::new(EventParts { header, message }))
+    }
+
+    /// Whether both are the same event, shared.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// What is known about who published it.
     pub fn provenance(&self) -> &Provenance {
         self.message.provenance()

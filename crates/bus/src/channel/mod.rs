@@ -11,7 +11,7 @@
 //!
 //! Processes tell each other their subscriptions and send each other what is published in [frames](frame), which a
 //! transport carries ([`ProcessDestination`](crate::ProcessDestination)) and hands in
-//! ([`Bus::take_frame`](crate::Bus::take_frame)). [`Channels`] is the face of it for the agents of a process. All but that one does no I/O and reads no
+//! ([`Bus::take_frames`](crate::Bus::take_frames)). [`Channels`] is the face of it for the agents of a process. All but that one does no I/O and reads no
 //! clock: time comes in as a [`Moment`].
 
 mod address;
@@ -37,7 +37,7 @@ pub use address::{
 };
 pub use channels::{Answers, Channels, Replies, RequestOptions, Subscription};
 pub use declared::DeclaredChannels;
-pub use event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
+pub use event::{ChannelHeader, EventParts, Mechanism, ReceivedEvent, RequestId};
 pub use exchange::{
     ChannelReport, Ended, PublishError, Reach, SubscribeError, SubscriptionOptions,
     SubscriptionReport,

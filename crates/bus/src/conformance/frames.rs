@@ -12,7 +12,7 @@ use super::{Failure, Outcome, World, check, inform, name, next, number, soon};
 use crate::error::UndeliverableReason;
 use crate::inlet::{
     ArrivedFrame, FrameInlet, FrameOrigin, FrameSender, LostFrame, OutgoingFrame,
-    ProcessDestination, Refused,
+    ProcessDestination, RefusedFrame,
 };
 use crate::resolver::ProcessEndpoint;
 use crate::transport::{Rejected, TransportError};
@@ -25,10 +25,10 @@ struct Inlet {
 }
 
 impl FrameInlet for Inlet {
-    fn take(&self, frame: ArrivedFrame) -> Result<(), Refused> {
-        self.arrived.lock().push(frame);
+    fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
+        self.arrived.lock().append(frames);
         self.news.notify_one();
-        Ok(())
+        Vec::new()
     }
 
     fn process_joined(&self, _: &ProcessEndpoint) {}
@@ -111,9 +111,14 @@ async fn send(way: &dyn ProcessDestination, frame: &OutgoingFrame<'_>) -> Outcom
 fn length(number: u32) -> usize {
     match number % 100 {
         33 => 200_000,
+        66 => 20_000,
         99 => 1_100_000,
         other => other as usize * 7,
     }
+}
+
+fn tail(number: u32) -> &'static [u8] {
+    if number.is_multiple_of(2) { b"xx" } else { b"" }
 }
 
 pub(super) async fn in_order(world: &dyn World, is_breaking: bool) -> Outcome {
@@ -132,11 +137,13 @@ pub(super) async fn in_order(world: &dyn World, is_breaking: bool) -> Outcome {
                 0 => FrameSender::Process,
                 _ => FrameSender::Agent(&agent),
             };
+            let tail = tail(number);
             let body = Bytes::from(vec![b'x'; length(number)]);
             let frame = OutgoingFrame {
                 sender,
                 head: &number.to_le_bytes(),
                 body: &body,
+                tail,
                 is_deferred: false,
             };
             send(&*way, &frame).await?;
@@ -151,7 +158,8 @@ pub(super) async fn in_order(world: &dyn World, is_breaking: bool) -> Outcome {
                 format!("frame {head:?} came where {number} was due")
             })?;
             check(
-                body.len() == length(number) && body.iter().all(|byte| *byte == b'x'),
+                body.len() == length(number) + tail(number).len()
+                    && body.iter().all(|byte| *byte == b'x'),
                 || format!("frame {number} came with {} bytes", body.len()),
             )?;
             let origin = match number % 3 {
@@ -191,6 +199,7 @@ pub(super) async fn push_back(world: &dyn World) -> Outcome {
         sender: FrameSender::Process,
         head: &[],
         body: &body,
+        tail: &[],
         is_deferred: false,
     };
     // What has arrived keeps its room until it is dropped.

@@ -1,7 +1,7 @@
 //! Writing frames: appended to a buffer, the header last, once the length of the body is known.
 
-use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{FLAG_MORE, Frame, HEADER_LENGTH, Header, Kind};
 
@@ -106,6 +106,15 @@ pub(crate) fn begin_message(out: &mut Vec<u8>, sender: u32, target: u32) -> usiz
 /// Completes a frame begun by [`begin_message`] at `start`.
 pub(crate) fn finish_message(out: &mut [u8], start: usize, sequence: u64) {
     finish(out, start, Kind::Message, 0, sequence);
+}
+
+/// A frame that was encoded at the beginning of `out` goes on for `by` bytes that are elsewhere.
+pub(crate) fn lengthen(out: &mut [u8], by: usize) {
+    if let Ok((header, _)) = Header::mut_from_prefix(out) {
+        let length = header.length.get() as usize + by;
+        // Bodies are cut to LONGEST_BODY by those who make frames.
+        header.length = U32::new(u32::try_from(length).unwrap_or(u32::MAX));
+    }
 }
 
 /// Bytes before the payload in a [`Frame::Message`].

@@ -1,7 +1,7 @@
 //! Frames for the bus of this process: who wrote them is checked here, what stands in them by the bus.
 
 use bytes::Bytes;
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance, Refused};
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance, Refused, RefusedFrame};
 
 use super::Inward;
 use super::messages::give_back;
@@ -15,8 +15,16 @@ use std::sync::Arc;
 /// events people send, so that the way stays full.
 pub(super) const WINDOW: u64 = 2 << 20;
 
+/// Frames in a row.
+#[derive(Default)]
+pub(super) struct FrameRow {
+    frames: Vec<ArrivedFrame>,
+    /// The senders and the targets that they came with.
+    handles: Vec<(u32, u32)>,
+}
+
 impl Inward {
-    /// Hands a frame to the bus, or says why not.
+    /// Puts a frame into the row of those that go to the bus together, or says why not.
     pub(super) fn deliver_frame(
         &mut self,
         link: &Arc<Link>,
@@ -25,23 +33,43 @@ impl Inward {
         payload: Bytes,
         credit: FrameCredit,
     ) {
-        let refused = match self.origin(sender) {
-            Ok((origin, provenance)) => self.bus.take_frame(ArrivedFrame {
-                process: self.peer.clone(),
-                origin,
-                provenance,
-                payload: payload.clone(),
-                credit,
-            }),
+        match self.origin(sender) {
+            Ok((origin, provenance)) => {
+                self.frames.handles.push((sender, target));
+                self.frames.frames.push(ArrivedFrame {
+                    process: self.peer.clone(),
+                    origin,
+                    provenance,
+                    payload,
+                    credit,
+                });
+            }
             Err(refused) => {
                 self.note_frame(sender, &refused);
-                Err(refused)
+                give_back(link, target, sender, Why::Refused(refused.reason), &payload);
             }
-        };
-        match refused {
-            Ok(()) => self.received += 1,
-            Err(refused) => give_back(link, target, sender, Why::Refused(refused.reason), &payload),
         }
+    }
+
+    /// Hands the frames of the row to the bus.
+    pub(super) fn end_frames(&mut self, link: &Arc<Link>) {
+        if self.frames.frames.is_empty() {
+            return;
+        }
+        let refused = self.bus.take_frames(&mut self.frames.frames);
+        self.received += (self.frames.handles.len() - refused.len()) as u64;
+        for RefusedFrame {
+            place,
+            frame,
+            refused,
+        } in refused
+        {
+            if let Some((sender, target)) = self.frames.handles.get(place) {
+                let why = Why::Refused(refused.reason);
+                give_back(link, *target, *sender, why, &frame.payload);
+            }
+        }
+        self.frames.handles.clear();
     }
 
     /// Who wrote a frame, as the connection proved it.

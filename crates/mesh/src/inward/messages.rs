@@ -80,8 +80,9 @@ impl Inward {
         Ok(())
     }
 
-    /// Puts the messages of the row into their mailbox.
+    /// Puts the messages of the row into their mailbox, and hands frames in a row to the bus.
     pub(super) fn end_row(&mut self, link: &Arc<Link>) {
+        self.end_frames(link);
         let Row {
             target: handle,
             messages,

@@ -45,6 +45,27 @@ impl Outward {
         Ok(handle)
     }
 
+    /// The same for an agent that sends to this target; mostly the one that sent there before.
+    pub(super) fn bind_for(
+        &mut self,
+        target: u32,
+        agent: &Arc<LocalAgent>,
+    ) -> Result<u32, Rejected> {
+        let slot = self.targets.get(target as usize).and_then(Option::as_ref);
+        if let Some((number, known, connection)) = slot.map(|it| it.last_sender)
+            && number == agent.number()
+            && connection == self.connection
+        {
+            return Ok(known);
+        }
+        let handle = self.bind(agent)?;
+        let connection = self.connection;
+        if let Some(Some(it)) = self.targets.get_mut(target as usize) {
+            it.last_sender = (agent.number(), handle, connection);
+        }
+        Ok(handle)
+    }
+
     /// Sees to it that the agent of `handle` is bound on the connection there is.
     pub(super) fn prove(&mut self, handle: u32) -> Result<(), Rejected> {
         let connection = self.connection;

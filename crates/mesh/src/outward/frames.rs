@@ -8,6 +8,11 @@ use sealbus_bus::{FrameSender, LostFrame, OutgoingFrame, Rejected, Undeliverable
 use super::{Outward, TargetState};
 use crate::flow::{Admission, Queued};
 use crate::frame::{self, LONGEST_PIECE, PROCESS_SENDER};
+use crate::session::Shared;
+
+/// Bodies of this length and above are kept as they are until they are acknowledged; shorter ones are copied, so that what is
+/// written lies together.
+const SHARED: usize = 4 << 10;
 
 impl Outward {
     /// Accepts a frame for the bus of the process. See [`sealbus_bus::ProcessDestination::try_send`].
@@ -35,7 +40,7 @@ impl Outward {
         }
         let sender = match outgoing.sender {
             FrameSender::Process => PROCESS_SENDER,
-            FrameSender::Agent(agent) => self.bind(agent)?,
+            FrameSender::Agent(agent) => self.bind_for(handle, agent)?,
         };
         let has_window = self.session.kept() < self.window;
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
@@ -51,13 +56,28 @@ impl Outward {
             }
             Admission::Now if length <= LONGEST_PIECE => {
                 target.credit.sent(length);
-                let Ok(()) = self.session.append_with(|out, sequence| {
+                let is_shared = outgoing.body.len() >= SHARED;
+                let write = |out: &mut Vec<u8>, sequence| {
                     let start = frame::begin_message(out, sender, handle);
                     out.extend_from_slice(outgoing.head);
-                    out.extend_from_slice(outgoing.body);
-                    frame::finish_message(out, start, sequence);
-                    Ok::<_, Infallible>(())
-                });
+                    if !is_shared {
+                        out.extend_from_slice(outgoing.body);
+                        out.extend_from_slice(outgoing.tail);
+                    }
+                    frame::finish_message(&mut out[start..], 0, sequence);
+                };
+                if is_shared {
+                    let shared = Shared {
+                        body: outgoing.body.clone(),
+                        tail: outgoing.tail,
+                    };
+                    self.session.append_shared(shared, write);
+                } else {
+                    let Ok(()) = self.session.append_with(|out, sequence| {
+                        write(out, sequence);
+                        Ok::<_, Infallible>(())
+                    });
+                }
             }
             Admission::Now | Admission::Queue => {
                 // A head that does not leave room for the body in the first piece is not kept apart.
@@ -67,6 +87,7 @@ impl Outward {
                         sender,
                         head: Bytes::copy_from_slice(outgoing.head),
                         payload: outgoing.body.clone(),
+                        tail: outgoing.tail,
                     }
                 } else {
                     Queued::message(sender, outgoing.to_bytes())

@@ -33,12 +33,7 @@ impl Outward {
                 if let TargetState::Closing { .. } = target.state {
                     return Err(Rejected::Moving);
                 }
-                let (number, known, connection) = target.last_sender;
-                if number == sender.number() && connection == self.connection {
-                    known
-                } else {
-                    self.bind(sender)?
-                }
+                self.bind_for(handle, sender)?
             }
             // What was sent there before is still on its way back to the bus.
             _ if self.returning.contains(&serial) => return Err(Rejected::Moving),
@@ -49,7 +44,6 @@ impl Outward {
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return Err(Rejected::Closed);
         };
-        target.last_sender = (sender.number(), sender_handle, self.connection);
         let is_long = outgoing.content_length() > LONGEST_PIECE;
         let stop = match target.credit.admit(has_window) {
             Admission::Full => {

@@ -12,6 +12,16 @@ const AHEAD: usize = 128 << 10;
 /// Bytes written together at most.
 const BATCH: usize = 256 << 10;
 
+/// What there was to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    Nothing,
+    /// The wire has all of it.
+    All,
+    /// The wire has much of it; there may be more.
+    Limit,
+}
+
 impl Outward {
     /// Whether the link's task has to be told that there is something to write; it counts as told then.
     pub(crate) fn announce(&mut self) -> bool {
@@ -23,11 +33,11 @@ impl Outward {
         self.is_announced = false;
     }
 
-    /// Hands the wire what there is to write. Returns whether something was.
-    pub(crate) fn fill(&mut self, wire: &mut Wire) -> bool {
+    /// Hands the wire what there is to write, up to a limit.
+    pub(crate) fn fill(&mut self, wire: &mut Wire) -> Filled {
         self.is_announced = false;
         if wire.number != self.connection {
-            return false;
+            return Filled::Nothing;
         }
         if self.session.untold().0 > 0 {
             self.session.tell().encode(0, &mut self.control);
@@ -38,22 +48,27 @@ impl Outward {
         if self.control.capacity() > BATCH {
             self.control = Vec::new();
         }
-        while wire.pending() < BATCH {
+        let mut left = BATCH.saturating_sub(wire.pending());
+        while left > 0 {
             self.pump();
             if !self.control.is_empty() {
                 wire.put(&self.control);
                 self.control.clear();
             }
-            let bytes = self.session.to_write();
-            if bytes.is_empty() {
-                break;
+            let mut slices = Vec::new();
+            let length = self.session.gather(left, &mut slices);
+            if length == 0 {
+                return match is_something {
+                    true => Filled::All,
+                    false => Filled::Nothing,
+                };
             }
-            wire.put(bytes);
-            let length = bytes.len();
+            wire.put_all(&slices, length);
             self.session.written(length);
+            left = left.saturating_sub(length);
             is_something = true;
         }
-        is_something
+        Filled::Limit
     }
 
     /// Moves queued messages into the session, the targets taking turns.
@@ -109,18 +124,22 @@ impl Outward {
                     });
                     // Messages are limited to far less than 4 GiB.
                     let total = u32::try_from(total).unwrap_or(u32::MAX);
-                    self.session.append(&Frame::Begin {
+                    let begin = Frame::Begin {
                         sender,
                         target: handle,
                         total,
-                        piece: &piece,
-                    });
+                        piece: &piece.head,
+                    };
+                    self.session
+                        .append_shared(piece.shared, |out, sequence| begin.encode(sequence, out));
                 }
                 Piece::Next { piece, complete } => {
-                    self.session.append(&Frame::Continue {
+                    let go_on = Frame::Continue {
                         target: handle,
-                        piece: &piece,
-                    });
+                        piece: &piece.head,
+                    };
+                    self.session
+                        .append_shared(piece.shared, |out, sequence| go_on.encode(sequence, out));
                     if let Some(message) = complete
                         && let Some(long) = self
                             .long

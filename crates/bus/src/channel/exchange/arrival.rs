@@ -7,6 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
+use sealbus_seal::Identity;
 use sealbus_seal::permission::ChannelRight;
 
 use super::consumer::{Aftermath, Consumer, Put, Source, TakenNote, not_taken};
@@ -66,15 +67,24 @@ impl Exchange {
     /// Takes a frame from another process.
     ///
     /// # Errors
-    /// [`Refused`] if it is no frame, or cannot be of that process.
-    pub(crate) fn take(&mut self, arrived: ArrivedFrame, now: Now) -> Result<(), Refused> {
-        let Some(index) = self.indexes.get(&*arrived.process).copied() else {
+    /// The frame and why it is refused, if it is none, or cannot be of that process.
+    pub(crate) fn take(
+        &mut self,
+        arrived: ArrivedFrame,
+        now: Now,
+    ) -> Result<(), Box<(ArrivedFrame, Refused)>> {
+        let Some(index) = self.index_of_origin(&arrived.process) else {
             // Heard before the platform said that it is there: it will greet again.
             tracing::debug!(process = %arrived.process, "a frame of a process that is not known yet");
             return Ok(());
         };
-        let frame =
-            Frame::decode(&arrived.payload).map_err(|error| malformed(error.to_string()))?;
+        let frame = match Frame::decode(&arrived.payload) {
+            Ok(frame) => frame,
+            Err(error) => {
+                let refused = malformed(error.to_string());
+                return Err(Box::new((arrived, refused)));
+            }
+        };
         let Some(stamp) = frame.stamp() else {
             if let Frame::Hello { from, to } = frame {
                 self.hello(index, from, to, now);
@@ -98,7 +108,8 @@ impl Exchange {
             ..
         } = frame
         {
-            return self.acknowledged(index, (upto, beyond, after), now);
+            let taken = self.acknowledged(index, (upto, beyond, after), now);
+            return taken.map_err(|refused| Box::new((arrived, refused)));
         }
         if let Frame::Event { head, .. } = &frame
             && head.reliability == Reliability::BestEffort
@@ -109,7 +120,8 @@ impl Exchange {
             return Ok(());
         }
         if stamp.number == 0 {
-            return Err(malformed("a frame that must have a number has none"));
+            let refused = malformed("a frame that must have a number has none");
+            return Err(Box::new((arrived, refused)));
         }
         let size = arrived.payload.len();
         match peer.incoming.judge(stamp.number, size, most) {
@@ -136,6 +148,18 @@ impl Exchange {
         }
         self.acknowledge_if_due(index, now);
         Ok(())
+    }
+
+    /// The index of the process that a frame came from, which is mostly that of the frame before.
+    fn index_of_origin(&mut self, process: &Arc<Identity>) -> Option<u32> {
+        if let Some((known, index)) = &self.heard
+            && Arc::ptr_eq(known, process)
+        {
+            return Some(*index);
+        }
+        let index = self.index_of(process)?;
+        self.heard = Some((process.clone(), index));
+        Some(index)
     }
 
     fn take_early(&mut self, index: u32, now: Now) {
@@ -255,12 +279,11 @@ impl Exchange {
             return Ok(());
         }
         let mut untaken = Vec::new();
-        let spare = &mut self.spare;
         let result = peer
             .outgoing
             .acknowledge(upto, beyond, now.since_start, |number, kept| {
                 let Some(receipt) = kept.receipt else {
-                    return spare.put(kept.parcel.body);
+                    return;
                 };
                 let waits_for_agents = matches!(
                     Frame::decode(&kept.parcel.head),
@@ -696,10 +719,7 @@ impl Exchange {
                     state: Mutex::new((chosen.len(), false)),
                 })
             });
-        let event = ReceivedEvent {
-            header: Arc::new(header),
-            message,
-        };
+        let event = ReceivedEvent::new(header, message);
         let mut beyond = None;
         let mut hand_over = |consumer: &Arc<Consumer>, event| {
             let source = Source::There(key, note.clone());
@@ -867,10 +887,7 @@ impl Exchange {
         }
         let header = head.to_header(path);
         let is_asked = self.take_answer(Some(from.index), subscription, &author, id, || {
-            ReceivedEvent {
-                header: Arc::new(header),
-                message,
-            }
+            ReceivedEvent::new(header, message)
         });
         if is_asked {
             Ok(())

@@ -127,7 +127,7 @@ pub(super) enum Source {
     /// Another process; with what is to be told it.
     There(PeerKey, Option<Arc<TakenNote>>),
     /// A log.
-    Log(LogNote),
+    Log(Box<LogNote>),
 }
 
 impl Source {

@@ -37,7 +37,6 @@ mod requests;
 mod sending;
 #[cfg(test)]
 mod simulation;
-mod spare;
 mod stream;
 mod subscriptions;
 mod targets;
@@ -60,7 +59,6 @@ pub use publish::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
 pub use reports::{ChannelReport, SubscriptionReport};
 use requests::Asking;
-use spare::Spare;
 pub use subscriptions::SubscribeError;
 use targets::Channel;
 
@@ -125,6 +123,8 @@ pub(crate) struct Exchange {
     here: PatternIndex<u32>,
     peers: BTreeMap<u32, Peer>,
     indexes: HashMap<Identity, u32>,
+    /// The process that the last frame came from.
+    heard: Option<(Arc<Identity>, u32)>,
     next_peer: u32,
     there: PatternIndex<(u32, u32)>,
     channels: HashMap<ChannelPath, Channel>,
@@ -136,7 +136,8 @@ pub(crate) struct Exchange {
     /// Subscriptions of this process that did not take the request that is just being made.
     declined_at_once: Vec<u32>,
     outcomes: Vec<Outcome>,
-    spare: Spare,
+    /// Room for the message that is being published.
+    encoded: Vec<u8>,
     ready: VecDeque<u32>,
     /// Whether an agent of this process has published, so that it wants to know who subscribes elsewhere.
     is_interested: bool,
@@ -156,6 +157,7 @@ impl Exchange {
             here: PatternIndex::new(),
             peers: BTreeMap::new(),
             indexes: HashMap::new(),
+            heard: None,
             next_peer: 0,
             there: PatternIndex::new(),
             channels: HashMap::new(),
@@ -165,7 +167,7 @@ impl Exchange {
             next_request: 1,
             declined_at_once: Vec::new(),
             outcomes: Vec::new(),
-            spare: Spare::default(),
+            encoded: Vec::new(),
             ready: VecDeque::new(),
             is_interested: false,
             sweep_at: None,

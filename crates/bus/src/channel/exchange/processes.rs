@@ -37,6 +37,7 @@ impl Exchange {
 
     /// A process is no more.
     pub(crate) fn process_left(&mut self, identity: &Identity, now: Now) {
+        self.heard = None;
         let Some(index) = self.indexes.remove(identity) else {
             return;
         };
@@ -141,7 +142,7 @@ impl Exchange {
         if let Some(receipt) = &kept.receipt {
             receipt.fail(reason);
         }
-        let Some(publisher) = kept.parcel.author else {
+        let Some(publisher) = kept.parcel.author.clone() else {
             return;
         };
         let receiver = match Frame::decode(&kept.parcel.head) {
@@ -157,7 +158,7 @@ impl Exchange {
         self.outcomes.push(Outcome::Failed {
             publisher,
             receiver,
-            body: kept.parcel.body,
+            body: kept.parcel.message(),
             reason: reason.clone(),
         });
     }

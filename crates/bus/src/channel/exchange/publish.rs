@@ -28,11 +28,13 @@ use crate::error::UndeliverableReason;
 use crate::gate::Gate;
 use crate::letter::NotKept;
 use crate::mailbox::MESSAGE_OVERHEAD;
-use crate::message::{Provenance, ReceivedMessage};
+use crate::message::{Provenance, ReceivedMessage, shared_size};
 use crate::transport::Acknowledgement;
 
-/// Room for what stands in a message beside its content.
-const ROOM_FOR_NAMES: usize = 256;
+/// Content of this length and above is shared with the publisher; shorter content is copied with the rest of the message.
+const SHARED: usize = 512;
+/// A buffer that has grown beyond this is not kept.
+const LARGEST_SPARE: usize = 64 << 10;
 
 /// Why something was not put on a channel. What goes wrong later comes to the publisher as a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -197,6 +199,22 @@ struct ChosenThere {
     charged: Option<Arc<[u32]>>,
 }
 
+/// A message as it goes to other processes; its content, if it is long, is that of the message itself.
+struct Encoded {
+    start: Vec<u8>,
+    content: Bytes,
+    tail: &'static [u8],
+}
+
+/// The content of a message.
+struct SharedContent(Arc<AclMessage>);
+
+impl AsRef<[u8]> for SharedContent {
+    fn as_ref(&self) -> &[u8] {
+        self.0.content_bytes().unwrap_or_default()
+    }
+}
+
 impl Chosen {
     /// Adds subscriptions of one process, which the frames name.
     fn name(&mut self, at: usize, subscriptions: &[&There]) {
@@ -247,7 +265,7 @@ impl Exchange {
             .rights
             .may(&consumer.agent, ChannelRight::Subscribe, path)
         {
-            self.enqueue(&consumer, event, Source::Log(note), now);
+            self.enqueue(&consumer, event, Source::Log(Box::new(note)), now);
         } else {
             note.lost();
         }
@@ -277,18 +295,13 @@ impl Exchange {
             return Err(PublishError::Expired);
         }
         let mut chosen = self.choose(&header, publication, &targets)?;
-        let header = Arc::new(header);
-        let event = ReceivedEvent {
-            header: header.clone(),
-            message: ReceivedMessage::shared(message.clone(), Provenance::SameProcess),
-        };
-        if let Some(gate) = self.full(&chosen, &targets, &event, publication, now) {
+        let cost = shared_size(message) + MESSAGE_OVERHEAD;
+        if let Some(gate) = self.full(&chosen, &targets, cost, publication, now) {
             return Ok(Attempt::Full(gate));
         }
-        let body = if chosen.there.is_empty() {
-            Bytes::new()
-        } else {
-            self.encode(message, event.size())?
+        let encoded = match chosen.there.is_empty() {
+            true => None,
+            false => Some(self.encode(message)?),
         };
         self.note_failed_filters(&targets, std::mem::take(&mut chosen.failed), now);
         // Kept and other events of a channel are numbered apart.
@@ -302,26 +315,47 @@ impl Exchange {
             processes: chosen.there.len(),
             kept: None,
         };
-        for index in &chosen.here {
-            if let Some(Here { consumer, .. }) = targets.here.get(*index) {
+        if let Some(encoded) = encoded {
+            self.send_to_processes(&header, encoded, publication, &targets, &chosen, now);
+        }
+        if let Some((last, others)) = chosen.here.split_last() {
+            let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess);
+            let event = ReceivedEvent::new(header, message);
+            let consumer = |index: &usize| targets.here.get(*index).map(|it| &it.consumer);
+            for consumer in others.iter().filter_map(consumer) {
                 self.hand_over(consumer, event.clone(), publication.receipt, now);
             }
+            if let Some(consumer) = consumer(last) {
+                self.hand_over(consumer, event, publication.receipt, now);
+            }
         }
-        self.send_to_processes(&header, body, publication, &targets, &chosen, now);
         Ok(Attempt::Done((reach, chosen, targets)))
     }
 
-    /// A message as it goes to other processes. `size`: about how long it will be.
-    fn encode(&mut self, message: &AclMessage, size: usize) -> Result<Bytes, PublishError> {
-        let mut body = self.spare.take(ROOM_FOR_NAMES + size);
-        bitefficient::encode(message, &mut body)?;
-        if body.len() > self.config.largest_message {
+    /// A message as it goes to other processes.
+    fn encode(&mut self, message: &Arc<AclMessage>) -> Result<Encoded, PublishError> {
+        let mut start = std::mem::take(&mut self.encoded);
+        start.clear();
+        let (mut content, mut tail): (_, &[u8]) = (Bytes::new(), &[]);
+        let length = message.content_bytes().map_or(0, <[u8]>::len);
+        if length < SHARED {
+            bitefficient::encode(message, &mut start)?;
+        } else if let Some(after) = bitefficient::encode_around_content(message, &mut start)? {
+            content = Bytes::from_owner(SharedContent(message.clone()));
+            tail = after;
+        }
+        let size = start.len() + content.len() + tail.len();
+        if size > self.config.largest_message {
             return Err(PublishError::TooLarge {
-                size: body.len(),
+                size,
                 limit: self.config.largest_message,
             });
         }
-        Ok(body.into())
+        Ok(Encoded {
+            start,
+            content,
+            tail,
+        })
     }
 
     /// The subscriptions it is for.
@@ -420,12 +454,11 @@ impl Exchange {
         &mut self,
         chosen: &Chosen,
         targets: &Targets,
-        event: &ReceivedEvent,
+        cost: usize,
         publication: &Publication<'_>,
         now: Now,
     ) -> Option<Arc<Gate>> {
         let turn = publication.turn;
-        let cost = event.size() + MESSAGE_OVERHEAD;
         for index in &chosen.here {
             let consumer = &targets.here.get(*index)?.consumer;
             if !consumer.has_room(cost, turn) {
@@ -522,8 +555,8 @@ impl Exchange {
 
     fn send_to_processes(
         &mut self,
-        header: &Arc<ChannelHeader>,
-        mut body: Bytes,
+        header: &ChannelHeader,
+        encoded: Encoded,
         publication: &Publication<'_>,
         targets: &Targets,
         chosen: &Chosen,
@@ -531,8 +564,13 @@ impl Exchange {
     ) {
         let is_best_effort = header.qos.reliability == Reliability::BestEffort;
         let head = Head::of(header);
-        let length = body.len();
-        for (index, there) in chosen.there.iter().enumerate() {
+        let Encoded {
+            start,
+            content,
+            tail,
+        } = encoded;
+        let length = start.len() + content.len() + tail.len();
+        for there in &chosen.there {
             let Some(of_peer) = targets.there.get(there.at) else {
                 continue;
             };
@@ -555,16 +593,17 @@ impl Exchange {
                     peer.outgoing.next()
                 },
             };
-            let mut written = Vec::with_capacity(64 + head.channel.len() + 2 * there.named.len());
+            let room = 64 + head.channel.len() + 2 * there.named.len() + start.len();
+            let mut written = Vec::with_capacity(room);
             frame::begin_event(&mut written, stamp, &head, &there.named);
+            let message_at = written.len();
+            written.extend_from_slice(&start);
             let parcel = Parcel {
                 author: Some(publication.publisher.clone()),
                 head: written,
-                body: if index + 1 == chosen.there.len() {
-                    std::mem::take(&mut body)
-                } else {
-                    body.clone()
-                },
+                message_at,
+                content: content.clone(),
+                tail,
             };
             if is_best_effort {
                 peer.outgoing.push_datagram(parcel, &targets.counts);
@@ -584,6 +623,9 @@ impl Exchange {
                 self.set_alarm(absence);
             }
             self.mark_ready(of_peer.peer);
+        }
+        if start.capacity() <= LARGEST_SPARE {
+            self.encoded = start;
         }
     }
 
@@ -715,9 +757,9 @@ impl Exchange {
             now.moment,
         );
         let Some(key) = source else {
-            self.take_answer(None, consumer.id, &consumer.agent, id.0, || ReceivedEvent {
-                header: Arc::new(header),
-                message: ReceivedMessage::shared(message.clone(), Provenance::SameProcess),
+            self.take_answer(None, consumer.id, &consumer.agent, id.0, || {
+                let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess);
+                ReceivedEvent::new(header, message)
             });
             return Ok(Attempt::Done(()));
         };
@@ -758,8 +800,10 @@ impl Exchange {
         .encode(&mut head);
         let parcel = Parcel {
             author: Some(consumer.agent.clone()),
+            message_at: head.len(),
             head,
-            body: body.into(),
+            content: body.into(),
+            tail: &[],
         };
         peer.outgoing.push(Kept::new(parcel), now.since_start);
         self.mark_ready(key.index);

@@ -236,7 +236,9 @@ impl World {
                 let Some(parcel) = exchange.next_parcel(index) else {
                     break;
                 };
-                let bytes: Bytes = [&parcel.head[..], &parcel.body[..]].concat().into();
+                let bytes: Bytes = [&parcel.head[..], &parcel.content, parcel.tail]
+                    .concat()
+                    .into();
                 let author = parcel.author.clone();
                 if self.random.chance(self.weather.full) {
                     exchange.block(index);

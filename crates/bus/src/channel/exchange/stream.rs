@@ -22,15 +22,20 @@ const DATAGRAMS: usize = 4096;
 /// Who writes a frame: an agent, or the process itself.
 pub(crate) type Author = Option<Arc<str>>;
 
-/// A frame on its way out: its head and its body, which is shared by all processes it goes to.
+/// A frame on its way out. If it carries a long message, its bytes but for the content are in the head and the tail; the
+/// content is the publisher's own, shared by all processes it goes to.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     /// Who writes it: an agent, or the process itself.
     pub(crate) author: Author,
-    /// Its head.
+    /// Its head, and the beginning of the message.
     pub(crate) head: Vec<u8>,
+    /// Where in `head` the message begins.
+    pub(crate) message_at: usize,
     /// What follows the head.
-    pub(crate) body: Bytes,
+    pub(crate) content: Bytes,
+    /// What follows the content.
+    pub(crate) tail: &'static [u8],
 }
 
 impl Parcel {
@@ -40,13 +45,21 @@ impl Parcel {
         frame.encode(&mut head);
         Self {
             author: None,
+            message_at: head.len(),
             head,
-            body: Bytes::new(),
+            content: Bytes::new(),
+            tail: &[],
         }
     }
 
+    /// The ACL message it carries.
+    pub(super) fn message(&self) -> Bytes {
+        let start = self.head.get(self.message_at..).unwrap_or_default();
+        [start, &self.content, self.tail].concat().into()
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.head.len() + self.body.len()
+        self.head.len() + self.content.len() + self.tail.len()
     }
 }
 

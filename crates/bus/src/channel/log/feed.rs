@@ -377,8 +377,8 @@ fn open(event: &LoggedEvent, logged: Logged) -> Result<ReceivedEvent, String> {
     let mut header = head.to_header(channel);
     header.number = event.number;
     header.logged = Some(logged);
-    Ok(ReceivedEvent {
-        header: Arc::new(header),
-        message: ReceivedMessage::encoded(message, Provenance::Carried(Arc::new(identity))),
-    })
+    Ok(ReceivedEvent::new(
+        header,
+        ReceivedMessage::encoded(message, Provenance::Carried(Arc::new(identity))),
+    ))
 }
