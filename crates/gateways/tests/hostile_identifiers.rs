@@ -1,0 +1,70 @@
+//! Identifiers of agents that mean to write into the head of a request: nothing of them gets there.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use sealbus_acl::{Aid, Performative};
+use sealbus_gateways::http::{HttpGatewayConfig, KnownPlatform};
+use support::{PATIENCE, Platform, inform, open_to_all, receive};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+#[tokio::test]
+async fn an_address_with_line_ends_is_never_used() {
+    // XML carries any character of an address, where String has no form for it.
+    let in_xml = |platform: &str| {
+        let xml = KnownPlatform {
+            encoding: Some("xml".to_owned()),
+            ..KnownPlatform::default()
+        };
+        HttpGatewayConfig {
+            platforms: BTreeMap::from([(platform.to_owned(), xml)]),
+            ..open_to_all()
+        }
+    };
+    let one = Platform::new("one", in_xml("two")).await;
+    let two = Platform::new("two", in_xml("evil")).await;
+    let (alice, _alices) = one.agent("alice");
+    let (bob, mut bobs) = two.agent("bob");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let good = format!("http://{}/acc", listener.local_addr().unwrap());
+    let evil = format!("{good} HTTP/1.1\r\nX-Injected: yes\r\nX-Rest: x");
+    let asked = |addresses: &[&String]| {
+        let mut answers = Aid::new("x@evil").unwrap();
+        answers.addresses = addresses.iter().map(ToString::to_string).collect();
+        inform(two.aid("bob"), "hello").with_reply_to(answers)
+    };
+
+    // Where it is the only one, the answer comes back, and says why.
+    alice.send(asked(&[&evil])).await.unwrap();
+    let received = receive(&mut bobs).await.into_message().unwrap();
+    assert_eq!(received.reply_to[0].addresses, [evil.as_str()]);
+    let answer = received.create_reply(Performative::Inform);
+    bob.send(answer).await.unwrap();
+    let failure = receive(&mut bobs).await.into_message().unwrap();
+    let text = failure.content_text().unwrap();
+    assert!(text.contains("control characters"), "{text}");
+
+    // Where there is another, that one is used.
+    alice.send(asked(&[&evil, &good])).await.unwrap();
+    let received = receive(&mut bobs).await.into_message().unwrap();
+    let answer = received.create_reply(Performative::Inform);
+    bob.send(answer).await.unwrap();
+    let reading = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        String::from_utf8(head).unwrap()
+    };
+    let head = tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    assert!(
+        head.starts_with(&format!("POST {good} HTTP/1.1\r\n")),
+        "{head}"
+    );
+    assert!(!head.contains("X-"), "{head}");
+}
