@@ -81,7 +81,9 @@ $(JADE)/jade-4.3.jar:
 	bench/peers/install jade
 	@test -e $@ || { echo "JADE could not be installed: see $(dir $(JADE))../log/jade"; exit 1; }
 
-test-jade: package $(JADE)/jade-4.3.jar ## Agents of a real JADE and of Sealbus find each other and talk
+test-jade: binary package $(JADE)/jade-4.3.jar ## Agents of a real JADE and of Sealbus find each other and talk
+	$(call say,The gateway: hostile clients$(comma) HTTPS$(comma) what JADE sent)
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test two_platforms --test captured_requests --test hostile_clients --test hostile_identifiers --test https
 	$(call say,JADE tests: a real JADE platform)
 	$(BIN)/pytest tests/jade
 

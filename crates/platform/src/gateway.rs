@@ -66,7 +66,7 @@ impl Gateway {
             http: http.clone(),
             own,
         };
-        let serving = tokio::spawn(shared.serve(agent));
+        let serving = tokio::spawn(shared.serve(agent, process.clone()));
         Ok(Self { http, serving })
     }
 
@@ -94,11 +94,19 @@ impl Drop for Gateway {
 }
 
 impl Shared {
-    async fn serve(self, mut agent: AgentHandle) {
+    async fn serve(self, mut agent: AgentHandle, process: Process) {
         let asking = Correspondent::new(agent.outbox().clone());
         let mut rules = Box::pin(ask_for_rules(asking.clone()));
         let mut has_rules = false;
         let wishes = agent.wishes();
+        let mut leaves = Box::pin(async {
+            wishes.stop_wished().await;
+            // Where everybody is to leave, the others may have something to say outside until they have: whoever has
+            // the gateway closes it then.
+            if process.is_stopping() {
+                std::future::pending::<()>().await;
+            }
+        });
         loop {
             tokio::select! {
                 received = agent.receive() => match received {
@@ -111,7 +119,7 @@ impl Shared {
                         tracing::error!(%error, "the operators' rules for the gateway are not in force");
                     }
                 }
-                () = wishes.stop_wished() => {
+                () = &mut leaves => {
                     self.http.close(LAST_MESSAGES).await;
                     return;
                 }

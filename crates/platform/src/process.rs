@@ -371,6 +371,11 @@ impl Process {
         });
     }
 
+    /// Whether the process was asked to end.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stopping.borrow().is_some()
+    }
+
     /// Waits until the process is asked to end: by [`stop`](Self::stop), by the platform, or because the platform is
     /// gone.
     pub async fn stopping(&self) -> Stopping {
