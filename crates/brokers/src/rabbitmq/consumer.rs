@@ -301,28 +301,31 @@ impl Inbox {
             tag: (self.connection, tag),
             message,
         };
-        match self
-            .incoming
-            .arrived(&sender, stamp, checked, Instant::now())
-        {
-            Arrival::Deliver(messages) => {
-                for checked in messages {
-                    self.hand_over(checked);
-                }
-            }
-            Arrival::Kept if self.is_stuck() => return Err(stuck(self.link.agent.name())),
-            Arrival::Kept => {}
-            Arrival::Duplicate(checked) => match self.receipts.get(&checked.key) {
-                // It lies in the mailbox since a former connection.
-                Some(receipt) => {
-                    if let Some((_, tag)) = self.untaken.get_mut(receipt) {
-                        *tag = checked.tag;
-                    }
-                }
-                None => self.may_acknowledge(checked.tag),
-            },
+        let Arrival { next, spare } =
+            self.incoming
+                .arrived(&sender, stamp, checked, Instant::now());
+        if let Some(spare) = spare {
+            self.not_needed(&spare);
+        }
+        if next.is_empty() && self.is_stuck() {
+            return Err(stuck(self.link.agent.name()));
+        }
+        for checked in next {
+            self.hand_over(checked);
         }
         Ok(())
+    }
+
+    /// Another copy of it was delivered, or is kept.
+    fn not_needed(&mut self, spare: &Checked) {
+        let mut tag = spare.tag;
+        if let Some(receipt) = self.receipts.get(&spare.key)
+            && let Some((_, of_mailbox)) = self.untaken.get_mut(receipt)
+        {
+            // That one lies in the mailbox, most often since a former connection: this one is acknowledged in its stead.
+            tag = std::mem::replace(of_mailbox, tag);
+        }
+        self.may_acknowledge(tag);
     }
 
     /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.

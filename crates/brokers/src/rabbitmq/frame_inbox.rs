@@ -177,20 +177,26 @@ impl Inbox {
             }
         };
         self.acks.delivered(tag);
-        match self
-            .incoming
-            .arrived(&sender, stamp, checked, Instant::now())
-        {
-            Arrival::Deliver(frames) => {
-                for checked in frames {
-                    self.hand_over(checked);
-                }
-            }
-            Arrival::Kept if self.is_stuck() => return Err(stuck(&self.link.identity.to_string())),
-            Arrival::Kept => {}
-            Arrival::Duplicate(_) => self.acks.may(tag),
+        let Arrival { next, spare } =
+            self.incoming
+                .arrived(&sender, stamp, checked, Instant::now());
+        if let Some(spare) = spare {
+            self.may_acknowledge(&spare);
+        }
+        if next.is_empty() && self.is_stuck() {
+            return Err(stuck(&self.link.identity.to_string()));
+        }
+        for checked in next {
+            self.hand_over(checked);
         }
         Ok(())
+    }
+
+    /// What came on a former connection comes again, and is acknowledged then.
+    fn may_acknowledge(&mut self, checked: &Checked) {
+        if checked.connection == self.connection {
+            self.acks.may(checked.tag);
+        }
     }
 
     /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
@@ -329,9 +335,7 @@ impl Inbox {
 
     /// Its turn has come.
     fn hand_over(&mut self, checked: Checked) {
-        if checked.connection == self.connection {
-            self.acks.may(checked.tag);
-        }
+        self.may_acknowledge(&checked);
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);
         let Some(bus) = self.link.wire.bus().upgrade() else {
             return;

@@ -15,15 +15,13 @@ const REMEMBERED: usize = 65_536;
 /// Numbers below the first one seen that may still come.
 const LATE: u64 = 4_096;
 
-/// What to do with a message that arrived.
+/// What follows from a message that arrived. If it is in neither it is kept until those before it come.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Arrival<T> {
+pub(crate) struct Arrival<T> {
     /// These are next, in this order.
-    Deliver(Vec<T>),
-    /// Kept until the ones before it come.
-    Kept,
-    /// It was here before.
-    Duplicate(T),
+    pub(crate) next: Vec<T>,
+    /// A copy that nobody needs: this one, which was here before, or the one that this one takes the place of.
+    pub(crate) spare: Option<T>,
 }
 
 /// The order of what one agent receives. `T` is a message.
@@ -32,6 +30,10 @@ pub(crate) struct Incoming<T> {
     /// By sender and epoch.
     senders: HashMap<(Arc<str>, u64), Sender<T>>,
     patience: Duration,
+    /// Senders something is kept of.
+    waiting: usize,
+    /// Not later than since when any of them waits.
+    earliest: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,8 @@ impl<T> Incoming<T> {
         Self {
             senders: HashMap::new(),
             patience,
+            waiting: 0,
+            earliest: None,
         }
     }
 
@@ -81,34 +85,48 @@ impl<T> Incoming<T> {
             }
         });
         entry.heard = now;
-        let mut out = Vec::new();
-        entry.skip_to(stamp.base, &mut out);
+        let mut next = Vec::new();
+        let mut spare = None;
         let number = stamp.number;
-        if number < entry.next {
-            if !entry.missing.remove(&number) {
-                return Arrival::Duplicate(message);
-            }
-            out.push(message);
-        } else if number == entry.next {
-            entry.kept.remove(&number);
-            out.push(message);
-            entry.next = number + 1;
-            entry.follow(&mut out);
+        if let Some(kept) = entry.kept.get_mut(&number) {
+            // Redelivered, it takes the place of the one that perhaps cannot be acknowledged any more.
+            spare = Some(mem::replace(kept, message));
+            entry.skip_to(stamp.base, &mut next);
         } else {
-            // Redelivered, it takes the place of the one that cannot be acknowledged any more.
-            entry.kept.insert(number, message);
+            entry.skip_to(stamp.base, &mut next);
+            if number > entry.next {
+                entry.kept.insert(number, message);
+            } else if number == entry.next {
+                next.push(message);
+                entry.next = number + 1;
+                entry.follow(&mut next);
+            } else if entry.missing.remove(&number) {
+                next.push(message);
+            } else {
+                spare = Some(message);
+            }
         }
+        let before = entry.since;
         entry.since = match entry.kept.is_empty() {
             true => None,
             // What comes shows that the rest is on its way.
-            false if !out.is_empty() => Some(now),
-            false => entry.since.or(Some(now)),
+            false if !next.is_empty() => Some(now),
+            false => before.or(Some(now)),
         };
-        if out.is_empty() {
-            Arrival::Kept
-        } else {
-            Arrival::Deliver(out)
+        match (before, entry.since) {
+            (None, Some(since)) => {
+                self.waiting += 1;
+                self.earliest = Some(self.earliest.map_or(since, |at| at.min(since)));
+            }
+            (Some(_), None) => {
+                self.waiting -= 1;
+                if self.waiting == 0 {
+                    self.earliest = None;
+                }
+            }
+            _ => {}
         }
+        Arrival { next, spare }
     }
 
     /// Messages come again from now on; before, none could.
@@ -116,6 +134,7 @@ impl<T> Incoming<T> {
         for sender in self.senders.values_mut() {
             sender.since = sender.since.map(|_| now);
         }
+        self.earliest = self.earliest.map(|_| now);
     }
 
     /// What has waited too long for a message before it: its sender is gone, most likely.
@@ -135,6 +154,9 @@ impl<T> Incoming<T> {
                 sender.since = (!sender.kept.is_empty()).then_some(now);
             }
         }
+        let waiting = || self.senders.values().filter_map(|sender| sender.since);
+        self.waiting = waiting().count();
+        self.earliest = waiting().min();
         out
     }
 
@@ -145,10 +167,9 @@ impl<T> Incoming<T> {
             .flat_map(|sender| sender.kept.values())
     }
 
-    /// When [`overdue`](Self::overdue) should be asked next.
+    /// When [`overdue`](Self::overdue) should be asked next; it may find nothing yet.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let waiting = self.senders.values().filter_map(|sender| sender.since);
-        waiting.min().map(|since| since + self.patience)
+        self.earliest.map(|since| since + self.patience)
     }
 
     fn forget_some(&mut self) {
@@ -191,6 +212,7 @@ impl<T> Sender<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
@@ -199,6 +221,24 @@ mod tests {
     use crate::rabbitmq::stamp::Stamp;
 
     const PATIENCE: Duration = Duration::from_secs(10);
+    const KEPT: Arrival<u64> = Arrival {
+        next: Vec::new(),
+        spare: None,
+    };
+
+    fn deliver<const N: usize>(next: [u64; N]) -> Arrival<u64> {
+        Arrival {
+            next: next.into(),
+            spare: None,
+        }
+    }
+
+    fn spare(spare: u64) -> Arrival<u64> {
+        Arrival {
+            next: Vec::new(),
+            spare: Some(spare),
+        }
+    }
 
     fn stamp(number: u64, base: u64) -> Stamp {
         Stamp {
@@ -213,26 +253,14 @@ mod tests {
         let now = Instant::now();
         let mut incoming = Incoming::new(PATIENCE);
         let sender = "a@f".into();
-        assert_eq!(
-            incoming.arrived(&sender, stamp(1, 1), 1, now),
-            Arrival::Deliver(vec![1])
-        );
-        assert_eq!(
-            incoming.arrived(&sender, stamp(3, 1), 3, now),
-            Arrival::Kept
-        );
+        assert_eq!(incoming.arrived(&sender, stamp(1, 1), 1, now), deliver([1]));
+        assert_eq!(incoming.arrived(&sender, stamp(3, 1), 3, now), KEPT);
         assert_eq!(incoming.deadline(), Some(now + PATIENCE));
         assert!(incoming.overdue(now).is_empty());
         assert_eq!(incoming.overdue(now + PATIENCE), [3]);
         // It comes after all.
-        assert_eq!(
-            incoming.arrived(&sender, stamp(2, 1), 2, now),
-            Arrival::Deliver(vec![2])
-        );
-        assert_eq!(
-            incoming.arrived(&sender, stamp(2, 1), 2, now),
-            Arrival::Duplicate(2)
-        );
+        assert_eq!(incoming.arrived(&sender, stamp(2, 1), 2, now), deliver([2]));
+        assert_eq!(incoming.arrived(&sender, stamp(2, 1), 2, now), spare(2));
     }
 
     #[test]
@@ -247,14 +275,14 @@ mod tests {
         }
         assert_eq!(
             incoming.arrived(&sender, stamp(2, 1), 2, second(9)),
-            Arrival::Deliver(vec![2, 3])
+            deliver([2, 3])
         );
         assert!(incoming.overdue(second(11)).is_empty());
         incoming.connected(second(100));
         assert!(incoming.overdue(second(101)).is_empty());
         assert_eq!(
             incoming.arrived(&sender, stamp(4, 1), 4, second(102)),
-            Arrival::Deliver(vec![4, 5])
+            deliver([4, 5])
         );
     }
 
@@ -264,10 +292,10 @@ mod tests {
         let mut incoming = Incoming::new(PATIENCE);
         let sender = "a@f".into();
         for (number, arrival) in [
-            (1, Arrival::Deliver(vec![1])),
-            (4, Arrival::Kept),
-            (3, Arrival::Kept),
-            (2, Arrival::Deliver(vec![2, 3, 4])),
+            (1, deliver([1])),
+            (4, KEPT),
+            (3, KEPT),
+            (2, deliver([2, 3, 4])),
         ] {
             assert_eq!(
                 incoming.arrived(&sender, stamp(number, 1), number, now),
@@ -275,14 +303,24 @@ mod tests {
             );
         }
         // One was given up, and another had been confirmed before.
-        assert_eq!(
-            incoming.arrived(&sender, stamp(8, 7), 8, now),
-            Arrival::Kept
-        );
-        assert_eq!(
-            incoming.arrived(&sender, stamp(5, 1), 5, now),
-            Arrival::Deliver(vec![5])
-        );
+        assert_eq!(incoming.arrived(&sender, stamp(8, 7), 8, now), KEPT);
+        assert_eq!(incoming.arrived(&sender, stamp(5, 1), 5, now), deliver([5]));
+    }
+
+    #[test]
+    fn what_waits_and_comes_again_is_delivered_though_its_sender_gave_up_what_was_before() {
+        let now = Instant::now();
+        let mut incoming = Incoming::new(PATIENCE);
+        let sender = "a@f".into();
+        let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
+        assert_eq!(incoming.arrived(&sender, stamp(5, 1), 5, now), KEPT);
+        assert_eq!(incoming.arrived(&sender, stamp(5, 1), 50, now), spare(5));
+        let last = Arrival {
+            next: vec![500],
+            spare: Some(50),
+        };
+        assert_eq!(incoming.arrived(&sender, stamp(5, 5), 500, now), last);
+        assert_eq!(incoming.deadline(), None);
     }
 
     #[test]
@@ -291,10 +329,7 @@ mod tests {
         let mut incoming = Incoming::new(PATIENCE);
         let sender = "a@f".into();
         let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
-        assert_eq!(
-            incoming.arrived(&sender, stamp(3, 3), 3, now),
-            Arrival::Deliver(vec![3])
-        );
+        assert_eq!(incoming.arrived(&sender, stamp(3, 3), 3, now), deliver([3]));
         assert_eq!(incoming.deadline(), None);
     }
 
@@ -308,33 +343,50 @@ mod tests {
             let sender = "a@f".into();
             let mut delivered = Vec::new();
             for number in [1].into_iter().chain(shuffled).chain(repeated) {
-                if let Arrival::Deliver(more) = incoming.arrived(&sender, stamp(number, 1), number, now) {
-                    delivered.extend(more);
-                }
+                delivered.extend(incoming.arrived(&sender, stamp(number, 1), number, now).next);
             }
             prop_assert_eq!(delivered, (1..40).collect::<Vec<_>>());
         }
 
-        /// Whatever comes, nothing is delivered twice and nothing panics.
+        /// Whatever comes, and whatever its sender has given up meanwhile: of each message one copy is delivered, as soon
+        /// as nothing before it is waited for, and no copy is forgotten, for each has to be acknowledged.
         #[test]
-        fn never_twice(stamps in proptest::collection::vec((1u64..30, 1u64..30), 0..100)) {
+        fn each_once_and_no_copy_forgotten(stamps in proptest::collection::vec((1u64..30, 1u64..30), 0..100)) {
             let now = Instant::now();
             let mut incoming = Incoming::new(PATIENCE);
             let sender = "a@f".into();
-            let mut delivered = Vec::new();
-            for (a, b) in stamps {
-                let number = a.max(b);
-                if let Arrival::Deliver(more) =
-                    incoming.arrived(&sender, stamp(number, a.min(b)), number, now)
-                {
-                    delivered.extend(more);
-                }
+            // A copy: its number, and which arrival it is.
+            let (mut delivered, mut spares) = (Vec::new(), Vec::new());
+            let mut arrived = BTreeSet::new();
+            for (copy, (a, b)) in stamps.into_iter().enumerate() {
+                let (number, base) = (a.max(b), a.min(b));
+                let before = delivered.len();
+                let arrival = incoming.arrived(&sender, stamp(number, base), (number, copy), now);
+                delivered.extend(arrival.next);
+                spares.extend(arrival.spare);
+                arrived.insert((number, copy));
+                let is_due = number == base;
+                let numbers = |copies: &[(u64, usize)]| copies.iter().map(|copy| copy.0).collect::<Vec<_>>();
+                prop_assert!(!is_due || numbers(&delivered).contains(&number));
+                // Who waits is kept as the last copy that came: the broker may have forgotten the others.
+                prop_assert!(numbers(&delivered).contains(&number) || incoming.kept().any(|kept| *kept == (number, copy)));
+                prop_assert!(delivered[before..].is_sorted());
+                // Who waits is known without looking at all senders.
+                prop_assert_eq!(incoming.deadline().is_some(), incoming.kept().next().is_some());
+                let here: Vec<_> = incoming.kept().chain(&delivered).chain(&spares).copied().collect();
+                prop_assert_eq!(here.len(), arrived.len());
+                prop_assert_eq!(here.into_iter().collect::<BTreeSet<_>>(), arrived.clone());
             }
-            delivered.extend(incoming.overdue(now + PATIENCE));
-            let mut once = delivered.clone();
-            once.sort_unstable();
-            once.dedup();
-            prop_assert_eq!(once.len(), delivered.len());
+            // Nothing else comes: what waits is let go, gap after gap.
+            while let Some(deadline) = incoming.deadline() {
+                let late = incoming.overdue(deadline);
+                prop_assert!(!late.is_empty());
+                delivered.extend(late);
+            }
+            let mut numbers: Vec<_> = delivered.iter().map(|copy| copy.0).collect();
+            numbers.sort_unstable();
+            let sent: BTreeSet<_> = arrived.iter().map(|copy| copy.0).collect();
+            prop_assert_eq!(numbers, sent.into_iter().collect::<Vec<_>>());
         }
     }
 }
