@@ -91,7 +91,10 @@ async fn unread_messages_come_again(platform: &Platform) {
 }
 
 async fn the_broker_starts_again(platform: &mut Platform) {
-    let f = platform.agent("f").await;
+    // No message is to be given up while the broker starts, which takes more than a minute on a busy machine.
+    let mut config = platform.config();
+    config.give_up = std::time::Duration::from_secs(900);
+    let f = platform.agent_with("f", config).await;
     let mut g = platform.agent("g").await;
     for number in 0..50 {
         f.send("g@factory", &number.to_string()).await;

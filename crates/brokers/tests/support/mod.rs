@@ -30,7 +30,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 /// Longer than anything takes on a loaded machine; nothing waits for it unless it fails.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const DAY: Duration = Duration::from_secs(86_400);
 
