@@ -1,15 +1,15 @@
 //! The task that receives one agent's messages from the broker.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
 use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
+    BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
 };
 use lapin::types::FieldTable;
 use lapin::{Channel, Event, Result as LapinResult};
@@ -18,13 +18,17 @@ use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{
     Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Window, WindowListener,
 };
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::acks::Acks;
 use super::connect::{Opened, Purpose};
 use super::incoming::{Arrival, Incoming};
 use super::link::{Link, Sends};
 use super::names;
 use super::stamp::Stamp;
+
+/// Deliveries taken together, if so many come at once.
+pub(crate) const TOGETHER: usize = 64;
 
 /// How often is looked whether the mailbox was closed.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
@@ -70,45 +74,6 @@ struct Inbox {
     connection: u64,
     receipts: HashMap<Key, u64>,
     acks: Acks,
-}
-
-/// Which deliveries can be acknowledged, in as few words as possible.
-#[derive(Default)]
-pub(crate) struct Acks {
-    /// Deliveries not acknowledged, in order, and whether they may be.
-    open: VecDeque<(u64, bool)>,
-    /// Those that may be and are not the first.
-    singles: BTreeSet<u64>,
-}
-
-impl Acks {
-    /// Deliveries that are not acknowledged.
-    pub(crate) fn open(&self) -> usize {
-        self.open.len()
-    }
-
-    pub(crate) fn delivered(&mut self, tag: u64) {
-        self.open.push_back((tag, false));
-    }
-
-    pub(crate) fn may(&mut self, tag: u64) {
-        if let Ok(index) = self.open.binary_search_by_key(&tag, |(tag, _)| *tag) {
-            self.open[index].1 = true;
-            self.singles.insert(tag);
-        }
-    }
-
-    /// The tag up to which all are acknowledged, and the others that are.
-    pub(crate) fn next(&mut self) -> (Option<u64>, BTreeSet<u64>) {
-        let mut up_to = None;
-        while let Some((tag, true)) = self.open.front().copied() {
-            self.open.pop_front();
-            if self.singles.remove(&tag) {
-                up_to = Some(tag);
-            }
-        }
-        (up_to, std::mem::take(&mut self.singles))
-    }
 }
 
 /// Receives until the agent leaves.
@@ -183,6 +148,8 @@ impl Inbox {
         self.incoming.connected(Instant::now());
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Looked at before the mailbox: who leaves has closed it before, and what was taken from it must be acknowledged.
             let is_over = *ending.borrow() || *leaving.borrow();
@@ -191,7 +158,8 @@ impl Inbox {
             if is_closed {
                 self.last_taken().await;
             }
-            self.acknowledge(&channel).await?;
+            self.note_taken();
+            self.acks.send(&channel)?;
             if is_over || is_closed {
                 let _ = channel.close(200, "the agent has left".into()).await;
                 let _ = connection.close(200, "the agent has left".into()).await;
@@ -199,13 +167,20 @@ impl Inbox {
             }
             let deadline = self.incoming.deadline();
             tokio::select! {
-                delivery = consumer.next() => match delivery {
-                    Some(delivery) => self.delivered(delivery?, &channel).await?,
-                    // The queue was deleted, or the broker cancelled for another reason.
-                    None => return Err(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()),
-                },
-                () = link.taken_news.notified() => {}
-                () = sleep(LOOK) => {}
+                delivery = consumer.next() => {
+                    let mut next = Some(delivery);
+                    let mut count = 0;
+                    while let Some(delivery) = next {
+                        // None: the queue was deleted, or the broker cancelled for another reason.
+                        let delivery = delivery.ok_or(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed))?;
+                        self.delivered(delivery?, &channel).await?;
+                        count += 1;
+                        next = if count < TOGETHER { consumer.next().now_or_never() } else { None };
+                    }
+                }
+                // What the agent does with what it took goes first.
+                () = link.taken_news.notified() => tokio::task::yield_now().await,
+                _ = look.tick() => {}
                 event = events.next() => match event {
                     Some(Event::Error(error)) => return Err(error),
                     Some(_) => {}
@@ -259,20 +234,6 @@ impl Inbox {
         if connection == self.connection {
             self.acks.may(tag);
         }
-    }
-
-    async fn acknowledge(&mut self, channel: &Channel) -> LapinResult<()> {
-        self.note_taken();
-        let (up_to, singles) = self.acks.next();
-        if let Some(tag) = up_to {
-            channel
-                .basic_ack(tag, BasicAckOptions { multiple: true })
-                .await?;
-        }
-        for tag in singles {
-            channel.basic_ack(tag, BasicAckOptions::default()).await?;
-        }
-        Ok(())
     }
 
     async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {
@@ -442,28 +403,5 @@ pub(crate) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Acks;
-
-    #[test]
-    fn the_first_ones_are_acknowledged_together() {
-        let mut acks = Acks::default();
-        for tag in 1..=6 {
-            acks.delivered(tag);
-        }
-        for tag in [4, 1, 2] {
-            acks.may(tag);
-        }
-        assert_eq!(acks.next(), (Some(2), [4].into()));
-        acks.may(3);
-        assert_eq!(acks.next(), (Some(3), [].into()));
-        assert_eq!(acks.next(), (None, [].into()));
-        acks.may(6);
-        acks.may(5);
-        assert_eq!(acks.next(), (Some(6), [].into()));
     }
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
 use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
+    BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Event, Result as LapinResult};
@@ -20,9 +20,10 @@ use sealbus_bus::{
 use sealbus_seal::{Identity, Timestamp};
 use tokio::time::sleep;
 
+use super::acks::Acks;
 use super::config::RabbitSecurity;
 use super::connect::{Opened, Purpose};
-use super::consumer::{Acks, sleep_until, stuck};
+use super::consumer::{TOGETHER, sleep_until, stuck};
 use super::incoming::{Arrival, Incoming};
 use super::link::Sends;
 use super::names;
@@ -125,17 +126,23 @@ impl Inbox {
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
         loop {
-            self.acknowledge(&channel).await?;
+            self.acks.send(&channel)?;
             if *ending.borrow() || *leaving.borrow() {
                 let _ = connection.close(200, "the process has left".into()).await;
                 return Ok(());
             }
             let deadline = self.incoming.deadline();
             tokio::select! {
-                delivery = consumer.next() => match delivery {
-                    Some(delivery) => self.delivered(delivery?, &channel).await?,
-                    None => return Err(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()),
-                },
+                delivery = consumer.next() => {
+                    let mut next = Some(delivery);
+                    let mut count = 0;
+                    while let Some(delivery) = next {
+                        let delivery = delivery.ok_or(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed))?;
+                        self.delivered(delivery?, &channel).await?;
+                        count += 1;
+                        next = if count < TOGETHER { consumer.next().now_or_never() } else { None };
+                    }
+                }
                 event = events.next() => match event {
                     Some(Event::Error(error)) => return Err(error),
                     Some(_) => {}
@@ -150,19 +157,6 @@ impl Inbox {
                 _ = leaving.changed() => {}
             }
         }
-    }
-
-    async fn acknowledge(&mut self, channel: &Channel) -> LapinResult<()> {
-        let (up_to, singles) = self.acks.next();
-        if let Some(tag) = up_to {
-            channel
-                .basic_ack(tag, BasicAckOptions { multiple: true })
-                .await?;
-        }
-        for tag in singles {
-            channel.basic_ack(tag, BasicAckOptions::default()).await?;
-        }
-        Ok(())
     }
 
     async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {

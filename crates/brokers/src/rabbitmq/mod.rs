@@ -12,6 +12,7 @@
 //! Each process has a queue and a login as well, for what the buses of processes say to each other: the frames that channels
 //! stand on. The broker proves the process, and an agent that it speaks through it, by a signature.
 
+mod acks;
 pub mod bare;
 mod condition;
 mod config;

@@ -125,6 +125,12 @@ impl<T: Clone> Outgoing<T> {
             && self.bytes < self.room.bytes
     }
 
+    /// Whether half the room is taken: whoever sends may soon have to wait.
+    pub(crate) fn is_half_full(&self) -> bool {
+        let messages = self.waiting.len() + self.published.len();
+        2 * messages >= self.room.messages || 2 * self.bytes >= self.room.bytes
+    }
+
     /// Whether a message to `receiver` would be accepted.
     ///
     /// # Errors

@@ -1,20 +1,18 @@
 //! The task that sends what one agent, or one process, has to send to the broker.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::{
-    BasicProperties, Channel, Confirmation, Event, PublisherConfirm, Result as LapinResult,
-};
+use lapin::{BasicProperties, Channel, Confirmation, Event, Result as LapinResult};
 use sealbus_bus::UndeliverableReason;
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::connect::{Opened, Purpose};
 use super::link::Sends;
@@ -26,8 +24,10 @@ use super::stamp::Stamp;
 const AGAIN: Duration = Duration::from_millis(50);
 /// How often is looked whether messages have waited for too long.
 const LOOK: Duration = Duration::from_secs(1);
-/// Messages written before confirmations are looked at.
+/// Messages handed to the library before confirmations are looked at.
 const AT_ONCE: usize = 64;
+/// How long confirmations may lie that nobody waits for. To be woken for each costs as much as to send it.
+const COLLECT: Duration = Duration::from_millis(5);
 /// Kept on disk by the broker.
 const PERSISTENT: u8 = 2;
 
@@ -67,6 +67,8 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
         *link.wire().blocked.lock() = None;
         link.wire().outgoing.lock().disconnected();
         give_up(&*link, &why);
+        // There may be room since the last answers.
+        link.open_gate();
         sleep(link.wire().config().redial.0).await;
     }
 }
@@ -85,13 +87,21 @@ fn give_up<L: Sends>(link: &L, why: &str) {
     }
 }
 
+/// What the broker will say to a message. The message stands in the library's line from the first time this is asked on, in
+/// order; nobody waits until it is written, which would cost two switches of threads for each.
+type Answer<'a> = Pin<Box<dyn Future<Output = LapinResult<Confirmation>> + Send + 'a>>;
+
 struct Publisher<'a, L> {
     link: &'a L,
-    channel: Channel,
+    channel: &'a Channel,
     user: String,
     /// In the order of publication; a broker mostly confirms in it.
-    confirms: VecDeque<(u64, PublisherConfirm)>,
+    answers: VecDeque<(u64, Answer<'a>)>,
+    /// Until then answers are taken by the way only.
+    collect_at: Option<Instant>,
     again_at: Option<Instant>,
+    /// Answers have come, and who waits for room does not know yet.
+    is_freed: bool,
     /// The broker keeps refusing on this connection.
     is_stuck: bool,
 }
@@ -109,14 +119,18 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
         .await?;
     let mut publisher = Publisher {
         link,
-        channel,
+        channel: &channel,
         user,
-        confirms: VecDeque::new(),
+        answers: VecDeque::new(),
+        collect_at: None,
         again_at: None,
+        is_freed: false,
         is_stuck: false,
     };
     let mut ending = link.wire().ending.subscribe();
     let mut leaving = link.wire().leaving.subscribe();
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         if *ending.borrow() || (link.wire().has_left() && link.wire().is_settled()) {
             let _ = connection.close(200, "the agent has left".into()).await;
@@ -129,38 +143,31 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
                 lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into(),
             );
         }
+        while let Some(event) = events.next().now_or_never() {
+            note(link, event)?;
+        }
         let may_publish = link.wire().blocked.lock().is_none() && publisher.again_at.is_none();
         if may_publish {
-            // While the broker is blocked publishing does not come to an end: what it says is heard nevertheless.
-            {
-                let mut publishing = pin!(publisher.publish_some());
-                loop {
-                    tokio::select! {
-                        done = &mut publishing => {
-                            done?;
-                            break;
-                        }
-                        event = events.next() => note(link, event)?,
-                        () = sleep(LOOK) => give_up_late(link),
-                        _ = ending.changed() => if *ending.borrow() {
-                            return Ok(());
-                        },
-                    }
-                }
-            }
-            if link.wire().outgoing.lock().is_waiting() {
-                publisher.take_ready().await?;
-                tokio::task::yield_now().await;
-                continue;
-            }
+            publisher.publish_some()?;
         }
+        publisher.take_ready()?;
+        if may_publish && publisher.again_at.is_none() && link.wire().outgoing.lock().is_waiting() {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        // Who waits for room, or for the end, waits for the answers.
+        let is_urgent = link.wire().has_left() || link.wire().outgoing.lock().is_half_full();
+        let collect_at = publisher.collect_at.filter(|_| !is_urgent);
         let again_at = publisher.again_at;
         tokio::select! {
-            confirmation = publisher.next_confirmation() => publisher.confirmed(confirmation)?,
+            answer = publisher.next_answer(), if collect_at.is_none() => publisher.answered(answer)?,
+            () = sleep_until(collect_at) => publisher.collect_at = None,
             () = link.wire().news.notified() => {}
             event = events.next() => note(link, event)?,
             () = sleep_until(again_at) => publisher.again_at = None,
-            () = sleep(LOOK), if !link.wire().is_settled() => give_up_late(link),
+            _ = look.tick() => if !link.wire().is_settled() {
+                give_up_late(link);
+            },
             _ = ending.changed() => {}
             _ = leaving.changed() => {}
         }
@@ -202,21 +209,25 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-impl<L: Sends> Publisher<'_, L> {
-    async fn publish_some(&mut self) -> LapinResult<()> {
+impl<'a, L: Sends> Publisher<'a, L> {
+    fn publish_some(&mut self) -> LapinResult<()> {
         for _ in 0..AT_ONCE {
             let publication = self.link.wire().outgoing.lock().publish();
             let Some(publication) = publication else {
                 break;
             };
             let order = publication.order;
-            let confirm = self.publish(publication).await?;
-            self.confirms.push_back((order, confirm));
+            let mut answer = self.publish(publication);
+            match answer.as_mut().now_or_never() {
+                Some(answer) => self.answered((order, answer))?,
+                None => self.answers.push_back((order, answer)),
+            }
+            self.collect_at = Some(Instant::now() + COLLECT);
         }
         Ok(())
     }
 
-    async fn publish(&self, publication: Publication<L::Note>) -> LapinResult<PublisherConfirm> {
+    fn publish(&self, publication: Publication<L::Note>) -> Answer<'a> {
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_user_id(self.user.as_str().into())
@@ -227,49 +238,44 @@ impl<L: Sends> Publisher<'_, L> {
             mandatory: true,
             ..BasicPublishOptions::default()
         };
-        self.channel
-            .basic_publish(
-                exchange.into(),
-                key.as_str().into(),
-                options,
-                &publication.payload,
-                properties,
-            )
-            .await
+        let channel = self.channel;
+        let payload = publication.payload;
+        Box::pin(async move {
+            let (exchange, key) = (exchange.into(), key.as_str().into());
+            let confirm = channel.basic_publish(exchange, key, options, &payload, properties);
+            confirm.await?.await
+        })
     }
 
     /// The next answer; waits for ever if none is expected.
-    async fn next_confirmation(&mut self) -> (u64, LapinResult<Confirmation>) {
-        let answer = match self.confirms.front_mut() {
-            Some((order, confirm)) => (*order, confirm.await),
+    async fn next_answer(&mut self) -> (u64, LapinResult<Confirmation>) {
+        let answer = match self.answers.front_mut() {
+            Some((order, answer)) => (*order, answer.await),
             None => std::future::pending().await,
         };
-        self.confirms.pop_front();
+        self.answers.pop_front();
         answer
     }
 
     /// The answers that are there.
-    async fn take_ready(&mut self) -> LapinResult<()> {
-        loop {
-            let ready = poll_fn(|context| {
-                Poll::Ready(match self.confirms.front_mut() {
-                    Some((order, confirm)) => match Pin::new(confirm).poll(context) {
-                        Poll::Ready(answer) => Some((*order, answer)),
-                        Poll::Pending => None,
-                    },
-                    None => None,
-                })
-            })
-            .await;
-            let Some(answer) = ready else {
-                return Ok(());
-            };
-            self.confirms.pop_front();
-            self.confirmed(answer)?;
+    fn take_ready(&mut self) -> LapinResult<()> {
+        while let Some((order, answer)) = self.answers.front_mut()
+            && let Some(confirmation) = answer.as_mut().now_or_never()
+        {
+            let order = *order;
+            self.answers.pop_front();
+            self.answered((order, confirmation))?;
         }
+        if self.answers.is_empty() {
+            self.collect_at = None;
+        }
+        if mem::take(&mut self.is_freed) {
+            self.link.open_gate();
+        }
+        Ok(())
     }
 
-    fn confirmed(
+    fn answered(
         &mut self,
         (order, confirmation): (u64, LapinResult<Confirmation>),
     ) -> LapinResult<()> {
@@ -301,8 +307,10 @@ impl<L: Sends> Publisher<'_, L> {
             }
         }
         drop(outgoing);
-        self.link.tell(outcomes);
-        self.link.open_gate();
+        if !outcomes.is_empty() {
+            self.link.tell(outcomes);
+        }
+        self.is_freed = true;
         Ok(())
     }
 }

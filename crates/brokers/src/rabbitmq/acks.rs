@@ -1,0 +1,85 @@
+//! What was delivered on a connection and can be acknowledged.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::mem;
+
+use futures_util::FutureExt;
+use lapin::options::BasicAckOptions;
+use lapin::{Channel, Result as LapinResult};
+
+/// Which deliveries can be acknowledged, in as few words as possible.
+#[derive(Default)]
+pub(crate) struct Acks {
+    /// Deliveries not acknowledged, in order, and whether they may be.
+    open: VecDeque<(u64, bool)>,
+    /// Those that may be and are not the first.
+    singles: BTreeSet<u64>,
+}
+
+impl Acks {
+    /// Deliveries that are not acknowledged.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn delivered(&mut self, tag: u64) {
+        self.open.push_back((tag, false));
+    }
+
+    pub(crate) fn may(&mut self, tag: u64) {
+        if let Ok(index) = self.open.binary_search_by_key(&tag, |(tag, _)| *tag) {
+            self.open[index].1 = true;
+            self.singles.insert(tag);
+        }
+    }
+
+    /// Acknowledges what may be. Nobody waits until it is written: should the connection break before, all of it comes again.
+    pub(crate) fn send(&mut self, channel: &Channel) -> LapinResult<()> {
+        let (up_to, singles) = self.next();
+        let all = up_to.map(|tag| (tag, true));
+        for (tag, multiple) in all
+            .into_iter()
+            .chain(singles.into_iter().map(|tag| (tag, false)))
+        {
+            // Asked once, it stands in the library's line.
+            let sent = channel.basic_ack(tag, BasicAckOptions { multiple });
+            sent.now_or_never().unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// The tag up to which all are acknowledged, and the others that are.
+    fn next(&mut self) -> (Option<u64>, BTreeSet<u64>) {
+        let mut up_to = None;
+        while let Some((tag, true)) = self.open.front().copied() {
+            self.open.pop_front();
+            if self.singles.remove(&tag) {
+                up_to = Some(tag);
+            }
+        }
+        (up_to, mem::take(&mut self.singles))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Acks;
+
+    #[test]
+    fn the_first_ones_are_acknowledged_together() {
+        let mut acks = Acks::default();
+        for tag in 1..=6 {
+            acks.delivered(tag);
+        }
+        for tag in [4, 1, 2] {
+            acks.may(tag);
+        }
+        assert_eq!(acks.next(), (Some(2), [4].into()));
+        acks.may(3);
+        assert_eq!(acks.next(), (Some(3), [].into()));
+        assert_eq!(acks.next(), (None, [].into()));
+        acks.may(6);
+        acks.may(5);
+        assert_eq!(acks.next(), (Some(6), [].into()));
+    }
+}
