@@ -98,23 +98,15 @@ impl PyAgentHandle {
         py: Python<'_>,
         mut matches: impl FnMut(&ReceivedMessage) -> bool,
     ) -> PyResult<Option<Py<PyMessage>>> {
-        loop {
-            let taken = self.with(|handle| handle.mailbox().try_receive_matching(&mut matches))?;
-            let Some(received) = taken else {
-                return Ok(None);
-            };
-            if let Some(message) = PyMessage::make(py, received)? {
-                return Ok(Some(message));
-            }
-        }
+        let taken = self.with(|handle| handle.mailbox().try_receive_matching(&mut matches))?;
+        taken
+            .map(|received| PyMessage::make(py, received))
+            .transpose()
     }
 }
 
 fn takes(filter: &Filter, received: &ReceivedMessage) -> bool {
-    filter.is_any()
-        || received
-            .message()
-            .is_ok_and(|message| filter.takes(&message))
+    filter.is_any() || filter.takes(&received.message())
 }
 
 #[pymethods]
@@ -285,9 +277,7 @@ impl PyAgentHandle {
         self.with(|handle| handle.mailbox().try_recv_many(&mut received, most))?;
         let list = PyList::empty(py);
         for received in received {
-            if let Some(message) = PyMessage::make(py, received)? {
-                list.append(message)?;
-            }
+            list.append(PyMessage::make(py, received)?)?;
         }
         Ok(list)
     }

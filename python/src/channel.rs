@@ -40,23 +40,21 @@ impl PyChannelEvent {
         py: Python<'_>,
         event: ChannelEvent,
         source: Option<&Arc<ChannelSubscription>>,
-    ) -> PyResult<Option<Py<Self>>> {
+    ) -> PyResult<Py<Self>> {
         let provenance = event.provenance().clone();
         let kept = event
             .log()
             .map(|_| (event.header().number, event.may_be_again()));
         let message = event.message().clone().into_message();
         let received = ReceivedMessage::shared(message, provenance.clone());
-        let Ok(message) = PyAclMessage::received(received) else {
-            return Ok(None);
-        };
+        let message = PyAclMessage::received(received);
         let source = source
             .filter(|_| event.is_request())
             .map(|source| Owned::new(source.clone()));
         let initializer = PyClassInitializer::from(message)
             .add_subclass(PyMessage { provenance, kept })
             .add_subclass(Self { event, source });
-        Py::new(py, initializer).map(Some)
+        Py::new(py, initializer)
     }
 }
 
@@ -300,10 +298,7 @@ impl PyRepliesHandle {
             let reply = replies.lock().await.next().await;
             move |py: Python<'_>| match reply {
                 None => Ok(py.None()),
-                Some(reply) => match PyChannelEvent::make(py, reply, None)? {
-                    Some(reply) => Ok(reply.into_any()),
-                    None => Ok(py.None()),
-                },
+                Some(reply) => Ok(PyChannelEvent::make(py, reply, None)?.into_any()),
             }
         })
     }
@@ -403,15 +398,11 @@ impl PySubscriptionHandle {
         let open = self.0.lock();
         let Some(open) = &*open else { return Ok(None) };
         let open = open.get()?;
-        loop {
-            let found = open.found.lock().pop_front();
-            let Some(event) = found.or_else(|| open.subscription.try_next()) else {
-                return Ok(None);
-            };
-            if let Some(event) = PyChannelEvent::make(py, event, Some(&open.subscription))? {
-                return Ok(Some(event));
-            }
-        }
+        let found = open.found.lock().pop_front();
+        let event = found.or_else(|| open.subscription.try_next());
+        event
+            .map(|event| PyChannelEvent::make(py, event, Some(&open.subscription)))
+            .transpose()
     }
 
     /// Waits until there is an event; the outcome is whether there is one, or why there will be none any more.

@@ -78,24 +78,21 @@ pub(crate) fn ams_search(
 /// Reads an answer that only says that something was done.
 #[pyfunction]
 pub(crate) fn directory_done(answer: &Bound<'_, PyMessage>) -> PyResult<()> {
-    directory::done(&PyMessage::to_facade(answer)?).map_err(|problem| raised(&problem))
+    directory::done(&PyMessage::to_facade(answer)).map_err(|problem| raised(&problem))
 }
 
 /// Reads what a search in a DF found.
 #[pyfunction]
 pub(crate) fn df_found(answer: &Bound<'_, PyMessage>) -> PyResult<Vec<PyDfAgentDescription>> {
-    directory::found(
-        &PyMessage::to_facade(answer)?,
-        DfAgentDescription::from_term,
-    )
-    .map(|found| found.into_iter().map(PyDfAgentDescription).collect())
-    .map_err(|problem| raised(&problem))
+    directory::found(&PyMessage::to_facade(answer), DfAgentDescription::from_term)
+        .map(|found| found.into_iter().map(PyDfAgentDescription).collect())
+        .map_err(|problem| raised(&problem))
 }
 
 /// Reads what a subscription at a DF told.
 #[pyfunction]
 pub(crate) fn df_told(news: &Bound<'_, PyMessage>) -> PyResult<Vec<PyDfAgentDescription>> {
-    directory::told(&PyMessage::to_facade(news)?)
+    directory::told(&PyMessage::to_facade(news))
         .map(|told| told.into_iter().map(PyDfAgentDescription).collect())
         .map_err(|problem| raised(&problem))
 }
@@ -104,7 +101,7 @@ pub(crate) fn df_told(news: &Bound<'_, PyMessage>) -> PyResult<Vec<PyDfAgentDesc
 #[pyfunction]
 pub(crate) fn ams_found(answer: &Bound<'_, PyMessage>) -> PyResult<Vec<PyAmsAgentDescription>> {
     directory::found(
-        &PyMessage::to_facade(answer)?,
+        &PyMessage::to_facade(answer),
         AmsAgentDescription::from_term,
     )
     .map(|found| found.into_iter().map(PyAmsAgentDescription).collect())

@@ -16,29 +16,19 @@ pub(crate) struct PyMessage {
 }
 
 impl PyMessage {
-    /// None if it cannot be read: messages are checked before they are put into a mailbox, so this is said and left out.
-    pub(crate) fn make(py: Python<'_>, received: ReceivedMessage) -> PyResult<Option<Py<Self>>> {
+    pub(crate) fn make(py: Python<'_>, received: ReceivedMessage) -> PyResult<Py<Self>> {
         let provenance = received.provenance().clone();
         let kept = received.kept().map(|kept| (kept.number, kept.again));
-        match PyAclMessage::received(received) {
-            Ok(message) => {
-                let message =
-                    PyClassInitializer::from(message).add_subclass(Self { provenance, kept });
-                Ok(Some(Py::new(py, message)?))
-            }
-            Err(error) => {
-                tracing::error!(%error, "unreadable message left out");
-                Ok(None)
-            }
-        }
+        let message = PyClassInitializer::from(PyAclMessage::received(received));
+        Py::new(py, message.add_subclass(Self { provenance, kept }))
     }
 
     /// The message as the Rust SDK has it.
-    pub(crate) fn to_facade(message: &Bound<'_, Self>) -> PyResult<Message> {
+    pub(crate) fn to_facade(message: &Bound<'_, Self>) -> Message {
         let acl: &Bound<'_, PyAclMessage> = message.as_super();
         let received =
             ReceivedMessage::shared(acl.get().to_shared(), message.get().provenance.clone());
-        Message::new(received).map_err(|problem| error::decode(&problem))
+        Message::new(received)
     }
 }
 
@@ -54,7 +44,7 @@ impl PyMessage {
         let message: &Bound<'_, PyAclMessage> = slf.as_super();
         match message.get().view().content_text() {
             Some(text) => Ok(text.into_owned()),
-            None => Self::to_facade(slf)?
+            None => Self::to_facade(slf)
                 .text()
                 .map(str::to_owned)
                 .map_err(error::acl),
@@ -89,7 +79,7 @@ impl PyMessage {
         if !matches!(slf.get().provenance, Provenance::Platform) {
             return Ok(None);
         }
-        let notice = Undelivered::read(&Self::to_facade(slf)?);
+        let notice = Undelivered::read(&Self::to_facade(slf));
         Ok(notice.map(|notice| (notice.receiver, notice.reason)))
     }
 }

@@ -148,7 +148,7 @@ impl Sender for Speaker {
         self.send(content).await?;
         let answer = self.mailbox.recv().await;
         let answer = answer.ok_or_else(|| failed("the mailbox was closed"))?;
-        let message = answer.message().map_err(failed)?;
+        let message = answer.message();
         Ok(message.performative() == Performative::Inform
             && message
                 .content_bytes()
@@ -380,7 +380,8 @@ async fn take(
         let mut tally = received.tally.lock();
         for message in batch.drain(..) {
             let now_ns = monotonic_ns();
-            let content = message.message().ok().and_then(|it| it.content_bytes());
+            let view = message.message();
+            let content = view.content_bytes();
             tally.count(number, content.as_deref().unwrap_or_default(), size, now_ns);
         }
     }
@@ -399,8 +400,8 @@ async fn hear(
         let mut tally = received.tally.lock();
         for event in batch.drain(..) {
             let now_ns = monotonic_ns();
-            let message = event.message.message().ok();
-            let content = message.and_then(|it| it.content_bytes());
+            let message = event.message.message();
+            let content = message.content_bytes();
             tally.count(number, content.as_deref().unwrap_or_default(), size, now_ns);
         }
     }
@@ -414,9 +415,7 @@ pub(crate) async fn answer(
     writing: Writing,
 ) {
     while let Some(message) = mailbox.recv().await {
-        let Ok(message) = message.message() else {
-            continue;
-        };
+        let message = message.message();
         let reply = message.create_reply(Performative::Inform);
         let content = message.content_bytes().unwrap_or_default();
         if outbox

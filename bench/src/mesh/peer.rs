@@ -88,9 +88,7 @@ pub(crate) async fn run(level: &str) -> Result<(), BenchError> {
 /// Sends each message's content back.
 pub(crate) async fn be_echo(outbox: Outbox, mut mailbox: Mailbox) {
     while let Some(received) = mailbox.recv().await {
-        let Ok(message) = received.message() else {
-            continue;
-        };
+        let message = received.message();
         let content = message.content_text().unwrap_or_default().into_owned();
         let reply = message
             .create_reply(Performative::Inform)
@@ -110,9 +108,7 @@ pub(crate) async fn be_sink(outbox: Outbox, mut mailbox: Mailbox) {
             return;
         }
         for received in batch.drain(..) {
-            let Ok(message) = received.message() else {
-                continue;
-            };
+            let message = received.message();
             bytes += message.content_bytes().map_or(0, |content| content.len());
             if message.performative() == Performative::QueryRef {
                 let reply = message

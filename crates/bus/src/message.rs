@@ -120,25 +120,19 @@ impl ReceivedMessage {
     }
 
     /// A borrowed view of the message.
-    ///
-    /// # Errors
-    /// None today: what is encoded was checked on arrival.
-    pub fn message(&self) -> Result<AclMessageRef<'_>, DecodeError> {
-        Ok(match &self.body {
+    pub fn message(&self) -> AclMessageRef<'_> {
+        match &self.body {
             Body::Shared(message) => AclMessage::as_ref(message),
             Body::Encoded(message) => message.message(),
-        })
+        }
     }
 
     /// The message on its own; shared if it is shared already.
-    ///
-    /// # Errors
-    /// As [`message`](Self::message).
-    pub fn into_message(self) -> Result<Arc<AclMessage>, DecodeError> {
-        Ok(match self.body {
+    pub fn into_message(self) -> Arc<AclMessage> {
+        match self.body {
             Body::Shared(message) => message,
             Body::Encoded(message) => Arc::new(message.message().to_owned()),
-        })
+        }
     }
 
     /// The bit-efficient encoding, as it is kept when the agent's mailbox is carried to another node.

@@ -42,7 +42,7 @@ fn say(text: &str) -> AclMessage {
 }
 
 fn text(event: &sealbus_bus::channel::ReceivedEvent) -> String {
-    let message = event.message.clone().into_message().unwrap();
+    let message = event.message.clone().into_message();
     message.content_text().unwrap().to_owned()
 }
 
@@ -84,8 +84,8 @@ async fn an_event_is_seen_by_every_consumer_and_shared() {
     assert!(matches!(first.provenance(), Provenance::SameProcess));
     assert!(first.is_same(&second));
     let (first, second) = (
-        first.message.clone().into_message().unwrap(),
-        second.message.clone().into_message().unwrap(),
+        first.message.clone().into_message(),
+        second.message.clone().into_message(),
     );
     assert!(Arc::ptr_eq(&first, &second));
     assert_eq!(first.sender.as_ref().unwrap().name, "alice@factory");
@@ -199,7 +199,7 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
         .unwrap();
     for (index, subscription) in subscriptions.iter_mut().enumerate() {
         let request = timeout(LONG, subscription.recv()).await.unwrap().unwrap();
-        let asked = request.message.clone().into_message().unwrap();
+        let asked = request.message.clone().into_message();
         match index {
             0 | 1 => {
                 let reply = asked.create_reply(Performative::Propose).with_content("10");
@@ -232,7 +232,6 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
         .message
         .clone()
         .into_message()
-        .unwrap()
         .create_reply(Performative::Propose);
     subscriptions[0].reply(&request, reply).await.unwrap();
     assert!(timeout(LONG, replies.next()).await.unwrap().is_some());

@@ -19,13 +19,7 @@ fn message(number: u64) -> ReceivedMessage {
 }
 
 fn number(message: &ReceivedMessage) -> u64 {
-    message
-        .message()
-        .unwrap()
-        .content_text()
-        .unwrap()
-        .parse()
-        .unwrap()
+    message.message().content_text().unwrap().parse().unwrap()
 }
 
 fn is_even(message: &ReceivedMessage) -> bool {

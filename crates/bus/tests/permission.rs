@@ -131,12 +131,12 @@ async fn what_was_held_obeys_the_rules_that_hold_when_its_receiver_is_there() {
     let soon = Duration::from_secs(60);
     let received = tokio::time::timeout(soon, bobs.recv()).await.unwrap();
     let received = received.unwrap();
-    let sender = received.message().unwrap().sender().unwrap().to_owned();
+    let sender = received.message().sender().unwrap().to_owned();
     assert_eq!(sender.name, "carol@factory");
     let notice = tokio::time::timeout(soon, alices.recv()).await.unwrap();
     let notice = notice.unwrap();
     assert!(matches!(notice.provenance(), Provenance::Platform));
-    let notice = notice.into_message().unwrap();
+    let notice = notice.into_message();
     assert_eq!(notice.performative, Performative::Failure);
     assert!(notice.content_text().unwrap().contains("not-permitted"));
     assert_eq!(refused(&bus), 1);

@@ -27,7 +27,7 @@ async fn agents_of_two_platforms_talk_as_if_they_were_of_one() {
     assert_eq!(origin.certificate, None);
     assert!(!origin.may_register);
     assert!(!received.provenance().is_trusted());
-    let message = received.into_message().unwrap();
+    let message = received.into_message();
     assert_eq!(message.content_text(), Some("hello"));
     let sender = message.sender.as_ref().unwrap();
     assert_eq!(sender.name, "alice@one");
@@ -37,7 +37,7 @@ async fn agents_of_two_platforms_talk_as_if_they_were_of_one() {
         .create_reply(Performative::Agree)
         .with_content("yes");
     bob.send(answer).await.unwrap();
-    let answer = receive(&mut alices).await.into_message().unwrap();
+    let answer = receive(&mut alices).await.into_message();
     assert_eq!(answer.content_text(), Some("yes"));
     assert_eq!(
         answer.in_reply_to.as_ref().and_then(|it| it.as_str()),
@@ -66,7 +66,7 @@ async fn every_encoding_carries_and_is_answered_in_kind() {
             let (bob, mut bobs) = two.agent("bob");
             let text = "ä \"quoted\" --boundary\r\n(text) \u{1f600}";
             alice.send(inform(two.aid("bob"), text)).await.unwrap();
-            let message = receive(&mut bobs).await.into_message().unwrap();
+            let message = receive(&mut bobs).await.into_message();
             assert_eq!(
                 message.content_text(),
                 Some(text),
@@ -131,7 +131,7 @@ async fn several_receivers_get_a_copy_each_and_see_all_others() {
         .with_receiver(sealbus_acl::Aid::new("carol@one").unwrap());
     alice.send(message).await.unwrap();
     for mailbox in [&mut bobs, &mut doras, &mut carols] {
-        let message = receive(mailbox).await.into_message().unwrap();
+        let message = receive(mailbox).await.into_message();
         let names: Vec<_> = message
             .receivers
             .iter()
@@ -156,7 +156,7 @@ async fn what_no_rule_allows_comes_back_as_a_failure_and_is_counted() {
     alice.send(inform(two.aid("dora"), "no")).await.unwrap();
     let failure = receive(&mut alices).await;
     assert!(matches!(failure.provenance(), Provenance::Platform));
-    let failure = failure.into_message().unwrap();
+    let failure = failure.into_message();
     assert_eq!(failure.performative, Performative::Failure);
     assert_eq!(failure.sender.as_ref().unwrap().name, "ams@one");
     let text = failure.content_text().unwrap();
@@ -197,7 +197,7 @@ async fn an_agent_that_is_not_there_is_told_of_by_the_other_platform() {
         .unwrap();
     let received = receive(&mut alices).await;
     assert!(matches!(received.provenance(), Provenance::Foreign(_)));
-    let failure = received.into_message().unwrap();
+    let failure = received.into_message();
     assert_eq!(failure.performative, Performative::Failure);
     assert_eq!(failure.sender.as_ref().unwrap().name, "ams@two");
     assert_eq!(
@@ -267,7 +267,7 @@ async fn what_cannot_be_sent_in_time_comes_back() {
     let to = |name: &str| sealbus_acl::Aid::new(name).unwrap();
     let far = to("x@far").with_address(&address);
     alice.send(inform(far, "1")).await.unwrap();
-    let failure = receive(&mut alices).await.into_message().unwrap();
+    let failure = receive(&mut alices).await.into_message();
     let text = failure.content_text().unwrap();
     assert!(
         text.contains("could not be reached in time") && text.contains("x@far"),
@@ -275,7 +275,7 @@ async fn what_cannot_be_sent_in_time_comes_back() {
     );
     // No address at all, or none that is understood.
     alice.send(inform(to("y@far"), "2")).await.unwrap();
-    let failure = receive(&mut alices).await.into_message().unwrap();
+    let failure = receive(&mut alices).await.into_message();
     assert!(
         failure
             .content_text()
@@ -284,11 +284,11 @@ async fn what_cannot_be_sent_in_time_comes_back() {
     );
     let iiop = to("z@far").with_address("IOR:0000");
     alice.send(inform(iiop, "3")).await.unwrap();
-    let failure = receive(&mut alices).await.into_message().unwrap();
+    let failure = receive(&mut alices).await.into_message();
     assert!(failure.content_text().unwrap().contains("IOR:0000"));
     let own = to("z@far").with_address(&one.address);
     alice.send(inform(own, "4")).await.unwrap();
-    let failure = receive(&mut alices).await.into_message().unwrap();
+    let failure = receive(&mut alices).await.into_message();
     assert!(failure.content_text().unwrap().contains("own gateway"));
     assert_eq!(one.gateway.counters().failed, 4);
 }
@@ -304,7 +304,7 @@ async fn without_a_gateway_other_platforms_are_out_of_reach() {
         .unwrap()
         .with_address("http://127.0.0.1:9/acc");
     alice.send(inform(far, "1")).await.unwrap();
-    let failure = receive(&mut alices).await.into_message().unwrap();
+    let failure = receive(&mut alices).await.into_message();
     assert!(failure.content_text().unwrap().contains("no gateway"));
 }
 
@@ -326,7 +326,7 @@ async fn bytes_arrive_as_they_were_in_every_encoding() {
         let bytes: Vec<u8> = (0..=255).collect();
         let message = inform(two.aid("bob"), "").with_content(bytes.as_slice());
         alice.send(message).await.unwrap();
-        let message = receive(&mut bobs).await.into_message().unwrap();
+        let message = receive(&mut bobs).await.into_message();
         assert_eq!(message.content_bytes(), Some(&bytes[..]), "{encoding}");
     }
 }
@@ -365,7 +365,7 @@ async fn who_wrote_to_a_mailbox_that_stays_full_is_told() {
     for text in ["in the mailbox", "in the line"] {
         alice.send(inform(two.aid("bob"), text)).await.unwrap();
     }
-    let notice = receive(&mut alices).await.into_message().unwrap();
+    let notice = receive(&mut alices).await.into_message();
     assert_eq!(notice.performative, Performative::Failure);
     assert_eq!(notice.sender.as_ref().unwrap().name, "ams@two");
     let said = notice.content_text().unwrap();

@@ -36,7 +36,7 @@ async fn receive_all(mailbox: &mut Mailbox, heard: &AtomicUsize) {
     for number in 0..MESSAGES {
         let received = soon(mailbox.recv()).await.unwrap();
         heard.fetch_add(1, Ordering::Relaxed);
-        let message = received.message().unwrap();
+        let message = received.message();
         let content = message.content_text().unwrap();
         assert_eq!(
             content.split(' ').next(),
@@ -191,7 +191,7 @@ async fn a_process_that_stays_away_is_given_up_and_the_senders_told() {
     alice.send(lost).await.unwrap();
     let notice = soon(alice_mailbox.recv()).await.unwrap();
     assert!(matches!(notice.provenance(), Provenance::Platform));
-    let notice = notice.into_message().unwrap();
+    let notice = notice.into_message();
     assert_eq!(notice.performative, Performative::Failure);
     assert_eq!(notice.sender.as_ref().unwrap().name, "ams@factory");
     assert_eq!(notice.conversation_id, Some("talk-1".into()));
@@ -207,7 +207,7 @@ async fn a_process_that_stays_away_is_given_up_and_the_senders_told() {
     proxy.open();
     alice.send(inform("bob@factory", "again")).await.unwrap();
     let received = soon(bob_mailbox.recv()).await.unwrap();
-    assert_eq!(received.message().unwrap().content_text().unwrap(), "again");
+    assert_eq!(received.message().content_text().unwrap(), "again");
 }
 
 #[tokio::test]
@@ -250,10 +250,7 @@ async fn a_process_that_stops_reading_is_noticed() {
         .await
         .unwrap();
     let notice = soon(alice_mailbox.recv()).await.unwrap();
-    assert_eq!(
-        notice.message().unwrap().performative(),
-        Performative::Failure
-    );
+    assert_eq!(notice.message().performative(), Performative::Failure);
     stop.send(()).unwrap();
     thread.join().unwrap();
 }
@@ -278,7 +275,6 @@ async fn a_process_that_starts_anew_is_another_one() {
             received.push(
                 message
                     .message()
-                    .unwrap()
                     .content_text()
                     .unwrap()
                     .parse::<usize>()
@@ -289,15 +285,7 @@ async fn a_process_that_starts_anew_is_another_one() {
         // As when it is killed: nobody says goodbye, what it had in its mailbox is gone with it.
         there.endpoint.shut_down(Duration::ZERO).await;
         while let Some(message) = bob_mailbox.try_recv() {
-            received.push(
-                message
-                    .message()
-                    .unwrap()
-                    .content_text()
-                    .unwrap()
-                    .parse()
-                    .unwrap(),
-            );
+            received.push(message.message().content_text().unwrap().parse().unwrap());
         }
     }
     // All of them either arrived, in order and once, or their sender was told.
@@ -307,10 +295,7 @@ async fn a_process_that_starts_anew_is_another_one() {
     let mut told = 0;
     while received.len() + told < sent {
         let notice = soon(alice_mailbox.recv()).await.unwrap();
-        assert_eq!(
-            notice.message().unwrap().performative(),
-            Performative::Failure
-        );
+        assert_eq!(notice.message().performative(), Performative::Failure);
         told += 1;
     }
 }

@@ -31,7 +31,7 @@ fn say(text: impl ToString) -> AclMessage {
 }
 
 fn text(event: &ReceivedEvent) -> String {
-    let message = event.message.clone().into_message().unwrap();
+    let message = event.message.clone().into_message();
     message.content_text().unwrap().to_owned()
 }
 
@@ -183,7 +183,7 @@ async fn one_is_written_to_and_all_are_asked() {
         .unwrap();
     for subscription in [&mut bobs, &mut carols] {
         let request = soon(subscription.recv()).await.unwrap();
-        let asked = request.message.clone().into_message().unwrap();
+        let asked = request.message.clone().into_message();
         let reply = asked.create_reply(Performative::Propose).with_content("10");
         subscription.reply(&request, reply).await.unwrap();
     }
@@ -195,7 +195,7 @@ async fn one_is_written_to_and_all_are_asked() {
         .iter()
         .map(|reply| {
             assert!(matches!(reply.provenance(), Provenance::Proved(_)));
-            let message = reply.message.clone().into_message().unwrap();
+            let message = reply.message.clone().into_message();
             message.sender.as_ref().unwrap().name.clone()
         })
         .collect();
@@ -339,7 +339,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
     ))
     .await;
     sent.unwrap();
-    let failure = soon(mailbox.recv()).await.unwrap().into_message().unwrap();
+    let failure = soon(mailbox.recv()).await.unwrap().into_message();
     assert_eq!(failure.performative, Performative::Failure);
     assert!(failure.content_text().unwrap().contains("/secret"));
     let refusals = there.bus.refusals().last();
@@ -440,7 +440,7 @@ async fn a_process_that_ends_takes_its_subscriptions_with_it() {
     here.bus.process_left(&there.identity);
     let answers = soon(replies.all()).await;
     assert_eq!(answers.unanswered.len(), 1);
-    let failure = soon(mailbox.recv()).await.unwrap().into_message().unwrap();
+    let failure = soon(mailbox.recv()).await.unwrap().into_message();
     assert_eq!(failure.performative, Performative::Failure);
     assert!(failure.content_text().unwrap().contains("/dates"));
     let reach = soon(channels.publish(&alice, &channel, &Qos::default(), say("y")))

@@ -21,11 +21,11 @@ async fn converse(level: SecurityLevel) {
     for number in 0..1000 {
         let received = soon(buyer_mailbox.recv()).await.unwrap();
         assert_eq!(
-            received.message().unwrap().content_text().unwrap(),
+            received.message().content_text().unwrap(),
             number.to_string()
         );
         assert_eq!(
-            received.message().unwrap().sender().unwrap().name(),
+            received.message().sender().unwrap().name(),
             "seller@factory"
         );
         match (level, received.provenance()) {
@@ -37,14 +37,13 @@ async fn converse(level: SecurityLevel) {
         }
         let reply = received
             .message()
-            .unwrap()
             .create_reply(sealbus_acl::Performative::Confirm);
         buyer.send(reply).await.unwrap();
     }
     for _ in 0..1000 {
         let reply = soon(seller_mailbox.recv()).await.unwrap();
         assert_eq!(
-            reply.message().unwrap().performative(),
+            reply.message().performative(),
             sealbus_acl::Performative::Confirm
         );
     }
@@ -52,10 +51,10 @@ async fn converse(level: SecurityLevel) {
     let long = "x".repeat(5_000_000);
     seller.send(inform("buyer@factory", &long)).await.unwrap();
     let received = soon(buyer_mailbox.recv()).await.unwrap();
-    assert_eq!(received.message().unwrap().content_text().unwrap(), long);
+    assert_eq!(received.message().content_text().unwrap(), long);
     seller.send(inform("buyer@factory", "after")).await.unwrap();
     let received = soon(buyer_mailbox.recv()).await.unwrap();
-    assert_eq!(received.message().unwrap().content_text().unwrap(), "after");
+    assert_eq!(received.message().content_text().unwrap(), "after");
     assert_eq!(
         here.bus.refusals().total() + there.bus.refusals().total(),
         0

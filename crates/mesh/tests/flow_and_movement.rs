@@ -81,12 +81,12 @@ async fn a_receiver_that_does_not_read_holds_back_only_its_own_senders() {
         soon(lazy_mailbox.recv()).await.unwrap();
         for number in 0..taken {
             let received = soon(lazy_mailbox.recv()).await.unwrap();
-            let message = received.message().unwrap();
+            let message = received.message();
             let content = message.content_text().unwrap();
             assert_eq!(content.split(' ').next(), Some(number.to_string().as_str()));
         }
         let last = soon(lazy_mailbox.recv()).await.unwrap();
-        assert_eq!(last.message().unwrap().content_text().unwrap(), "last");
+        assert_eq!(last.message().content_text().unwrap(), "last");
     };
     let (sent, ()) = soon(async { tokio::join!(waiting, reading) }).await;
     sent.unwrap();
@@ -123,7 +123,7 @@ async fn many_senders_of_one_receiver_all_get_their_turn() {
     let mut next = std::collections::HashMap::<String, u32>::new();
     for _ in 0..16 * 500 {
         let received = soon(hub_mailbox.recv()).await.unwrap();
-        let message = received.message().unwrap();
+        let message = received.message();
         let next = next
             .entry(message.sender().unwrap().name().to_owned())
             .or_default();
@@ -161,10 +161,7 @@ async fn a_long_message_does_not_stop_the_others() {
         "the short message waited for the long one"
     );
     let long = soon(bulk_mailbox.recv()).await.unwrap();
-    assert_eq!(
-        long.message().unwrap().content_text().unwrap().len(),
-        15 << 20
-    );
+    assert_eq!(long.message().content_text().unwrap().len(), 15 << 20);
 }
 
 #[tokio::test]
@@ -228,7 +225,7 @@ async fn move_under_traffic() {
         }
         for _ in 0..900 {
             let received = soon(mailbox.recv()).await.unwrap();
-            let message = received.message().unwrap();
+            let message = received.message();
             let next = taken
                 .entry(message.sender().unwrap().name().to_owned())
                 .or_default();
@@ -308,7 +305,7 @@ async fn certificates_are_renewed_under_open_connections() {
         for number in 0..MESSAGES {
             let received = soon(bob_mailbox.recv()).await.unwrap();
             assert_eq!(
-                received.message().unwrap().content_text().unwrap(),
+                received.message().content_text().unwrap(),
                 number.to_string()
             );
             let Provenance::Proved(identity) = received.provenance() else {
@@ -384,7 +381,7 @@ async fn messages_go_out_from_other_threads() {
     for number in 0..10_000 {
         let received = soon(bob_mailbox.recv()).await.unwrap();
         assert_eq!(
-            received.message().unwrap().content_text().unwrap(),
+            received.message().content_text().unwrap(),
             number.to_string()
         );
     }
@@ -410,7 +407,6 @@ async fn an_agent_that_ends_is_reported() {
     assert!(
         notice
             .message()
-            .unwrap()
             .content_text()
             .unwrap()
             .contains("bob@factory")
@@ -428,7 +424,6 @@ async fn an_agent_that_ends_is_reported() {
     assert!(
         notice
             .message()
-            .unwrap()
             .content_text()
             .unwrap()
             .contains("carol@factory")
@@ -461,7 +456,7 @@ async fn an_agent_that_leaves_at_once_is_still_heard() {
                 break;
             }
             let received = soon(bob_mailbox.recv()).await.unwrap();
-            let message = received.message().unwrap();
+            let message = received.message();
             assert_eq!(*message.sender().unwrap().name(), *name);
             let content = message.content_text().unwrap();
             assert!(content.starts_with(&format!("{number} ")));

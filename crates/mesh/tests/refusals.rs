@@ -52,7 +52,7 @@ async fn turned_away(
     soon(async {
         loop {
             sender.send(inform(receiver, "let me in")).await.unwrap();
-            let notice = mailbox.recv().await.unwrap().into_message().unwrap();
+            let notice = mailbox.recv().await.unwrap().into_message();
             assert_eq!(notice.performative, Performative::Failure);
             if wanted(&notice) {
                 return notice;
@@ -74,10 +74,7 @@ async fn still_talks(platform: &Platform, here: &Process, there: &Process, round
     soon(ben_mailbox.recv()).await.unwrap();
     ben.send(inform(&names.0, "hello yourself")).await.unwrap();
     let answer = soon(ann_mailbox.recv()).await.unwrap();
-    assert_eq!(
-        answer.message().unwrap().performative(),
-        Performative::Inform
-    );
+    assert_eq!(answer.message().performative(), Performative::Inform);
 }
 
 #[tokio::test]
@@ -113,10 +110,7 @@ async fn a_forged_sender() {
     // An honest message after it arrives, the forged one never does, and eve was told.
     eve.send(inform("bob@factory", "it was me")).await.unwrap();
     let received = soon(bob_mailbox.recv()).await.unwrap();
-    assert_eq!(
-        received.message().unwrap().content_text().unwrap(),
-        "it was me"
-    );
+    assert_eq!(received.message().content_text().unwrap(), "it was me");
     assert_eq!(here.bus.counters().undeliverable, 1);
     drop(eve_mailbox.try_recv());
 }
@@ -142,11 +136,7 @@ async fn a_revoked_agent_is_cut_off_at_once_under_open_connections() {
 
     let after = inform("bob@factory", "after").with_conversation_id("scheme");
     mallory.send(after).await.unwrap();
-    let notice = soon(mallory_mailbox.recv())
-        .await
-        .unwrap()
-        .into_message()
-        .unwrap();
+    let notice = soon(mallory_mailbox.recv()).await.unwrap().into_message();
     assert_eq!(notice.performative, Performative::Failure);
     assert_eq!(notice.conversation_id, Some("scheme".into()));
     assert!(
@@ -173,11 +163,7 @@ async fn an_expired_certificate_delivers_nothing_more() {
         .certify_until(identity, now().minus(Duration::from_secs(20)));
     let (late, mut late_mailbox) = here.bus.attach(name, Some(credential), None).unwrap();
     late.send(inform("bob@factory", "too late")).await.unwrap();
-    let notice = soon(late_mailbox.recv())
-        .await
-        .unwrap()
-        .into_message()
-        .unwrap();
+    let notice = soon(late_mailbox.recv()).await.unwrap().into_message();
     assert!(
         notice.content_text().unwrap().contains("expired"),
         "{:?}",
@@ -266,11 +252,7 @@ async fn what_the_policy_forbids() {
         policy.compile(&platform.authority.platform).unwrap(),
     ));
     alice.send(inform("bob@factory", "hello")).await.unwrap();
-    let notice = soon(alice_mailbox.recv())
-        .await
-        .unwrap()
-        .into_message()
-        .unwrap();
+    let notice = soon(alice_mailbox.recv()).await.unwrap().into_message();
     assert!(notice.content_text().unwrap().contains("not-permitted"));
     assert!(bob_mailbox.try_recv().is_none());
     assert_eq!(count(&there, RefusalReason::NotPermitted), 1);
@@ -300,11 +282,7 @@ async fn messages_over_the_limit_and_to_nobody() {
     };
     assert!(size > 200_000 && limit == 100_000);
     alice.send(inform("nobody@factory", "hello")).await.unwrap();
-    let notice = soon(alice_mailbox.recv())
-        .await
-        .unwrap()
-        .into_message()
-        .unwrap();
+    let notice = soon(alice_mailbox.recv()).await.unwrap().into_message();
     assert!(notice.content_text().unwrap().contains("nobody@factory"));
     // What goes on goes on.
     alice

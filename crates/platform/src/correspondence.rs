@@ -149,13 +149,7 @@ impl Correspondent {
         if matches!(provenance, Provenance::Foreign(_)) {
             return None;
         }
-        let message = match received.into_message() {
-            Ok(message) => message,
-            Err(error) => {
-                tracing::warn!(agent = %self.inner.outbox.name(), %error, "an unreadable message");
-                return None;
-            }
-        };
+        let message = received.into_message();
         let platform = self.inner.outbox.bus().config().platform.as_str();
         let from = sender(&message, &provenance, platform);
         let tag = message.in_reply_to.as_ref().and_then(|tag| tag.as_str());

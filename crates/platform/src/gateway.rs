@@ -130,12 +130,11 @@ impl Shared {
     async fn hear(&self, received: ReceivedMessage, asking: &Correspondent) {
         let platform = &asking.outbox().bus().config().platform;
         let is_for_outside = matches!(received.provenance(), Provenance::Platform)
-            && received.message().is_ok_and(|message| {
-                let mut receivers = message.receivers();
-                receivers
-                    .next()
-                    .is_some_and(|it| is_foreign(it.name(), platform))
-            });
+            && received
+                .message()
+                .receivers()
+                .next()
+                .is_some_and(|it| is_foreign(it.name(), platform));
         if is_for_outside {
             self.http.notice(received).await;
             return;

@@ -52,7 +52,7 @@ async fn hear(agent: &mut AgentHandle) -> String {
     let received = received
         .expect("a message comes")
         .expect("the mailbox is open");
-    let message = received.message().unwrap();
+    let message = received.message();
     message.content_text().unwrap_or_default().into_owned()
 }
 
@@ -626,7 +626,7 @@ async fn event(subscription: &mut Subscription) -> (String, String) {
         panic!("{:?}", event.message.provenance());
     };
     let by = by.identity().to_string();
-    let message = event.message.message().unwrap();
+    let message = event.message.message();
     (message.content_text().unwrap_or_default().into_owned(), by)
 }
 

@@ -338,27 +338,13 @@ impl ChannelSubscription {
 
     /// The next one, if one is there.
     pub fn try_next(&self) -> Option<ChannelEvent> {
-        while let Some(received) = self.0.try_recv() {
-            if let Some(event) = ChannelEvent::read(received) {
-                return Some(event);
-            }
-        }
-        None
+        self.0.try_recv().map(ChannelEvent::new)
     }
 
     /// As [`next`](Self::next), for those who write futures themselves. Only the last who polls is woken.
     pub fn poll_next(&self, waiting: &mut Waiting<'_>) -> Poll<Option<ChannelEvent>> {
-        loop {
-            match self.0.poll_recv(waiting) {
-                Poll::Ready(Some(received)) => {
-                    if let Some(event) = ChannelEvent::read(received) {
-                        return Poll::Ready(Some(event));
-                    }
-                }
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        let polled = self.0.poll_recv(waiting);
+        polled.map(|received| received.map(ChannelEvent::new))
     }
 
     /// Answers a request that came from this subscription; each once.
@@ -418,19 +404,12 @@ pub struct ChannelEvent {
 }
 
 impl ChannelEvent {
-    /// Messages are checked on arrival; should one be unreadable all the same, it is left out and said.
-    pub(crate) fn read(received: ReceivedEvent) -> Option<Self> {
-        let message = Message::new(received.message.clone())
-            .inspect_err(|error| {
-                let channel = &received.header.channel;
-                tracing::error!(%channel, %error, "unreadable message left out");
-            })
-            .ok()?;
-        Some(Self {
+    pub(crate) fn new(received: ReceivedEvent) -> Self {
+        Self {
+            message: Message::new(received.message.clone()),
             received,
-            message,
             listener: None,
-        })
+        }
     }
 
     /// The channel it came on.
@@ -519,12 +498,7 @@ pub struct ChannelAnswers {
 impl ChannelReplies {
     /// Waits for the next answer. `None`: all have answered, enough have, or the time is over. Safe to cancel.
     pub async fn next(&mut self) -> Option<ChannelEvent> {
-        while let Some(received) = self.0.next().await {
-            if let Some(event) = ChannelEvent::read(received) {
-                return Some(event);
-            }
-        }
-        None
+        self.0.next().await.map(ChannelEvent::new)
     }
 
     /// Waits until the request is over, and gives the answers that were not taken yet.

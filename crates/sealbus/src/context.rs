@@ -255,15 +255,9 @@ impl Context {
     /// The next message that `filter` takes, if it is there already.
     pub fn try_receive(&mut self, filter: impl Into<Filter>) -> Option<Message> {
         let filter = filter.into();
-        loop {
-            let received = self
-                .handle
-                .mailbox()
-                .try_receive_matching(|received| takes(&filter, received))?;
-            if let Some(message) = self.readable(received) {
-                return Some(message);
-            }
-        }
+        let matches = |received: &ReceivedMessage| takes(&filter, received);
+        let received = self.handle.mailbox().try_receive_matching(matches)?;
+        Some(Message::new(received))
     }
 
     /// Waits until there is a message, then takes up to `most` of those that have come, in order.
@@ -283,38 +277,24 @@ impl Context {
         &mut self,
         mut matches: impl FnMut(&ReceivedMessage) -> bool,
     ) -> Result<Message, ReceiveError> {
-        loop {
-            let received = if self.tearing_down {
-                self.handle.mailbox().receive_matching(&mut matches).await
-            } else {
-                let wishes = self.handle.wishes();
-                tokio::select! {
-                    biased;
-                    () = wishes.stop_wished() => {
-                        return Err(ReceiveError::Stopping { agent: self.aid().name.clone() });
-                    }
-                    received = self.handle.mailbox().receive_matching(&mut matches) => received,
+        let received = if self.tearing_down {
+            self.handle.mailbox().receive_matching(&mut matches).await
+        } else {
+            let wishes = self.handle.wishes();
+            tokio::select! {
+                biased;
+                () = wishes.stop_wished() => {
+                    return Err(ReceiveError::Stopping { agent: self.aid().name.clone() });
                 }
-            };
-            let Some(received) = received else {
-                return Err(ReceiveError::Closed {
-                    agent: self.aid().name.clone(),
-                });
-            };
-            if let Some(message) = self.readable(received) {
-                return Ok(message);
+                received = self.handle.mailbox().receive_matching(&mut matches) => received,
             }
+        };
+        match received {
+            Some(received) => Ok(Message::new(received)),
+            None => Err(ReceiveError::Closed {
+                agent: self.aid().name.clone(),
+            }),
         }
-    }
-
-    /// Messages are checked before they are put into a mailbox; should one be unreadable all the same, it is left out
-    /// and said.
-    fn readable(&self, received: ReceivedMessage) -> Option<Message> {
-        Message::new(received)
-            .inspect_err(
-                |error| tracing::error!(agent = %self.aid(), %error, "unreadable message left out"),
-            )
-            .ok()
     }
 
     // ----- asking
@@ -348,11 +328,7 @@ impl Context {
             Err(_) => return Err(timeout(self.aid())),
         }
         loop {
-            let answers = |received: &ReceivedMessage| {
-                received
-                    .message()
-                    .is_ok_and(|message| expected.is_answered_by(&message))
-            };
+            let answers = |received: &ReceivedMessage| expected.is_answered_by(&received.message());
             let reply = match timeout_at(deadline, self.receive_matching(answers)).await {
                 Ok(reply) => reply.map_err(RequestError::Receive)?,
                 Err(_) => return Err(timeout(self.aid())),
@@ -492,23 +468,18 @@ impl Context {
     /// Waits for what the agent at rest is to do next.
     pub(crate) async fn next(&mut self) -> Next {
         let wishes = self.handle.wishes();
-        loop {
-            let arrived = tokio::select! {
-                biased;
-                wish = wishes.wished() => match wish {
-                    Wish::Stop => return Next::Stop,
-                    Wish::Freeze => return Next::Freeze,
-                },
-                arrived = arrival(&mut self.handle, &mut self.listening) => arrived,
-            };
-            let received = match arrived {
-                Arrival::Mail(Some(received)) => received,
-                Arrival::Mail(None) => return Next::Stop,
-                Arrival::Event(event) => return Next::Event(*event),
-            };
-            if let Some(message) = self.readable(received) {
-                return Next::Message(message);
-            }
+        let arrived = tokio::select! {
+            biased;
+            wish = wishes.wished() => match wish {
+                Wish::Stop => return Next::Stop,
+                Wish::Freeze => return Next::Freeze,
+            },
+            arrived = arrival(&mut self.handle, &mut self.listening) => arrived,
+        };
+        match arrived {
+            Arrival::Mail(Some(received)) => Next::Message(Message::new(received)),
+            Arrival::Mail(None) => Next::Stop,
+            Arrival::Event(event) => Next::Event(*event),
         }
     }
 
@@ -563,8 +534,5 @@ fn poll_events(
 }
 
 fn takes(filter: &Filter, received: &ReceivedMessage) -> bool {
-    filter.is_any()
-        || received
-            .message()
-            .is_ok_and(|message| filter.takes(&message))
+    filter.is_any() || filter.takes(&received.message())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use sealbus_acl::{AclMessage, DecodeError};
+use sealbus_acl::AclMessage;
 use sealbus_bus::{Provenance, ReceivedMessage};
 
 /// A message an agent received: an [`AclMessage`] to read, and what is known about who wrote it.
@@ -42,17 +42,14 @@ pub enum ContentError {
 
 impl Message {
     /// Reads a message that came from the bus.
-    ///
-    /// # Errors
-    /// As [`ReceivedMessage::message`].
-    pub fn new(received: ReceivedMessage) -> Result<Message, DecodeError> {
+    pub fn new(received: ReceivedMessage) -> Message {
         let provenance = received.provenance().clone();
         let kept = received.kept().map(|kept| (kept.number, kept.again));
-        Ok(Message {
-            message: received.into_message()?,
+        Message {
+            message: received.into_message(),
             provenance,
             kept,
-        })
+        }
     }
 
     /// What the bus knows about the sender.

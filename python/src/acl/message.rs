@@ -1,12 +1,10 @@
 //! The class `AclMessage`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
-use sealbus_acl::{
-    AclMessage, AclMessageRef, Content, ContentRef, DecodeError, ExpressionRef, Performative,
-};
+use sealbus_acl::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
 use sealbus_bus::ReceivedMessage;
 
 use crate::acl::{aid, expression, performative, representation};
@@ -29,20 +27,14 @@ impl PyAclMessage {
         Self(Body::Made(Arc::new(message)))
     }
 
-    pub(crate) fn received(message: ReceivedMessage) -> Result<Self, DecodeError> {
-        message.message()?;
-        Ok(Self(Body::Received(message)))
+    pub(crate) fn received(message: ReceivedMessage) -> Self {
+        Self(Body::Received(message))
     }
 
     pub(crate) fn view(&self) -> AclMessageRef<'_> {
-        /// Never seen: a received message was read once before it came here.
-        static UNREADABLE: LazyLock<AclMessage> =
-            LazyLock::new(|| AclMessage::new(Performative::NotUnderstood));
         match &self.0 {
             Body::Made(message) => AclMessage::as_ref(message),
-            Body::Received(message) => message
-                .message()
-                .unwrap_or_else(|_| AclMessage::as_ref(&UNREADABLE)),
+            Body::Received(message) => message.message(),
         }
     }
 
@@ -50,10 +42,7 @@ impl PyAclMessage {
     pub(crate) fn to_shared(&self) -> Arc<AclMessage> {
         match &self.0 {
             Body::Made(message) => message.clone(),
-            Body::Received(message) => match message.clone().into_message() {
-                Ok(message) => message,
-                Err(_) => Arc::new(self.to_message()),
-            },
+            Body::Received(message) => message.clone().into_message(),
         }
     }
 

@@ -256,7 +256,7 @@ impl Agent {
 
     pub async fn receive_text(&mut self) -> String {
         let received = self.receive().await;
-        let message = received.into_message().unwrap();
+        let message = received.into_message();
         message.content_text().unwrap_or_default().to_owned()
     }
 }

@@ -470,7 +470,7 @@ async fn next(mailbox: &mut Mailbox) -> Result<ReceivedMessage, Failure> {
 
 /// The number that a message's content begins with, unless it is a failure notice.
 fn number(message: &ReceivedMessage) -> Result<u64, Failure> {
-    let message = message.message()?;
+    let message = message.message();
     let content = message.content_text().unwrap_or_default();
     if message.performative() == Performative::Failure {
         return Err(Failure::new(format!("a message came back: {content}")));

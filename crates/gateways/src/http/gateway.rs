@@ -204,9 +204,7 @@ impl HttpGateway {
         if !matches!(received.provenance(), sealbus_bus::Provenance::Platform) {
             return false;
         }
-        let Ok(message) = received.into_message() else {
-            return false;
-        };
+        let message = received.into_message();
         let Some(receiver) = message.receivers.first().map(|it| it.name.clone()) else {
             return false;
         };

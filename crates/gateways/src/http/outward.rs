@@ -89,10 +89,8 @@ impl Inner {
                 }
             }
             for received in row.drain(..) {
-                // What is in a mailbox decodes.
-                if let Ok(message) = received.into_message() {
-                    self.send(message, &name, false, Some(&share)).await;
-                }
+                let message = received.into_message();
+                self.send(message, &name, false, Some(&share)).await;
             }
         }
     }

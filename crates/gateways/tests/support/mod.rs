@@ -102,6 +102,6 @@ pub(crate) async fn receive(mailbox: &mut Mailbox) -> ReceivedMessage {
 
 pub(crate) async fn content(mailbox: &mut Mailbox) -> String {
     let received = receive(mailbox).await;
-    let message = received.message().unwrap();
+    let message = received.message();
     message.content_text().unwrap().into_owned()
 }

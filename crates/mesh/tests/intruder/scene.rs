@@ -106,7 +106,7 @@ impl Scene {
             .unwrap();
         let received = soon(self.mailbox.recv()).await.unwrap();
         assert_eq!(
-            received.message().unwrap().sender().unwrap().name(),
+            received.message().sender().unwrap().name(),
             "honest@factory"
         );
         assert!(matches!(received.provenance(), Provenance::Proved(_)));

@@ -269,10 +269,7 @@ impl<D: Directory> Shell<D> {
         }
         for message in received.drain(..) {
             let provenance = message.provenance().clone();
-            // What is in a mailbox decodes; if not, there is nobody to tell.
-            let Ok(message) = message.into_message() else {
-                continue;
-            };
+            let message = message.into_message();
             let requester = Requester::of(&message, &provenance, self.trust_claims);
             outcome.append(self.directory.handle(&message, &requester, now));
         }

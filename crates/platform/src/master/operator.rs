@@ -35,12 +35,10 @@ impl Operator {
     /// Hands out replies for ever.
     pub(crate) async fn serve(self, mut agent: AgentHandle) {
         while let Some(received) = agent.receive().await {
-            let conversation = match received.message() {
-                Ok(message) => message
-                    .conversation_id()
-                    .and_then(|id| id.text().map(|text| text.into_owned())),
-                Err(_) => None,
-            };
+            let message = received.message();
+            let conversation = message
+                .conversation_id()
+                .and_then(|id| id.text().map(|text| text.into_owned()));
             let waiting = conversation.and_then(|id| self.waiting.lock().get(&id).cloned());
             match waiting {
                 // A collector that has enough gets no more.
@@ -100,9 +98,7 @@ impl Operator {
                 break;
             };
             let mut text = Vec::new();
-            let readable = reply
-                .into_message()
-                .map_err(|error| bad(error.to_string()))?;
+            let readable = reply.into_message();
             // An agreement announces the answer.
             if readable.performative != Performative::Agree {
                 string::encode(&readable, &mut text).map_err(|error| bad(error.to_string()))?;

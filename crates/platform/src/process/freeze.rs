@@ -263,7 +263,7 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
 }
 
 fn sender(message: &ReceivedMessage) -> Option<Identity> {
-    let view = message.message().ok()?;
+    let view = message.message();
     Identity::from_agent_name(view.sender()?.name()).ok()
 }
 

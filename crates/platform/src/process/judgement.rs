@@ -28,11 +28,7 @@ impl Shared {
             Provenance::Carried(identity) => Some(identity.as_ref()),
             _ => None,
         };
-        // It was decoded when it was unpacked.
-        let sender = letter.message().ok().and_then(|message| {
-            let sender = message.sender()?;
-            Some(sender.name().to_owned())
-        });
+        let sender = letter.message().sender().map(|it| it.name().to_owned());
         let sender = sender.unwrap_or_default();
         let revoked = proved.and_then(|identity| self.revoked_since(identity, posted));
         let (refusal, refused) = match revoked {

@@ -771,13 +771,12 @@ impl Exchange {
             for it in here.iter().filter(|_| is_event) {
                 let is_wanted = is_wanted(it) && !is_over;
                 let passes = match it.consumer.filter.as_ref() {
-                    Some(filter) if is_wanted => match message.message() {
-                        Ok(view) => filter.matches(header, &view).unwrap_or_else(|error| {
+                    Some(filter) if is_wanted => filter
+                        .matches(header, &message.message())
+                        .unwrap_or_else(|error| {
                             failed.push((it.consumer.clone(), error));
                             false
                         }),
-                        Err(_) => false,
-                    },
                     _ => true,
                 };
                 if is_wanted && passes {

@@ -640,8 +640,8 @@ fn requester(event: &ReceivedEvent) -> Arc<str> {
     event
         .message
         .message()
-        .ok()
-        .and_then(|message| message.sender().map(|sender| sender.name().into()))
+        .sender()
+        .map(|sender| sender.name().into())
         .unwrap_or_default()
 }
 

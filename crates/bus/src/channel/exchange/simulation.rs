@@ -654,7 +654,7 @@ impl World {
             let choice = self.random.below(4);
             let process = &mut self.processes[index];
             let consumer = process.seats[at].consumer.clone();
-            let message = request.message.clone().into_message().unwrap();
+            let message = request.message.clone().into_message();
             let reply = message
                 .create_reply(Performative::Inform)
                 .with_sender(crate::aid_of(&consumer.agent));
@@ -680,7 +680,7 @@ impl World {
 
     /// What is handed out is handed out once, in order, in its time, and to one who may have it.
     fn check(&mut self, index: usize, at: usize, event: &ReceivedEvent, now: Now) {
-        let message = event.message.clone().into_message().unwrap();
+        let message = event.message.clone().into_message();
         let text = message.content_text().unwrap().to_owned();
         let number: u64 = text.parse().unwrap();
         let publisher = message.sender.as_ref().unwrap().name.clone();

@@ -102,7 +102,7 @@ struct Agent {
 impl Agent {
     async fn receive(&mut self) -> AclMessage {
         let message: ReceivedMessage = self.mailbox.recv().await.unwrap();
-        (*message.into_message().unwrap()).clone()
+        (*message.into_message()).clone()
     }
 
     async fn ask(&mut self, message: AclMessage) -> AclMessage {

@@ -15,10 +15,7 @@ async fn certified_agents_talk_and_leave() {
     alice.send(inform(&bob, "hello")).await.unwrap();
     let received = bob.receive().await.unwrap();
     assert!(matches!(received.provenance(), Provenance::SameProcess));
-    assert_eq!(
-        received.message().unwrap().sender().unwrap().name(),
-        "alice@factory"
-    );
+    assert_eq!(received.message().sender().unwrap().name(), "alice@factory");
 
     let forged = inform(&bob, "hello").with_sender(process.peer("carol").unwrap());
     assert!(matches!(

@@ -291,7 +291,7 @@ async fn next(subscription: &mut Subscription) -> ReceivedEvent {
 }
 
 fn text(event: &ReceivedEvent) -> String {
-    let message = event.message.message().unwrap();
+    let message = event.message.message();
     message.content_text().unwrap().into_owned()
 }
 

@@ -22,9 +22,9 @@ async fn read_proved(agent: &mut AgentHandle, sender: &str) -> String {
     let received = agent.receive().await.unwrap();
     match received.provenance() {
         Provenance::Proved(verified) => assert!(verified.identity().is_agent_named(sender)),
-        other => panic!("{other:?}: {:?}", received.message().unwrap().to_owned()),
+        other => panic!("{other:?}: {:?}", received.message().to_owned()),
     }
-    let message = received.message().unwrap();
+    let message = received.message();
     message.content_text().unwrap().into_owned()
 }
 
@@ -157,7 +157,7 @@ async fn a_move_under_traffic_loses_nothing() {
         .unwrap();
     while read < MESSAGES {
         let received = bob.receive().await.unwrap();
-        let message = received.message().unwrap();
+        let message = received.message();
         assert_eq!(message.content_text().unwrap(), read.to_string());
         assert!(matches!(
             received.provenance(),
