@@ -281,6 +281,7 @@ fn make_stream(
             cursors: std::collections::BTreeMap::new(),
             removed: Spans::default(),
             damage: None,
+            found: None,
             is_removed: false,
         }),
         end: watch::Sender::new(1),

@@ -104,6 +104,18 @@ impl Reader {
         self.place = None;
     }
 
+    /// Goes to the first record of the next file, past what is left of this one; false if there is none.
+    pub fn seek_next_file(&mut self) -> bool {
+        let first = {
+            let state = self.shared.state.lock();
+            let after = state
+                .segments
+                .partition_point(|segment| segment.header.first <= self.next);
+            state.segments.get(after).map(|file| file.header.first)
+        };
+        first.map(|first| self.seek(first)).is_some()
+    }
+
     /// The next record that is kept; `None` at the end of what is on disk now.
     ///
     /// # Errors

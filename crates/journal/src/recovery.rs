@@ -115,6 +115,7 @@ impl Default for Opened {
                 cursors: BTreeMap::new(),
                 removed: Spans::default(),
                 damage: None,
+                found: None,
                 is_removed: false,
             },
         }
@@ -244,6 +245,7 @@ impl Opened {
         if is_newest {
             self.state.damage = Some(damage.clone());
         }
+        self.state.found.get_or_insert_with(|| damage.clone());
         report.damaged.push(damage);
     }
 }

@@ -85,6 +85,8 @@ pub(crate) struct StreamState {
     pub(crate) removed: Spans,
     /// Why it cannot be written.
     pub(crate) damage: Option<Damage>,
+    /// What was found damaged first on opening, wherever it lies.
+    pub(crate) found: Option<Damage>,
     pub(crate) is_removed: bool,
 }
 
@@ -101,7 +103,8 @@ pub struct StreamInfo {
     pub bytes: u64,
     /// When the last record was written; `None` if there was none.
     pub last: Option<SystemTime>,
-    /// What does not check, if something does not and lies where the stream is written.
+    /// What did not check on opening, if something did not; where the stream is written before all, since nothing can be
+    /// appended then.
     pub damage: Option<Damage>,
 }
 
@@ -168,7 +171,7 @@ impl Stream {
             records: state.next - state.first - state.removed.count(),
             bytes: state.bytes(),
             last: (state.next > 1).then(|| time_of(state.last_micros)),
-            damage: state.damage.clone(),
+            damage: state.damage.clone().or_else(|| state.found.clone()),
         }
     }
 

@@ -364,6 +364,12 @@ fn a_damaged_file_is_an_error_that_says_where() {
         "{error}"
     );
     // What comes after it can be read and written.
+    assert_eq!(stream.info().damage, Some(report.damaged[0].clone()));
+    let behind = reader.position();
+    assert!(reader.next_record().is_err() && reader.position() == behind);
+    assert!(reader.seek_next_file() && reader.position() > behind);
+    assert!(matches!(rest(&mut reader).as_slice(), [.., last] if last == "30"));
+    assert!(!reader.seek_next_file());
     assert_eq!(append(&stream, "more"), 31);
     assert_eq!(
         rest(&mut stream.read(ReadFrom::Number(29))),
