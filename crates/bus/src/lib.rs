@@ -25,6 +25,8 @@ mod permission;
 mod refusal;
 mod resolver;
 mod route;
+#[cfg(any(test, feature = "conformance"))]
+pub mod schedule;
 mod search;
 mod transport;
 

@@ -29,8 +29,6 @@ mod pattern;
 mod permission;
 mod qos;
 mod queue;
-#[cfg(test)]
-mod schedule;
 
 pub use address::{
     AddressError, AddressProblem, AddressScheme, ChannelAddress, ChannelOwner, MAX_ADDRESS_LENGTH,

@@ -22,9 +22,9 @@ use super::*;
 use crate::channel::event::{ChannelHeader, ReceivedEvent};
 use crate::channel::flow::{FlowPolicy, QueueLimits};
 use crate::channel::qos::{Priority, Qos, Reliability, Time};
-use crate::channel::schedule::{Random, seeds};
 use crate::inlet::{ArrivedFrame, FrameCredit, FrameOrigin};
 use crate::message::Provenance;
+use crate::schedule::{Random, seeds};
 
 /// Schedules run by default; more by the environment variable.
 const SCHEDULES: u64 = 1200;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::{LogCursor, LogNote, LogPart, Logged, LoggedEvent, Tracker};
 use crate::channel::path::ChannelPath;
-use crate::channel::schedule::{Random, seeds};
+use crate::schedule::{Random, seeds};
 
 const SCHEDULES: u64 = 500;
 const STEPS: u64 = 400;

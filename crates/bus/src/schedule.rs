@@ -1,12 +1,13 @@
-//! What the simulations share: chance that can be repeated, and which schedules are asked for.
+//! What simulations share, here and in crates above: chance that can be repeated, and which schedules are asked for.
 
 use std::ops::Range;
 
 /// Chance that can be repeated (SplitMix64).
-pub(super) struct Random(pub(super) u64);
+#[derive(Debug)]
+pub struct Random(pub u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.0;
         value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,21 +15,30 @@ impl Random {
         value ^ (value >> 31)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    /// A number less than `bound`.
+    ///
+    /// # Panics
+    /// If that is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    pub(super) fn chance(&mut self, percent: u64) -> bool {
+    /// True in so many of a hundred cases.
+    pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    pub(super) fn one_in(&mut self, count: u64) -> bool {
+    /// True in one of so many cases.
+    pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 }
 
 /// The seeds to try: the one of `SEALBUS_SEED`, or `SEALBUS_SCHEDULES` (else `usual`) from `SEALBUS_FIRST_SEED` on.
-pub(super) fn seeds(usual: u64) -> Range<u64> {
+///
+/// # Panics
+/// If a variable holds no number.
+pub fn seeds(usual: u64) -> Range<u64> {
     if let Some(seed) = number("SEALBUS_SEED") {
         return seed..seed + 1;
     }
