@@ -35,17 +35,8 @@ pub(crate) struct ChannelPublish {
     /// The performative
     #[arg(long, default_value = "inform", value_name = "PERFORMATIVE")]
     pub(crate) performative: String,
-    /// A property for filters, such as price=7; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
-    pub(crate) property: Vec<(String, String)>,
-    /// QoS, such as at-least-once,priority=7,expiry=5s,ack=agent
-    #[arg(
-        long,
-        default_value = "",
-        hide_default_value = true,
-        value_name = "QOS"
-    )]
-    pub(crate) qos: QosOverride,
+    #[command(flatten)]
+    pub(crate) header: ChannelHeader,
 }
 
 #[derive(Debug, Args)]
@@ -82,10 +73,17 @@ pub(crate) struct ChannelRequest {
     /// The performative
     #[arg(long, default_value = "query-ref", value_name = "PERFORMATIVE")]
     pub(crate) performative: String,
+    #[command(flatten)]
+    pub(crate) header: ChannelHeader,
+}
+
+/// What is said about a message beside its content.
+#[derive(Debug, Args)]
+pub(crate) struct ChannelHeader {
     /// A property for filters, such as price=7; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
     pub(crate) property: Vec<(String, String)>,
-    /// QoS, such as priority=9
+    /// QoS, such as at-least-once,priority=7,expiry=5s,ack=agent
     #[arg(
         long,
         default_value = "",

@@ -244,11 +244,11 @@ pub(crate) async fn publish(
     publish: &ChannelPublish,
     output: Output,
 ) -> Result<(), CliError> {
-    let event = message(&publish.performative, &publish.text, &publish.property)?;
+    let event = message(&publish.performative, &publish.text, &publish.header.property)?;
     let member = Member::join(connection, "publish").await?;
     let (channel, reach) = member
         .during(async |member| {
-            let channel = member.channel(&publish.channel, &publish.qos)?;
+            let channel = member.channel(&publish.channel, &publish.header.qos)?;
             let reach = match channel.agent() {
                 Some(agent) => channel.send(agent, event).await,
                 None => channel.publish(event).await,
@@ -422,7 +422,7 @@ pub(crate) async fn request(
     request: &ChannelRequest,
     output: Output,
 ) -> Result<(), CliError> {
-    let question = message(&request.performative, &request.text, &request.property)?;
+    let question = message(&request.performative, &request.text, &request.header.property)?;
     let member = Member::join(connection, "request").await?;
     member
         .during(async |member| ask(member, question, request, output).await)
@@ -435,7 +435,7 @@ async fn ask(
     request: &ChannelRequest,
     output: Output,
 ) -> Result<(), CliError> {
-    let channel = member.channel(&request.channel, &request.qos)?;
+    let channel = member.channel(&request.channel, &request.header.qos)?;
     let options = RequestOptions {
         within: request.deadline.0,
         first: request.first,
