@@ -21,6 +21,7 @@ mod freeze;
 mod judgement;
 mod letters;
 mod neighbours;
+mod node_queue;
 mod renewal;
 mod reports;
 mod resolver;

@@ -14,8 +14,8 @@ use sealbus_bus::channel::{
 use sealbus_bus::{BoxFuture, NotKept, WeakBus};
 use sealbus_journal::Retention;
 use sealbus_seal::Identity;
-use tokio::sync::{mpsc, oneshot};
 
+use super::node_queue::{Keeper, NodeQueue};
 use crate::channel_log::{MOST_BYTES, MOST_EVENTS};
 use crate::control::channel_log::{
     KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent,
@@ -25,33 +25,30 @@ use crate::host::Host;
 use crate::master::state::MASTER_NODE;
 use crate::post::new_origin;
 
-/// The pause before the node is asked again.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Most events that wait for the node.
-const MOST_WAITING: usize = 4096;
-
-type Answered = oneshot::Sender<Result<u64, NotKept>>;
-
 /// The logs of all nodes, through this process's own.
 pub(super) struct NodeLogs {
     host: Arc<dyn Host>,
     /// This process's own node.
     node: Arc<str>,
     bus: WeakBus,
-    events: mpsc::Sender<(EventToKeep, Answered)>,
+    events: NodeQueue<EventKeeper>,
 }
 
 impl NodeLogs {
     /// A way to the logs. What was given to it goes on as long as it is there.
     pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
-        let (events, waiting) = mpsc::channel(MOST_WAITING);
         let node: Arc<str> = host.membership().node.as_str().into();
-        tokio::spawn(keep(host.clone(), node.clone(), waiting));
+        let keeper = EventKeeper {
+            host: host.clone(),
+            node: node.clone(),
+            origin: new_origin(),
+            sequence: 0,
+        };
         Arc::new(Self {
             host,
             node,
             bus,
-            events,
+            events: NodeQueue::start(keeper),
         })
     }
 
@@ -100,16 +97,9 @@ impl ChannelLogs for NodeLogs {
 
     fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<LogPlace, NotKept>> {
         Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let gone = || NotKept("this process is leaving its platform".to_owned());
-            self.events
-                .send((event, answer))
-                .await
-                .map_err(|_| gone())?;
-            let number = answered.await.unwrap_or_else(|_| Err(gone()))?;
             Ok(LogPlace {
+                number: self.events.keep(event).await?,
                 node: self.node.clone(),
-                number,
             })
         })
     }
@@ -232,90 +222,41 @@ fn question(reading: LogReading) -> LogQuestion {
     }
 }
 
-/// Gives the node what waits: one request after the other, so that all stays in order.
-async fn keep(
+/// Events on their way to the node.
+struct EventKeeper {
     host: Arc<dyn Host>,
     node: Arc<str>,
-    mut waiting: mpsc::Receiver<(EventToKeep, Answered)>,
-) {
-    let origin = new_origin();
-    let mut sequence = 0;
-    let mut next = None;
-    loop {
-        let first = match next.take() {
-            Some(first) => first,
-            None => match waiting.recv().await {
-                Some(first) => first,
-                None => return,
-            },
-        };
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        let mut more = Some(first);
-        while let Some((event, answer)) = more.take() {
-            if batch.len() >= MOST_EVENTS || (bytes > 0 && bytes + event.body.len() > MOST_BYTES) {
-                next = Some((event, answer));
-                break;
-            }
-            bytes += event.body.len();
-            sequence += 1;
-            batch.push((
-                posted(&event, origin, sequence),
-                event.header.expiry,
-                answer,
-            ));
-            more = waiting.try_recv().ok();
-        }
-        while !batch.is_empty() {
-            let events = batch.iter().map(|(event, ..)| event.clone()).collect();
-            match give(&*host, &node, events, batch.len()).await {
-                Ok(outcomes) => {
-                    for ((_, _, answer), outcome) in batch.drain(..).zip(outcomes) {
-                        // Who does not wait any more has it kept all the same.
-                        let _ = answer.send(match outcome {
-                            KeepOutcome::Kept { number } => Ok(number),
-                            KeepOutcome::Refused { fault } => Err(NotKept(fault.to_string())),
-                        });
-                    }
-                }
-                // Asked again: the node knows what it has had.
-                Err(fault) if fault.code == FaultCode::Unavailable => {
-                    tracing::debug!(%fault, "events wait for the node");
-                    let now = Moment::from(SystemTime::now());
-                    let is_over = |expiry: &Option<Moment>| expiry.is_some_and(|at| at <= now);
-                    let mut waits = Vec::with_capacity(batch.len());
-                    for (event, expiry, answer) in batch.drain(..) {
-                        if is_over(&expiry) {
-                            let gone = "it expired while its node could not be reached; whether it was kept is not known";
-                            let _ = answer.send(Err(NotKept(gone.to_owned())));
-                        } else if !answer.is_closed() {
-                            waits.push((event, expiry, answer));
-                        }
-                    }
-                    batch = waits;
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Err(fault) => {
-                    for (_, _, answer) in batch.drain(..) {
-                        let _ = answer.send(Err(NotKept(fault.to_string())));
-                    }
-                }
-            }
-        }
-    }
+    origin: u64,
+    sequence: u64,
 }
 
-async fn give(
-    host: &dyn Host,
-    node: &str,
-    events: Vec<PostedEvent>,
-    count: usize,
-) -> Result<Vec<KeepOutcome>, Fault> {
-    match host.channel_log(node, LogRequest::Keep { events }).await? {
-        LogAnswer::Kept { outcomes } if outcomes.len() == count => Ok(outcomes),
-        _ => Err(Fault::new(
-            FaultCode::Internal,
-            "the node answered something else than was asked",
-        )),
+impl Keeper for EventKeeper {
+    type Item = EventToKeep;
+    type Prepared = PostedEvent;
+    type Answer = u64;
+
+    const MOST: (usize, usize) = (MOST_EVENTS, MOST_BYTES);
+
+    fn size(event: &EventToKeep) -> usize {
+        event.body.len()
+    }
+
+    fn prepare(&mut self, event: EventToKeep) -> Result<(PostedEvent, Option<Moment>), NotKept> {
+        self.sequence += 1;
+        let expiry = event.header.expiry;
+        Ok((posted(&event, self.origin, self.sequence), expiry))
+    }
+
+    async fn ask(&self, events: Vec<PostedEvent>) -> Result<Vec<Result<u64, Fault>>, Fault> {
+        let request = LogRequest::Keep { events };
+        let LogAnswer::Kept { outcomes } = self.host.channel_log(&self.node, request).await? else {
+            return Ok(Vec::new());
+        };
+        let outcomes = outcomes.into_iter().map(|outcome| match outcome {
+            KeepOutcome::Kept { number } => Ok(number),
+            KeepOutcome::Refused { fault } => Err(fault),
+        });
+        Ok(outcomes.collect())
     }
 }
 

@@ -11,8 +11,9 @@ use sealbus_bus::channel::Moment;
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post,
 };
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 
+use super::node_queue::{Keeper, NodeQueue};
 use super::{Shared, freeze};
 use crate::control::post::{Cover, DeliveredLetter, LetterOutcome, PostedLetter, Receipt};
 use crate::control::{Blob, Fault, FaultCode, WaitingProvenance};
@@ -24,103 +25,63 @@ use crate::post::{MOST_POSTED, expiry_of, new_origin};
 const PAUSE: Duration = Duration::from_millis(250);
 /// How often mailboxes are looked through for letters that have expired unread.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Most letters that wait for the node.
-const MOST_WAITING: usize = 4096;
 /// Most bytes of letters in one request.
 const MOST_BYTES: usize = 4 << 20;
 /// How long what was taken may remain unreported when its agent moves.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
 
-type Answered = oneshot::Sender<Result<(), NotKept>>;
-
 /// The way out: to the node.
-pub(super) struct NodePost {
-    letters: mpsc::Sender<(Letter, Answered)>,
-}
+pub(super) struct NodePost(NodeQueue<LetterKeeper>);
 
 impl Post for NodePost {
     fn keep(&self, letter: Letter) -> BoxFuture<'_, Result<(), NotKept>> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let gone = || NotKept("this process is leaving its platform".to_owned());
-            self.letters
-                .send((letter, answer))
-                .await
-                .map_err(|_| gone())?;
-            answered.await.unwrap_or_else(|_| Err(gone()))
-        })
+        Box::pin(self.0.keep(letter))
     }
 }
 
 impl NodePost {
     /// A way out, whose letters go on as long as it is there.
     pub(super) fn start(host: Arc<dyn Host>, platform: String) -> Arc<Self> {
-        let (letters, waiting) = mpsc::channel(MOST_WAITING);
-        tokio::spawn(post(host, platform, waiting));
-        Arc::new(Self { letters })
+        let keeper = LetterKeeper {
+            host,
+            platform,
+            origin: new_origin(),
+            sequences: HashMap::new(),
+        };
+        Arc::new(Self(NodeQueue::start(keeper)))
     }
 }
 
-/// Gives the node what waits: one request after the other, so that all stays in order.
-async fn post(
+/// Letters on their way to the node.
+struct LetterKeeper {
     host: Arc<dyn Host>,
     platform: String,
-    mut waiting: mpsc::Receiver<(Letter, Answered)>,
-) {
-    let origin = new_origin();
-    let mut sequences: HashMap<String, u64> = HashMap::new();
-    let mut next = None;
-    loop {
-        let first = match next.take() {
-            Some(first) => first,
-            None => match waiting.recv().await {
-                Some(first) => first,
-                None => return,
-            },
-        };
-        let (mut letters, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let mut more = Some(first);
-        while let Some((letter, answer)) = more.take() {
-            if letters.len() >= MOST_POSTED
-                || (bytes > 0 && bytes + letter.message.len() > MOST_BYTES)
-            {
-                next = Some((letter, answer));
-                break;
-            }
-            bytes += letter.message.len();
-            match posted(letter, &platform, origin, &mut sequences) {
-                Ok(posted) => {
-                    letters.push(posted);
-                    answers.push(answer);
-                }
-                Err(reason) => {
-                    let _ = answer.send(Err(reason));
-                }
-            }
-            more = waiting.try_recv().ok();
-        }
-        if letters.is_empty() {
-            continue;
-        }
-        let refused = loop {
-            match host.post(letters.clone()).await {
-                Ok(refused) => break refused,
-                // Asked again: the node knows what it has had.
-                Err(fault)
-                    if fault.code == FaultCode::Unavailable
-                        && !answers.iter().all(Answered::is_closed) =>
-                {
-                    tracing::debug!(%fault, "letters wait for the node");
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Err(fault) => break vec![Some(fault); letters.len()],
-            }
-        };
-        for (answer, refused) in answers.into_iter().zip(refused) {
-            let kept = refused.map_or(Ok(()), |fault| Err(NotKept(fault.to_string())));
-            // Who does not wait any more has it kept all the same.
-            let _ = answer.send(kept);
-        }
+    origin: u64,
+    /// By receiver.
+    sequences: HashMap<String, u64>,
+}
+
+impl Keeper for LetterKeeper {
+    type Item = Letter;
+    type Prepared = PostedLetter;
+    type Answer = ();
+
+    const MOST: (usize, usize) = (MOST_POSTED, MOST_BYTES);
+
+    fn size(letter: &Letter) -> usize {
+        letter.message.len()
+    }
+
+    fn prepare(&mut self, letter: Letter) -> Result<(PostedLetter, Option<Moment>), NotKept> {
+        let posted = posted(letter, &self.platform, self.origin, &mut self.sequences)?;
+        let expiry = Moment::from_unix_ms(posted.cover.expiry);
+        Ok((posted, Some(expiry)))
+    }
+
+    async fn ask(&self, letters: Vec<PostedLetter>) -> Result<Vec<Result<(), Fault>>, Fault> {
+        let refused = self.host.post(letters).await?;
+        let outcomes = refused.into_iter().map(|fault| fault.map_or(Ok(()), Err));
+        Ok(outcomes.collect())
     }
 }
 
