@@ -90,6 +90,10 @@ class Scene:
         assert self.texts() == [str(number) for number in numbers], "once and in order"
         wait_for(lambda: self.waiting()["total"] == 0, "nothing to wait", also=self.why)
 
+    def has_room_again(self):
+        assert self.ask("source", "post one", "sink", "last", {}) == "accepted"
+        wait_for(lambda: self.texts()[-1] == "last", "the last one", also=self.why)
+
     def why(self):
         return f"{self.waiting()}\n{self.noted()}\n{self.factory.logs()}"
 
@@ -233,6 +237,21 @@ def test_a_message_is_not_delivered_before_its_time(platform, tmp_path):
     assert arrived["later"] >= before + 3
 
 
+def test_what_waits_for_an_absent_agent_is_not_delivered_before_its_time(platform, tmp_path):
+    scene = Scene(platform, tmp_path)
+    scene.take_down()
+    before = int(time.time() * 1000) / 1000
+    scene.ask("source", "post one", "sink", "later", {"valid_from": 8})
+    scene.ask("source", "post one", "sink", "now", {})
+    wait_for(lambda: scene.waiting()["total"] == 2, "both to wait", also=scene.why)
+    shown = [letter.get("valid_from") for letter in scene.waiting()["letters"]]
+    assert shown[1] is None and shown[0] / 1000 >= before + 8
+    scene.let_up()
+    wait_for(lambda: len(scene.texts()) == 2, "both", also=scene.why)
+    arrived = {line.split(" ")[4]: float(line.split(" ")[0]) for line in scene.lines()}
+    assert arrived["later"] >= before + 8
+
+
 def test_what_waits_follows_an_agent_that_moves(platform, tmp_path):
     scene = Scene(platform, tmp_path, sink=None)
     for turn in range(3):
@@ -257,6 +276,34 @@ def test_a_full_mailbox_is_an_error_for_its_sender_and_loses_nothing(platform, t
     wait_for(lambda: len(scene.texts()) >= accepted, "what was accepted", also=scene.why)
     assert [text.split()[0] for text in scene.texts()] == [str(number) for number in range(accepted)]
     wait_for(lambda: scene.waiting()["total"] == 0, "nothing to wait", also=scene.why)
-    # There is room again.
-    assert scene.ask("source", "post one", "sink", "last", {}) == "accepted"
-    wait_for(lambda: scene.texts()[-1] == "last", "the last one", also=scene.why)
+    scene.has_room_again()
+
+
+def test_a_full_mailbox_on_another_node_is_an_error_for_the_sender_and_loses_nothing(platform, tmp_path):
+    scene = Scene(platform, tmp_path)
+    # The receiver runs, and takes nothing more: first its own node's mailbox becomes full, then that of the sender's.
+    (scene.notes / "slow").touch()
+    assert scene.ask("source", "post one", "sink", "first", {}) == "accepted"
+    wait_for(lambda: scene.texts() == ["first"], "the receiver to be busy", also=scene.why)
+    accepted = 0
+
+    def refused():
+        nonlocal accepted
+        answer = scene.ask("source", "post large", "sink", 6 << 20, accepted)
+        accepted += answer == "accepted"
+        # The sender's node may be full for a moment before the other one is.
+        return "node-2" in answer and answer
+
+    answer = wait_for(refused, "both nodes to be full", 300, also=scene.why)
+    assert 10 < accepted < 40
+    # What happened, to whom, and what to do.
+    assert "the mailbox of sink on node-1 is full" in answer and "send again" in answer, answer
+    assert "the mailbox of sink on node-2 is full" in answer, answer
+    waiting = scene.waiting()
+    assert waiting["total"] >= accepted, "nothing that was accepted is gone"
+    assert {letter["node"] for letter in waiting["letters"]} == {"node-1", "node-2"}
+    (scene.notes / "slow").unlink()
+    wait_for(lambda: len(scene.texts()) > accepted, "what was accepted", also=scene.why)
+    assert [text.split()[0] for text in scene.texts()[1:]] == [str(number) for number in range(accepted)]
+    wait_for(lambda: scene.waiting()["total"] == 0, "nothing to wait", also=scene.why)
+    scene.has_room_again()

@@ -92,6 +92,7 @@ impl Carrier {
         match whereabouts {
             Whereabouts::Here(process, connection) => {
                 self.route = None;
+                *mailbox.held_up.lock() = None;
                 self.hand_over(&process, connection).await?;
             }
             Whereabouts::There(node) => {
@@ -197,12 +198,15 @@ impl Carrier {
                 self.forwarded(&numbers, refused).await
             }
             Ok(Forwarded::Elsewhere) => {
+                *mailbox.held_up.lock() = None;
                 self.route = None;
                 self.silent_since = None;
                 Ok(PAUSE)
             }
             Err(fault) => {
                 tracing::debug!(agent = mailbox.agent, node, %fault, "letters could not be carried");
+                *mailbox.held_up.lock() =
+                    Some(format!("{node} does not take them: {}", fault.message));
                 let since = *self.silent_since.get_or_insert_with(Instant::now);
                 if located.is_some()
                     && located.as_ref() != Some(&node)
@@ -229,12 +233,14 @@ impl Carrier {
     ) -> Result<Duration, Fault> {
         let mut gone = Vec::new();
         let mut pause = Duration::ZERO;
+        let mut held_up = None;
         for (number, refused) in numbers.iter().zip(refused) {
             match refused {
                 None => gone.push(*number),
                 // In order: what comes after it waits as well.
                 Some(fault) if matches!(fault.code, FaultCode::Full | FaultCode::Storage) => {
                     tracing::debug!(agent = self.mailbox.agent, %fault, "letters wait");
+                    held_up = Some(fault.message);
                     pause = PAUSE;
                     break;
                 }
@@ -245,6 +251,7 @@ impl Carrier {
                 }
             }
         }
+        *self.mailbox.held_up.lock() = held_up;
         self.post.remove(&self.mailbox, &gone).await?;
         if pause.is_zero() {
             // There may be more.

@@ -23,6 +23,8 @@ pub(crate) struct Mailbox {
     pub(super) shelf: Mutex<Shelf>,
     pub(super) is_carried: Mutex<bool>,
     pub(super) news: Notify,
+    /// Why another node does not take the letters now.
+    pub(super) held_up: Mutex<Option<String>>,
 }
 
 impl Mailbox {
@@ -33,6 +35,7 @@ impl Mailbox {
             shelf: Mutex::default(),
             is_carried: Mutex::new(false),
             news: Notify::new(),
+            held_up: Mutex::default(),
         }
     }
 
@@ -66,10 +69,12 @@ impl Mailbox {
                     ),
                 },
                 Ok(None) => break,
-                // What is before the damage is delivered; what is behind it is said at every attempt to use it.
+                // What is in other files is delivered.
                 Err(error @ JournalError::Damaged(_)) => {
                     tracing::error!(agent, %error, "messages that were kept are lost");
-                    break;
+                    if !reader.seek_next_file() {
+                        break;
+                    }
                 }
                 Err(error) => return Err(error),
             }

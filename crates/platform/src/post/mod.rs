@@ -264,8 +264,10 @@ impl Post {
                 });
             }
             Err(NotTaken::Full) => {
+                let held_up = mailbox.held_up.lock().clone();
+                let held_up = held_up.map_or_else(String::new, |why| format!(", since {why}"));
                 let message = format!(
-                    "the mailbox of {} on {} is full: {} messages wait",
+                    "the mailbox of {} on {} is full: {} messages wait{held_up}",
                     cover.receiver,
                     self.node,
                     shelf.len()
