@@ -83,6 +83,17 @@ class Counters(NamedTuple):
     ``properties.price`` for an event without a price. Who publishes in another process says so within a second."""
 
 
+class DamagedLog(NamedTuple):
+    """A log of a persistent channel that cannot be read further: its subscription waits before the damage until somebody has
+    mended the log or given up what is damaged. Nothing is left out in silence."""
+
+    node: str
+    """The node that keeps it."""
+    channel: str
+    damage: str
+    """What is damaged, where, and what to do."""
+
+
 @dataclass(frozen=True)
 class Listening:
     """What a handler marked :func:`on_event` or :func:`on_question` is for."""
@@ -356,6 +367,11 @@ class ChannelSubscription:
         """What happened so far; None once it is cancelled."""
         counters = self._handle.counters()
         return None if counters is None else Counters(*counters)
+
+    @property
+    def damaged(self) -> list[DamagedLog]:
+        """The logs of persistent channels that it cannot read further."""
+        return [DamagedLog(*each) for each in self._handle.damaged()]
 
     def cancel(self) -> None:
         """Ends the subscription; what it holds is dropped."""

@@ -451,6 +451,18 @@ impl PySubscriptionHandle {
         )))
     }
 
+    /// The logs that it cannot read further: node, channel, and what is damaged.
+    fn damaged(&self) -> PyResult<Vec<(String, String, String)>> {
+        let open = self.0.lock();
+        let Some(open) = &*open else {
+            return Ok(Vec::new());
+        };
+        let damaged = open.get()?.subscription.damaged().into_iter();
+        let damaged =
+            damaged.map(|log| (log.node.to_string(), log.channel.to_string(), log.damage));
+        Ok(damaged.collect())
+    }
+
     fn cancel(&self) {
         drop(self.0.lock().take());
     }

@@ -44,6 +44,27 @@ def test_a_level_that_no_transport_here_reaches_is_refused_by_name(platform, lev
     assert not factory.pids()
 
 
+def test_a_channel_that_wants_more_than_the_platforms_level_is_refused_by_name(platform):
+    factory = platform(
+        """
+        [platform]
+        name = "factory"
+        level = "tls"
+
+        [[channel]]
+        path = "/secret"
+        qos = "level=auth"
+        """
+    ).up()
+    wait_for(lambda: [each for each in factory.nodes().values() if each["state"] == "alive"], "the node")
+    state = ("--state", factory.state)
+    for channel, *qos in (("/secret",), ("/open", "--qos", "level=auth"), ("sealbus:level=sealed:///open/",)):
+        done = sealbus("channel", "publish", channel, "text", *qos, *state, expect=2)
+        level = "level=sealed" if "sealed" in channel else "level=auth"
+        assert level in done.stderr.decode(), done.stderr
+    sealbus("channel", "publish", "/open", "text", "--qos", "level=tls", *state)
+
+
 def test_the_option_raises_the_manifests_level(platform):
     factory = platform('[platform]\nname = "factory"\nlevel = "none"\n').up("--level", "auth")
     wait_for(lambda: re.search(r"at level auth\b", factory.master.output()), "the level to be told")

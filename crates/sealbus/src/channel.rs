@@ -9,9 +9,9 @@ use std::time::Duration;
 use sealbus_acl::{AclMessage, Content, Performative};
 use sealbus_bus::channel::frame::Replay;
 use sealbus_bus::channel::{
-    AddressError, ChannelAddress, ChannelHeader, ChannelPath, ChannelPattern, Channels, Ended,
-    FlowPolicy, LogRetention, Mechanism, PathError, PublishError, Qos, QosError, QosOverride,
-    QueueCounters, QueueLimits, Reach, ReceivedEvent, RequestOptions, SubscribeError,
+    AddressError, ChannelAddress, ChannelHeader, ChannelPath, ChannelPattern, Channels, DamagedLog,
+    Ended, FlowPolicy, LogRetention, Mechanism, PathError, PublishError, Qos, QosError,
+    QosOverride, QueueCounters, QueueLimits, Reach, ReceivedEvent, RequestOptions, SubscribeError,
     SubscriptionOptions, UnavailableQos,
 };
 use sealbus_bus::{NotKept, Outbox};
@@ -391,6 +391,11 @@ impl ChannelSubscription {
     /// What happened so far.
     pub fn counters(&self) -> QueueCounters {
         self.0.counts().2
+    }
+
+    /// The logs of persistent channels that it cannot read further, since they are damaged.
+    pub fn damaged(&self) -> Vec<DamagedLog> {
+        self.0.damaged()
     }
 }
 

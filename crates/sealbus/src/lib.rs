@@ -103,10 +103,10 @@ pub use sealbus_acl::{
 };
 pub use sealbus_bus::channel::frame::Replay;
 pub use sealbus_bus::channel::{
-    ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern, FilterError,
-    FlowPolicy, LogPlace, LogRetention, Mechanism, Moment, PathError, Persistence, Priority,
-    PublishError, Qos, QosError, QosOverride, QueueCounters, QueueLimits, Reach, Reliability,
-    RequestOptions, SubscribeError, Time, UnavailableQos,
+    ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern, DamagedLog,
+    FilterError, FlowPolicy, LogPlace, LogRetention, Mechanism, Moment, PathError, Persistence,
+    Priority, PublishError, Qos, QosError, QosOverride, QueueCounters, QueueLimits, Reach,
+    Reliability, RequestOptions, SubscribeError, Time, UnavailableQos,
 };
 pub use sealbus_bus::{
     Acknowledgement, Delivery, Lifetime, Mailbox, Outbox, Provenance, ReceivedMessage, SendError,

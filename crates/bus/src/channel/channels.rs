@@ -600,6 +600,12 @@ impl Subscription {
     pub fn counts(&self) -> (usize, usize, super::queue::QueueCounters) {
         self.consumer.counts()
     }
+
+    /// The logs that it cannot read further, if it reads kept events.
+    pub fn damaged(&self) -> Vec<super::log::DamagedLog> {
+        let tracker = self.consumer.tracker.as_ref();
+        tracker.map_or_else(Vec::new, |tracker| tracker.damaged())
+    }
 }
 
 impl Drop for Subscription {

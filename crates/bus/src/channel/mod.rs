@@ -46,8 +46,8 @@ pub use filter::{
 };
 pub use flow::{FlowPolicy, QueueLimits, UnknownFlowPolicy};
 pub use log::{
-    ChannelLogs, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention, Logged,
-    LoggedEvent, NotRead,
+    ChannelLogs, DamagedLog, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
+    Logged, LoggedEvent, NotRead,
 };
 pub use moment::Moment;
 pub use path::{

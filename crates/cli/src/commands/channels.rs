@@ -27,6 +27,8 @@ use crate::output::{Output, table};
 const TICKET_LIFETIME: u64 = 60;
 /// How long the other processes may take to say what they subscribe to.
 const INTRODUCTION: Duration = Duration::from_secs(5);
+/// How often a reader looks whether the logs it reads are damaged.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A command's agent and its place on the platform.
 struct Member {
@@ -244,7 +246,11 @@ pub(crate) async fn publish(
     publish: &ChannelPublish,
     output: Output,
 ) -> Result<(), CliError> {
-    let event = message(&publish.performative, &publish.text, &publish.header.property)?;
+    let event = message(
+        &publish.performative,
+        &publish.text,
+        &publish.header.property,
+    )?;
     let member = Member::join(connection, "publish").await?;
     let (channel, reach) = member
         .during(async |member| {
@@ -397,9 +403,20 @@ async fn read(
     let mut subscription = subscribing.open().map_err(|error| not_subscribed(&error))?;
     let mut left = tail.count.unwrap_or(u64::MAX);
     let mut stopped = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut look = tokio::time::interval(LOOK);
+    let mut damaged = Vec::new();
     while left > 0 {
         let event = tokio::select! {
             event = subscription.next() => event,
+            _ = look.tick() => {
+                let former = std::mem::replace(&mut damaged, subscription.damaged());
+                for log in damaged.iter().filter(|log| !former.contains(log)) {
+                    let (node, channel) = (&log.node, &log.channel);
+                    let damage = printable(&log.damage);
+                    anstream::eprintln!("warning: {node} cannot read on in what it keeps of {channel}: {damage}");
+                }
+                continue;
+            }
             _ = &mut stopped => break,
         };
         let Some(event) = event else {
@@ -410,6 +427,12 @@ async fn read(
             });
         };
         let seen = Seen::new(&event);
+        if seen.missed > 0 && !output.is_json() {
+            let (missed, channel) = (seen.missed, seen.channel);
+            anstream::eprintln!(
+                "warning: {missed} events of {channel} before the next one are not kept any more"
+            );
+        }
         output.line(&seen, || seen.line());
         left -= 1;
     }
@@ -422,7 +445,11 @@ pub(crate) async fn request(
     request: &ChannelRequest,
     output: Output,
 ) -> Result<(), CliError> {
-    let question = message(&request.performative, &request.text, &request.header.property)?;
+    let question = message(
+        &request.performative,
+        &request.text,
+        &request.header.property,
+    )?;
     let member = Member::join(connection, "request").await?;
     member
         .during(async |member| ask(member, question, request, output).await)

@@ -13,7 +13,6 @@ mod reading;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -87,8 +86,8 @@ struct ChannelLog {
     given: Mutex<HashMap<String, u64>>,
     /// Number after the last event when this node began.
     began: u64,
-    /// That it cannot be read was said.
-    is_lamented: AtomicBool,
+    /// Why a part of it cannot be read.
+    damage: Mutex<Option<String>>,
 }
 
 impl ChannelLogs {
@@ -444,7 +443,7 @@ impl ChannelLogs {
                     first: info.first,
                     next: info.end,
                     torn: self.torn.get(log.stream.name()).copied().unwrap_or(0),
-                    damage: info.damage.map(|damage| damage.to_string()),
+                    damage: log.damage.lock().clone(),
                     durable: log.stream.cursors(),
                 }
             })
@@ -499,10 +498,18 @@ impl ChannelLog {
         Self {
             channel,
             began: stream.end(),
+            damage: Mutex::new(stream.info().damage.map(|damage| damage.to_string())),
             stream,
             origins: Mutex::default(),
             given: Mutex::default(),
-            is_lamented: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that it cannot be read, for those who look at what is kept; says it once.
+    fn lament(&self, damage: &str) {
+        let former = self.damage.lock().replace(damage.to_owned());
+        if former.as_deref() != Some(damage) {
+            tracing::error!(channel = %self.channel, damage, "kept events cannot be read");
         }
     }
 
@@ -521,8 +528,14 @@ impl ChannelLog {
                 }
                 Ok(None) => break,
                 Err(error @ JournalError::Damaged(_)) => {
-                    tracing::error!(%channel, %error, "events that were kept are lost");
-                    break;
+                    tracing::error!(
+                        %channel, %error,
+                        "kept events cannot be read, and their subscribers wait before them"
+                    );
+                    // What lies behind it is known all the same, so that it is not kept a second time.
+                    if !reader.seek_next_file() {
+                        break;
+                    }
                 }
                 Err(error) => return Err(error),
             }

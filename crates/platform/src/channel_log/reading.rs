@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -32,6 +31,15 @@ struct Wanted {
     pattern: ChannelPattern,
     filter: Option<ChannelFilter>,
     key: Option<String>,
+}
+
+impl Wanted {
+    /// Whether a piece holds something that the subscription did not know. That a log still cannot be read is no news.
+    fn is_news(&self, piece: &LogPiece) -> bool {
+        let positions = self.question.positions.as_ref();
+        let position = positions.and_then(|positions| positions.get(&piece.channel));
+        position != Some(&piece.next) || !piece.events.is_empty()
+    }
 }
 
 impl ChannelLogs {
@@ -71,12 +79,12 @@ impl ChannelLogs {
                 self.begin(&wanted, begun).await?;
                 return Ok(LogAnswer::Read { pieces });
             }
-            if !pieces.is_empty() {
+            if pieces.iter().any(|piece| wanted.is_news(piece)) {
                 return Ok(LogAnswer::Read { pieces });
             }
             let is_news = tokio::time::timeout_at(until, news.changed()).await;
             if !matches!(is_news, Ok(Ok(()))) {
-                return Ok(LogAnswer::Read { pieces: Vec::new() });
+                return Ok(LogAnswer::Read { pieces });
             }
         }
     }
@@ -105,59 +113,26 @@ impl ChannelLogs {
             let position = match &question.positions {
                 Some(positions) => positions.get(log.channel.as_str()).copied().unwrap_or(1),
                 None => {
-                    let start = self.start(wanted, &log)?;
+                    let start = start(wanted, &log)?;
                     begun.insert(log.channel.to_string(), start);
                     start
                 }
             };
             let is_known = question.positions.is_some();
-            if is_known && position >= log.stream.end() {
+            // Behind the last event there may be damage.
+            if is_known && position >= log.stream.end() && log.damage.lock().is_none() {
                 continue;
             }
             if is_known && (room.0 == 0 || room.1 == 0 || effort.0 == 0 || effort.1 == 0) {
                 continue;
             }
-            match self.piece(wanted, &log, position, &mut room, &mut effort) {
-                Ok(piece) => pieces.push(piece),
-                // The other logs can be read all the same; this one waits until somebody mends it.
-                Err(fault) if log.is_lamented.swap(true, Ordering::Relaxed) => {
-                    tracing::debug!(channel = %log.channel, position, %fault, "unreadable");
-                }
-                Err(fault) => tracing::error!(
-                    channel = %log.channel, position, %fault,
-                    "kept events cannot be read, and are not given to their subscribers"
-                ),
+            let piece = piece(wanted, &log, position, &mut room, &mut effort);
+            if let Some(damage) = &piece.damage {
+                log.lament(damage);
             }
+            pieces.push(piece);
         }
         Ok((pieces, begun))
-    }
-
-    /// Where a subscription begins in a log.
-    fn start(&self, wanted: &Wanted, log: &ChannelLog) -> Result<u64, Fault> {
-        let question = &wanted.question;
-        let mut from = match question.start {
-            LogStart::Now => ReadFrom::Time(time_of(question.began)),
-            LogStart::Since { time } => {
-                ReadFrom::Time(SystemTime::from(Moment::from_unix_ms(time)))
-            }
-            LogStart::Last { count } => ReadFrom::Last(count),
-            LogStart::Number { number } => ReadFrom::Number(number),
-        };
-        if let Some(key) = &wanted.key {
-            if let Some(cursor) = log.stream.cursor(key) {
-                return Ok(cursor);
-            }
-            if question.resumes {
-                // It was there before this log was, or could be reached.
-                from = ReadFrom::Time(time_of(question.began));
-            }
-        }
-        let mut reader = log.stream.read(from);
-        match reader.next_record() {
-            Ok(Some(record)) => Ok(record.number),
-            Ok(None) => Ok(reader.position()),
-            Err(error) => Err(storage(error)),
-        }
     }
 
     /// Notes where a durable subscription begins.
@@ -172,93 +147,119 @@ impl ChannelLogs {
         }
         Ok(())
     }
+}
 
-    /// What there is in one log from `position` on, as far as there is room.
-    fn piece(
-        &self,
-        wanted: &Wanted,
-        log: &ChannelLog,
-        position: u64,
-        room: &mut (usize, usize),
-        effort: &mut (usize, usize),
-    ) -> Result<LogPiece, Fault> {
-        let again = wanted.key.as_ref().map_or(0, |key| {
-            let given = log.given.lock();
-            given
-                .get(key)
-                .copied()
-                .unwrap_or(match wanted.question.resumes {
-                    // A former life of this node may have given it all of that.
-                    true => log.began,
-                    false => 0,
-                })
-        });
-        let mut piece = LogPiece {
-            channel: log.channel.to_string(),
-            events: Vec::new(),
-            next: position,
-            missed: 0,
-            filter_errors: 0,
-            filter_problem: String::new(),
-        };
-        let now = Moment::from(SystemTime::now());
-        let mut reader = log.stream.read(ReadFrom::Number(position));
-        while room.0 > 0 && effort.0 > 0 && effort.1 > 0 {
-            let record = match reader.next_record() {
-                Ok(Some(record)) => record,
-                Ok(None) => {
-                    let next = reader.position().max(piece.next);
-                    piece.missed += next - piece.next;
-                    piece.next = next;
-                    break;
-                }
-                // What lies before the damage is given; what lies behind it is refused, and not left out.
-                Err(error @ JournalError::Damaged(_)) if !piece.events.is_empty() => {
-                    tracing::error!(channel = %log.channel, %error, "kept events cannot be read");
-                    break;
-                }
-                Err(error) => return Err(storage(error)),
-            };
-            let size = record.payload.len();
-            effort.0 -= 1;
-            effort.1 = effort.1.saturating_sub(size);
-            let is_wanted = match is_wanted(wanted, &record, now) {
-                Ok(is_wanted) => is_wanted,
-                Err(problem) => {
-                    if piece.filter_errors == 0 {
-                        piece.filter_problem = problem.to_string();
-                    }
-                    piece.filter_errors += 1;
-                    false
-                }
-            };
-            if is_wanted && size > room.1 && !piece.events.is_empty() {
-                break;
-            }
-            piece.missed += record.number.saturating_sub(piece.next);
-            piece.next = record.number + 1;
-            if !is_wanted {
-                continue;
-            }
-            room.0 -= 1;
-            room.1 = room.1.saturating_sub(size);
-            piece.events.push(StoredEvent {
-                number: record.number,
-                again: record.number < again,
-                missed: std::mem::take(&mut piece.missed),
-                frame: Blob(record.payload.to_vec()),
-            });
-            if room.1 == 0 {
-                break;
-            }
+/// Where a subscription begins in a log.
+fn start(wanted: &Wanted, log: &ChannelLog) -> Result<u64, Fault> {
+    let question = &wanted.question;
+    let mut from = match question.start {
+        LogStart::Now => ReadFrom::Time(time_of(question.began)),
+        LogStart::Since { time } => ReadFrom::Time(SystemTime::from(Moment::from_unix_ms(time))),
+        LogStart::Last { count } => ReadFrom::Last(count),
+        LogStart::Number { number } => ReadFrom::Number(number),
+    };
+    if let Some(key) = &wanted.key {
+        if let Some(cursor) = log.stream.cursor(key) {
+            return Ok(cursor);
         }
-        if let Some(key) = &wanted.key {
-            let mut given = log.given.lock();
-            let last = given.entry(key.clone()).or_insert(again);
-            *last = piece.next.max(*last);
+        if question.resumes {
+            // It was there before this log was, or could be reached.
+            from = ReadFrom::Time(time_of(question.began));
         }
-        Ok(piece)
     }
+    let mut reader = log.stream.read(from);
+    match reader.next_record() {
+        Ok(Some(record)) => Ok(record.number),
+        // It begins before the damage, whose reading says so; it holds up no other log.
+        Ok(None) | Err(JournalError::Damaged(_)) => Ok(reader.position()),
+        Err(error) => Err(storage(error)),
+    }
+}
+
+/// What there is in one log from `position` on, as far as there is room and it can be read.
+fn piece(
+    wanted: &Wanted,
+    log: &ChannelLog,
+    position: u64,
+    room: &mut (usize, usize),
+    effort: &mut (usize, usize),
+) -> LogPiece {
+    let again = wanted.key.as_ref().map_or(0, |key| {
+        let given = log.given.lock();
+        given
+            .get(key)
+            .copied()
+            .unwrap_or(match wanted.question.resumes {
+                // A former life of this node may have given it all of that.
+                true => log.began,
+                false => 0,
+            })
+    });
+    let mut piece = LogPiece {
+        channel: log.channel.to_string(),
+        events: Vec::new(),
+        next: position,
+        missed: 0,
+        filter_errors: 0,
+        filter_problem: String::new(),
+        damage: None,
+    };
+    let now = Moment::from(SystemTime::now());
+    let mut reader = log.stream.read(ReadFrom::Number(position));
+    while room.0 > 0 && effort.0 > 0 && effort.1 > 0 {
+        let record = match reader.next_record() {
+            Ok(Some(record)) => record,
+            Ok(None) => {
+                let next = reader.position().max(piece.next);
+                piece.missed += next - piece.next;
+                piece.next = next;
+                break;
+            }
+            // What lies before the damage is given; what lies behind it waits, and is not left out.
+            Err(error) => {
+                piece.damage = Some(error.to_string());
+                break;
+            }
+        };
+        let size = record.payload.len();
+        effort.0 -= 1;
+        effort.1 = effort.1.saturating_sub(size);
+        let is_wanted = match is_wanted(wanted, &record, now) {
+            Ok(is_wanted) => is_wanted,
+            Err(problem) => {
+                if piece.filter_errors == 0 {
+                    piece.filter_problem = problem.to_string();
+                }
+                piece.filter_errors += 1;
+                false
+            }
+        };
+        if is_wanted && size > room.1 && !piece.events.is_empty() {
+            break;
+        }
+        piece.missed += record.number.saturating_sub(piece.next);
+        piece.next = record.number + 1;
+        if !is_wanted {
+            continue;
+        }
+        room.0 -= 1;
+        room.1 = room.1.saturating_sub(size);
+        piece.events.push(StoredEvent {
+            number: record.number,
+            again: record.number < again,
+            missed: std::mem::take(&mut piece.missed),
+            frame: Blob(record.payload.to_vec()),
+        });
+        if room.1 == 0 {
+            break;
+        }
+    }
+    if let Some(key) = &wanted.key {
+        let mut given = log.given.lock();
+        let last = given.entry(key.clone()).or_insert(again);
+        *last = piece.next.max(*last);
+    }
+    piece
 }
 
 /// Whether a subscription gets an event, unless its filter cannot be evaluated for it.

@@ -166,6 +166,9 @@ pub struct LogPiece {
     /// Why, of the first of them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub filter_problem: String,
+    /// Why `next` and what follows cannot be read, if it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
 }
 
 /// An event of a log.

@@ -168,6 +168,7 @@ impl ChannelLogs for NodeLogs {
                         next: piece.next,
                         missed: piece.missed,
                         filter_errors: (piece.filter_errors, piece.filter_problem),
+                        damage: piece.damage,
                     })
                 })
                 .collect()

@@ -1,8 +1,8 @@
 //! The tasks that read the logs for one subscription: one for each node, and for a durable one another that tells the node what
 //! is settled.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::{ChannelLogs, LogNote, LogReading, Logged, LoggedEvent, NotRead, Tracker};
+use super::{ChannelLogs, LogNote, LogPart, LogReading, Logged, LoggedEvent, NotRead, Tracker};
 use crate::channel::event::ReceivedEvent;
 use crate::channel::flow::QueueLimits;
 use crate::channel::frame::Frame;
@@ -196,6 +196,7 @@ impl Feed {
     async fn read(&self, node: &Arc<str>) {
         let mut pause = PAUSE.0;
         let mut was_refused = false;
+        let mut lamented = HashSet::new();
         loop {
             let (events, bytes) = self.room().await;
             let reading = LogReading {
@@ -214,6 +215,7 @@ impl Feed {
                         if *count > 0 {
                             (self.filter_errors)(*count, problem);
                         }
+                        self.lament(node, part, &mut lamented);
                     }
                     if !self.deliver(node, self.tracker.take_in(node, parts)) {
                         return std::future::pending().await;
@@ -234,6 +236,20 @@ impl Feed {
                     tokio::time::sleep(REFUSED).await;
                 }
             }
+        }
+    }
+
+    /// Says once of each log that it cannot be read further.
+    fn lament(&self, node: &str, part: &LogPart, lamented: &mut HashSet<ChannelPath>) {
+        let Some(damage) = &part.damage else {
+            lamented.remove(&part.channel);
+            return;
+        };
+        if lamented.insert(part.channel.clone()) {
+            tracing::error!(
+                agent = %self.reading.agent, channel = %part.channel, node, next = part.next, damage,
+                "kept events cannot be read: the subscription waits before the damage"
+            );
         }
     }
 

@@ -102,6 +102,21 @@ pub struct LogPart {
     pub missed: u64,
     /// For so many events the filter could not be evaluated, so that they are not given; and why, of one of them.
     pub filter_errors: (u64, String),
+    /// Why the event `next` and what follows it cannot be read, if it cannot: see [`DamagedLog`].
+    pub damage: Option<String>,
+}
+
+/// A log that a subscription cannot read further. What lies behind the damage is not given to it as if nothing were missing:
+/// the subscription stays before it, until somebody has mended the log or given up what is damaged; then it goes on there, and
+/// counts what is gone as [missed](Logged::missed).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedLog {
+    /// The node whose log it is.
+    pub node: Arc<str>,
+    /// The channel.
+    pub channel: ChannelPath,
+    /// What is damaged, where, and what to do.
+    pub damage: String,
 }
 
 /// How much is kept of a persistent channel on each node: no more than any of these allows.

@@ -58,6 +58,7 @@ impl Node {
                 next: position,
                 missed: 0,
                 filter_errors: Default::default(),
+                damage: None,
             };
             while room > 0 {
                 let number = part.next.max(log.first);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{LogCursor, LogPart, Logged, LoggedEvent};
+use super::{DamagedLog, LogCursor, LogPart, Logged, LoggedEvent};
 use crate::channel::path::ChannelPath;
 
 /// Where a subscription stands in all logs.
@@ -48,6 +48,8 @@ struct Log {
     noted: u64,
     /// Events that were not kept long enough, to be said with the next one.
     missed: u64,
+    /// Why it cannot be read further.
+    damage: Option<String>,
 }
 
 impl Log {
@@ -160,7 +162,9 @@ impl Tracker {
                 open: BTreeMap::new(),
                 noted: 0,
                 missed: 0,
+                damage: None,
             });
+            log.damage = part.damage;
             for event in part.events {
                 if event.number < log.next {
                     continue;
@@ -189,6 +193,23 @@ impl Tracker {
             }
         }
         fresh
+    }
+
+    /// The logs that cannot be read further.
+    pub(in crate::channel) fn damaged(&self) -> Vec<DamagedLog> {
+        let state = self.state.lock();
+        let of = |(node, of): (&Arc<str>, &OfNode)| {
+            let logs = of.logs.iter().flatten();
+            let damaged = logs.filter_map(|(channel, log)| {
+                Some(DamagedLog {
+                    node: node.clone(),
+                    channel: channel.clone(),
+                    damage: log.damage.clone()?,
+                })
+            });
+            damaged.collect::<Vec<_>>()
+        };
+        state.nodes.iter().flat_map(of).collect()
     }
 
     /// The agent has ended the subscription: what it has taken is dealt with.
@@ -251,6 +272,7 @@ mod tests {
             next,
             missed: 0,
             filter_errors: Default::default(),
+            damage: None,
         }
     }
 

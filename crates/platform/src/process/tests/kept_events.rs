@@ -6,51 +6,45 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
+use sealbus_acl::Expression;
 use sealbus_bus::channel::{
-    ChannelPath, ChannelPattern, Qos, ReceivedEvent, Subscription, SubscriptionOptions,
+    ChannelPath, ChannelPattern, Moment, Qos, ReceivedEvent, Subscription, SubscriptionOptions,
 };
+use sealbus_bus::schedule::{Random, seeds};
 use sealbus_bus::{Mailbox, Outbox};
 use sealbus_journal::{Journal, JournalConfig, Retention};
 
 use super::*;
 use crate::channel_log::ChannelLogs;
+use crate::control::channel_log::KeptLog;
 use crate::process::channel_log::NodeLogs;
 
 /// A guard against waiting for ever.
-const LONG: Duration = Duration::from_secs(120);
-const NODE: &str = "node-1";
-
-/// Chance that can be repeated (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (value ^ (value >> 31)) % limit
-    }
-}
+pub(super) const LONG: Duration = Duration::from_secs(120);
+pub(super) const NODE: &str = "node-1";
 
 /// A node that can be killed.
-struct Node {
+pub(super) struct Node {
     folder: PathBuf,
     running: Mutex<Option<(Journal, Arc<ChannelLogs>)>>,
-    chance: Mutex<Chance>,
+    chance: Mutex<Random>,
     /// Loses requests and answers.
     is_lossy: AtomicBool,
-    retention: Mutex<Option<(ChannelPath, Retention)>>,
+    /// A test damages its files.
+    is_damaged: AtomicBool,
+    pub(super) retention: Mutex<Option<(ChannelPath, Retention)>>,
 }
 
 impl Node {
-    fn start(folder: &Path, seed: u64) -> Arc<Self> {
+    pub(super) fn start(folder: &Path, seed: u64) -> Arc<Self> {
         let node = Arc::new(Self {
             folder: folder.to_owned(),
             running: Mutex::default(),
-            chance: Mutex::new(Chance(seed)),
+            chance: Mutex::new(Random(seed)),
             is_lossy: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
             retention: Mutex::default(),
         });
         node.come_back();
@@ -63,7 +57,7 @@ impl Node {
 
     fn come_back(&self) {
         let (journal, report) = Journal::open(&self.folder, JournalConfig::default()).unwrap();
-        assert_eq!(report.damaged, []);
+        assert!(report.damaged.is_empty() || self.is_damaged.load(Ordering::SeqCst));
         let platform = PlatformName::new("factory").unwrap();
         let logs = ChannelLogs::open(journal.clone(), &report, NODE, platform, 1 << 20).unwrap();
         logs.obey(&Rules::default());
@@ -78,7 +72,7 @@ impl Node {
     }
 
     /// Kills the node, tears what it was writing, and starts it again.
-    async fn fall(&self) {
+    pub(super) async fn fall(&self) {
         let running = self.running.lock().take();
         let closing = move || {
             if let Some((journal, _)) = running {
@@ -90,6 +84,36 @@ impl Node {
             self.tear();
         }
         self.come_back();
+    }
+
+    /// Stops the node, does something to the files of one channel, oldest first, and starts it again.
+    pub(super) async fn fall_and(&self, channel: &str, change: impl FnOnce(&[PathBuf])) {
+        self.is_damaged.store(true, Ordering::SeqCst);
+        let running = self.running.lock().take();
+        let closing = move || {
+            if let Some((journal, _)) = running {
+                journal.close();
+            }
+        };
+        tokio::task::spawn_blocking(closing).await.unwrap();
+        let sorted = |folder: &Path| {
+            let entries = std::fs::read_dir(folder).unwrap();
+            let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+            paths.sort();
+            paths
+        };
+        let ending = channel.replace('/', "_");
+        let mut folders = sorted(&self.folder).into_iter();
+        let folder = folders.find(|path| path.to_string_lossy().ends_with(&ending));
+        change(&sorted(&folder.unwrap()));
+        self.come_back();
+    }
+
+    pub(super) async fn list(&self) -> Vec<KeptLog> {
+        match self.logs().unwrap().answer(LogRequest::List).await.unwrap() {
+            LogAnswer::List { logs } => logs,
+            _ => panic!("no list"),
+        }
     }
 
     /// What was being written when the machine stopped: a part of a record.
@@ -180,14 +204,13 @@ impl Host for Link {
             }
             let logs = self.node.logs().ok_or_else(lost)?;
             let answer = logs.answer(request).await;
-            if self.is_lost() {
+            // A node that is killed meanwhile answers nothing.
+            let now = self.node.logs();
+            let is_killed = !now.is_some_and(|now| Arc::ptr_eq(&now, &logs));
+            if is_killed || self.is_lost() {
                 return Err(lost());
             }
-            // A node that is killed answers nothing.
-            answer.map_err(|fault| match fault.code {
-                FaultCode::Storage => lost(),
-                _ => fault,
-            })
+            answer
         })
     }
 
@@ -201,15 +224,15 @@ impl Host for Link {
 }
 
 /// A process with one agent.
-struct Life {
-    bus: Bus,
+pub(super) struct Life {
+    pub(super) bus: Bus,
     outbox: Outbox,
     _mailbox: Mailbox,
     link: Arc<Link>,
 }
 
 impl Life {
-    fn begin(agent: &str, node: &Arc<Node>) -> Self {
+    pub(super) fn begin(agent: &str, node: &Arc<Node>) -> Self {
         let contact = ProcessContact {
             node: NODE.to_owned(),
             process: "1".to_owned(),
@@ -255,17 +278,27 @@ impl Life {
         }
     }
 
-    async fn publish(&self, channel: &str, text: &str) -> Result<(), String> {
-        let qos: Qos = "persistent,ack=disk".parse().unwrap();
-        let channel = ChannelPath::new(channel).unwrap();
+    pub(super) async fn publish(&self, channel: &str, text: &str) -> Result<(), String> {
         let message = AclMessage::new(Performative::Inform).with_content(text);
+        self.publish_as(channel, "persistent,ack=disk", message)
+            .await
+    }
+
+    async fn publish_as(
+        &self,
+        channel: &str,
+        qos: &str,
+        message: AclMessage,
+    ) -> Result<(), String> {
+        let qos: Qos = qos.parse().unwrap();
+        let channel = ChannelPath::new(channel).unwrap();
         let channels = self.bus.channels();
         let published = channels.publish(&self.outbox, &channel, &qos, message);
         let published = tokio::time::timeout(LONG, published).await.unwrap();
         published.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    fn subscribe(
+    pub(super) fn subscribe(
         &self,
         pattern: &str,
         change: impl FnOnce(&mut SubscriptionOptions),
@@ -279,23 +312,23 @@ impl Life {
     }
 
     /// As `kill -9`: nothing it would say still is heard.
-    fn kill(self, subscription: Option<Subscription>) {
+    pub(super) fn kill(self, subscription: Option<Subscription>) {
         self.link.cut();
         drop(subscription);
     }
 }
 
-async fn next(subscription: &mut Subscription) -> ReceivedEvent {
+pub(super) async fn next(subscription: &mut Subscription) -> ReceivedEvent {
     let event = tokio::time::timeout(LONG, subscription.recv()).await;
     event.unwrap().unwrap()
 }
 
-fn text(event: &ReceivedEvent) -> String {
+pub(super) fn text(event: &ReceivedEvent) -> String {
     let message = event.message.message();
     message.content_text().unwrap().into_owned()
 }
 
-fn durable(name: &str) -> impl FnOnce(&mut SubscriptionOptions) {
+pub(super) fn durable(name: &str) -> impl FnOnce(&mut SubscriptionOptions) {
     let name = name.to_owned();
     move |options| {
         options.durable = Some(name);
@@ -398,11 +431,7 @@ async fn one_schedule(seed: u64) {
 
 #[tokio::test]
 async fn acknowledged_events_outlive_everything_and_come_once_in_effect() {
-    let seeds: Vec<u64> = match std::env::var("SEALBUS_SEEDS") {
-        Ok(count) => (0..count.parse().unwrap()).collect(),
-        Err(_) => (0..4).collect(),
-    };
-    for seed in seeds {
+    for seed in seeds(4) {
         one_schedule(seed).await;
     }
 }
@@ -501,12 +530,91 @@ async fn what_was_not_kept_long_enough_is_said() {
         next(&mut news).await.header.logged.clone().unwrap().missed,
         0
     );
-    let LogAnswer::List { logs } = node.logs().unwrap().answer(LogRequest::List).await.unwrap()
-    else {
-        panic!("no list");
-    };
+    let logs = node.list().await;
     assert_eq!((logs[0].events, logs[0].first, logs[0].next), (3, 8, 11));
     assert_eq!(logs[0].durable.keys().collect::<Vec<_>>(), ["ben/news"]);
+}
+
+/// A filter is evaluated where the log is; what it cannot be evaluated for is counted at the subscriber.
+#[tokio::test]
+async fn filters_that_cannot_be_evaluated_for_kept_events_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), 5);
+    let anna = Life::begin("anna", &node);
+    let ben = Life::begin("ben", &node);
+    let offer = |text: &str, price: Option<i64>| {
+        let mut message = AclMessage::new(Performative::Inform).with_content(text);
+        let price = price.map(|price| ("X-price".to_owned(), Expression::Number(price.into())));
+        message.user_defined.extend(price);
+        message
+    };
+    let publish = async |text: &str, price: Option<i64>| {
+        let published = anna.publish_as("/offers", "persistent,ack=disk", offer(text, price));
+        published.await.unwrap();
+    };
+    publish("without a price", None).await;
+    publish("dear", Some(12)).await;
+    publish("cheap", Some(7)).await;
+    let mut offers = ben.subscribe("/offers", |options| {
+        options.replay = sealbus_bus::channel::frame::Replay::From(1);
+        options.filter = "properties.price < 10".to_owned();
+    });
+    assert_eq!(text(&next(&mut offers).await), "cheap");
+    assert_eq!(offers.counts().2.filter_errors, 1);
+    publish("nor has this", None).await;
+    publish("cheap again", Some(1)).await;
+    assert_eq!(text(&next(&mut offers).await), "cheap again");
+    let counters = offers.counts().2;
+    assert_eq!((counters.filter_errors, counters.handed_out), (2, 2));
+    let reports = ben.bus.channels().subscriptions();
+    assert_eq!(reports[0].filter_errors, 2);
+}
+
+/// Not before and not after its time, also if it waited in a log.
+#[tokio::test]
+async fn kept_events_are_read_in_their_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), 6);
+    let anna = Life::begin("anna", &node);
+    let say = |text: &str| AclMessage::new(Performative::Inform).with_content(text);
+    let qos = |more: &str| format!("persistent,ack=disk,{more}");
+    // As long as nothing can be so slow that it is over.
+    let soon = Moment::from(SystemTime::now() + Duration::from_secs(2));
+    for (more, text) in [
+        (format!("valid-from={soon}"), "later"),
+        (format!("expiry={soon}"), "gone"),
+        ("expiry=1h".to_owned(), "stays"),
+    ] {
+        let published = anna.publish_as("/news", &qos(&more), say(text)).await;
+        // On a slow machine it has expired before it is on the disk.
+        assert!(published.is_ok() || text == "gone", "{published:?}");
+    }
+    node.fall().await;
+    let ben = Life::begin("ben", &node);
+    while Moment::from(SystemTime::now()) < soon {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut news = ben.subscribe("/news", |options| {
+        options.replay = sealbus_bus::channel::frame::Replay::From(1);
+    });
+    let mut seen = [text(&next(&mut news).await), text(&next(&mut news).await)];
+    seen.sort();
+    assert_eq!(seen, ["later", "stays"]);
+    // Who reads it before its time gets it then.
+    let from = Moment::from(SystemTime::now() + Duration::from_secs(2));
+    let later = qos(&format!("valid-from={from}"));
+    anna.publish_as("/news", &later, say("at its time"))
+        .await
+        .unwrap();
+    anna.publish("/news", "at once").await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let text = text(&next(&mut news).await);
+        assert!(text == "at once" || Moment::from(SystemTime::now()) >= from);
+        seen.push(text);
+    }
+    seen.sort();
+    assert_eq!(seen, ["at its time", "at once"]);
 }
 
 #[tokio::test]
