@@ -186,6 +186,49 @@ def test_the_command_line_replays_and_shows_what_is_torn(platform, tmp_path):
     scene.all_seen()
 
 
+def test_a_damaged_log_is_shown_and_its_readers_are_told(platform, tmp_path):
+    scene = Scene(platform, tmp_path)
+    scene.write()
+    scene.written(40)
+    scene.stop_writing()
+    scene.all_seen()
+    count = scene.kept()[0]["events"]
+    scene.nodes["node-1"].kill()
+    (log,) = scene.factory.directory.glob("node-1/journal/*channel_history*")
+    (file,) = log.iterdir()
+    whole = file.read_bytes()
+    place = whole.index(b"SJ", len(whole) // 2) + 60
+    file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    scene.start_node("node-1")
+    wait_for(lambda: scene.kept() and scene.kept()[0].get("damage"), "the damage to be shown", also=scene.why)
+    assert str(file) in scene.kept()[0]["damage"]
+    assert "is damaged at byte" in scene.factory.tell("channel", "list").stdout.decode()
+
+    tail = ("channel", "tail", "/history", "--json", "--since", "1d", *scene.state)
+    reader = Program([SEALBUS, *tail], tmp_path / "tail")
+    try:
+        wait_for(lambda: "node-1 cannot read on" in reader.output(), "the reader to be told", also=reader.output)
+    finally:
+        reader.end()
+    lines = reader.output().splitlines()
+    seen = [json.loads(line)["number"] for line in lines if line.startswith("{")]
+    assert 0 < len(seen) < count and seen == list(range(1, len(seen) + 1)), lines
+    assert any("warning" in line and str(file) in line for line in lines), lines
+    # Nothing is written behind what cannot be read.
+    scene.write()
+    wait_for(lambda: scene.lines("writer-errors"), "the publisher to be told", also=scene.why)
+    scene.stop_writing()
+    assert "is damaged at byte" in scene.lines("writer-errors")[-1]
+
+    scene.nodes["node-1"].kill()
+    file.write_bytes(whole)
+    scene.start_node("node-1")
+    scene.write()
+    scene.written(5)
+    scene.stop_writing()
+    scene.all_seen()
+
+
 def test_retention_of_the_manifest_is_kept_to_and_a_gap_is_said(platform, tmp_path):
     scene = Scene(platform, tmp_path, retention="retention = { count = 10 }")
     scene.write()

@@ -49,6 +49,7 @@ async def test_late_joiners_begin_where_they_want(platform: Platform) -> None:
         # It goes on with what is published now.
         await channel.publish("9", properties={"half": 1})
         assert (await odd.next()).text == "9"
+        assert odd.damaged == []
     after = await ben.subscribe("/news", since=between)
     assert (await after.next()).text == "5"
 
