@@ -51,6 +51,8 @@ check: $(STAMPS)/tools ## Format, clippy, unit tests, types: what a change must 
 	$(CARGO) fmt --all --check
 	$(call say,Clippy)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(call say,Documentation of the code)
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(call say,Unit tests)
 	$(CARGO) test --locked --workspace --exclude sealbus-python --lib --bins
 	$(call say,Python types)

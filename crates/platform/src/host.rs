@@ -87,7 +87,7 @@ pub enum Command {
 /// The platform, as an agent process sees it: by an attachment to a node, or embedded.
 ///
 /// All calls may be made from several tasks at once. Those that need the Master fail with
-/// [`FaultCode::Unavailable`](crate::control::FaultCode::Unavailable) while it is away; asking again
+/// [`FaultCode::Unavailable`] while it is away; asking again
 /// later is right then.
 pub trait Host: Send + Sync + 'static {
     /// What was learned on joining.

@@ -10,7 +10,7 @@ use super::Token;
 /// The first frame each side sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// [`PROTOCOL_VERSION`].
+    /// [`PROTOCOL_VERSION`](super::PROTOCOL_VERSION).
     pub version: u16,
     /// The code of the security level.
     pub level: u8,

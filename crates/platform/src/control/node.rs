@@ -1,6 +1,6 @@
 //! A node and the Master or the CA: the content, as JSON, of ACL messages between `node-N@hap` and
 //! `master@hap` or `ca@hap` with ontology [`ONTOLOGY`]. A `request` is answered with `inform` (the
-//! answer) or `failure` (a [`Fault`](super::Fault)) that carries its `reply-with` as `in-reply-to`.
+//! answer) or `failure` (a [`Fault`]) that carries its `reply-with` as `in-reply-to`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -265,7 +265,7 @@ impl MasterState {
     }
 
     /// Lets a program that comes with a ticket to `node` be `agent`. When the node knows,
-    /// [`Effect::Settled`] follows.
+    /// [`Effect::Settled`](super::Effect::Settled) follows.
     ///
     /// # Errors
     /// [`FaultCode::NameTaken`].
