@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from harness import PROGRAMS, SEALBUS, Platform, Program, sealbus, wait_for
@@ -31,13 +32,21 @@ def trade(platform: Platform, directory: Path, provenance: str) -> None:
     assert "properties.price < 10" in text and "push-back" in text
 
     tail = Program([SEALBUS, "channel", "tail", "/echo", "--json", "--count", "2", *state], directory / "tail")
+    lines = Program([SEALBUS, "channel", "tail", "/offers/*", "--count", "2", *state], directory / "lines")
     try:
         wait_for(lambda: subscribers("/echo"), "the reader to subscribe", also=tail.output)
+        wait_for(lambda: subscribers("/offers/*"), "the other reader to subscribe", also=lines.output)
         for word, price in (("dear", 12), ("cheap", 7)):
-            sealbus("channel", "publish", "/offers/tea", word, "--property", f"price={price}", *state)
+            text = ("/offers/tea", word, "--property", f"price={price}", "--qos", "priority=7")
+            sealbus("channel", "publish", *text, *state)
         assert tail.wait() == 0, tail.output()
+        assert lines.wait() == 0, lines.output()
     finally:
         tail.end()
+        lines.end()
+    # Time, channel, verified sender, QoS, performative, content.
+    shown = rf"\d{{4}}-\d\d-\d\d.\d\d:\d\d:\d\d\S*  /offers/tea  publish-\d+@factory \({provenance}\)  \S*priority=7  inform  dear"
+    assert re.search(shown, lines.output()), lines.output()
     seen = [json.loads(line) for line in tail.output().splitlines() if line.startswith("{")]
     assert sorted(each["sender"] for each in seen) == ["shop-1@factory", "shop-2@factory"]
     assert {each["content"] for each in seen} == {"publish: cheap"}
