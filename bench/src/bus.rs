@@ -46,9 +46,9 @@ pub(crate) struct Arguments {
 }
 
 /// Deliveries of a broadcast, in each turn.
-const DELIVERIES: u32 = 1_000_000;
+const DELIVERIES: u32 = 2_000_000;
 /// Bytes of content that are carried to measure bandwidth, in each turn.
-const BYTES: usize = 400_000_000;
+const BYTES: usize = 800_000_000;
 /// The most messages for that.
 const MESSAGES: usize = 200_000;
 /// How long messages with a pause between them are sent, in each turn, and before it to warm up.

@@ -133,6 +133,8 @@ pub struct SubscriptionQueue<T> {
     policy: FlowPolicy,
     limits: QueueLimits,
     lanes: [VecDeque<Entry<T>>; Priority::COUNT],
+    /// A bit for each lane that holds something.
+    occupied: u16,
     held: BTreeMap<(Moment, u64), Entry<T>>,
     expiring: BTreeMap<(Moment, u64), (Priority, Place)>,
     events: usize,
@@ -151,6 +153,7 @@ impl<T> SubscriptionQueue<T> {
             policy,
             limits,
             lanes: Default::default(),
+            occupied: 0,
             held: BTreeMap::new(),
             expiring: BTreeMap::new(),
             events: 0,
@@ -240,7 +243,7 @@ impl<T> SubscriptionQueue<T> {
                 Place::Held(from)
             }
             None => {
-                self.lane(terms.priority).push_back(entry);
+                self.push_lane(entry);
                 Place::Lane
             }
         };
@@ -253,7 +256,8 @@ impl<T> SubscriptionQueue<T> {
     /// The next item, if there is one that may be handed out now.
     pub fn pop(&mut self, now: Moment, lost: &mut Vec<(T, Loss)>) -> Option<T> {
         self.advance(now, lost);
-        let entry = self.lanes.iter_mut().rev().find_map(VecDeque::pop_front)?;
+        let highest = self.occupied.checked_ilog2()? as usize;
+        let entry = self.pop_lane(highest)?;
         self.settle(&entry);
         self.counters.handed_out += 1;
         Some(entry.item)
@@ -270,10 +274,14 @@ impl<T> SubscriptionQueue<T> {
             let entry = match place {
                 Place::Held(from) => self.held.remove(&(from, sequence)),
                 Place::Lane => {
-                    let lane = self.lane(priority);
-                    lane.binary_search_by_key(&sequence, |entry| entry.sequence)
+                    let number = usize::from(priority.get());
+                    let lane = &mut self.lanes[number];
+                    let found = lane
+                        .binary_search_by_key(&sequence, |entry| entry.sequence)
                         .ok()
-                        .and_then(|index| lane.remove(index))
+                        .and_then(|index| lane.remove(index));
+                    self.note_lane(number);
+                    found
                 }
             };
             if let Some(entry) = entry {
@@ -294,7 +302,7 @@ impl<T> SubscriptionQueue<T> {
                     .insert((expiry, sequence), (entry.terms.priority, Place::Lane));
             }
             entry.sequence = sequence;
-            self.lane(entry.terms.priority).push_back(entry);
+            self.push_lane(entry);
         }
     }
 
@@ -378,6 +386,7 @@ impl<T> SubscriptionQueue<T> {
     /// Takes out everything, in the order it would have been handed out; what is held comes last.
     pub fn drain(&mut self) -> Vec<T> {
         self.expiring.clear();
+        self.occupied = 0;
         self.events = 0;
         self.bytes = 0;
         let lanes = self.lanes.iter_mut().rev().flat_map(|lane| lane.drain(..));
@@ -394,8 +403,12 @@ impl<T> SubscriptionQueue<T> {
     /// Takes out what an item of this priority may displace: the oldest of the lowest priority that is not
     /// higher, else what is held back longest.
     fn take_least(&mut self, priority: Priority) -> Option<Entry<T>> {
-        let lanes = &mut self.lanes[..=usize::from(priority.get())];
-        let entry = match lanes.iter_mut().find_map(VecDeque::pop_front) {
+        let lowest = self.occupied.trailing_zeros() as usize;
+        let from_lane = match lowest <= usize::from(priority.get()) {
+            true => self.pop_lane(lowest),
+            false => None,
+        };
+        let entry = match from_lane {
             Some(entry) => entry,
             None => self.held.pop_last()?.1,
         };
@@ -411,8 +424,23 @@ impl<T> SubscriptionQueue<T> {
         }
     }
 
-    fn lane(&mut self, priority: Priority) -> &mut VecDeque<Entry<T>> {
-        &mut self.lanes[usize::from(priority.get())]
+    fn push_lane(&mut self, entry: Entry<T>) {
+        let number = usize::from(entry.terms.priority.get());
+        self.occupied |= 1 << number;
+        self.lanes[number].push_back(entry);
+    }
+
+    fn pop_lane(&mut self, number: usize) -> Option<Entry<T>> {
+        let entry = self.lanes.get_mut(number)?.pop_front();
+        self.note_lane(number);
+        entry
+    }
+
+    /// Something may have been taken out of a lane.
+    fn note_lane(&mut self, number: usize) {
+        if self.lanes[number].is_empty() {
+            self.occupied &= !(1 << number);
+        }
     }
 
     fn next_sequence(&mut self) -> u64 {

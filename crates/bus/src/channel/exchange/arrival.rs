@@ -744,16 +744,16 @@ impl Exchange {
 
     /// The subscriptions that get an event; the credit of those that do not is given back.
     #[expect(clippy::too_many_arguments, reason = "all of them describe one event")]
-    fn pick(
+    fn pick<'a>(
         &mut self,
         from: &Origin<'_>,
         header: &ChannelHeader,
         message: &ReceivedMessage,
-        targets: &WhomFor,
+        targets: &'a WhomFor,
         named: Targets<'_>,
         cost: usize,
         now: Now,
-    ) -> Vec<Arc<Consumer>> {
+    ) -> Vec<&'a Arc<Consumer>> {
         use crate::channel::event::Mechanism;
         let is_wanted = |it: &Here| match &header.mechanism {
             Mechanism::Event => it.sees(header),
@@ -780,7 +780,7 @@ impl Exchange {
                     _ => true,
                 };
                 if is_wanted && passes {
-                    chosen.push(it.consumer.clone());
+                    chosen.push(&it.consumer);
                 } else if it.consumer.options.takes_events {
                     unpaid.push(it.consumer.id);
                 }
@@ -793,7 +793,7 @@ impl Exchange {
                     .and_then(|index| here.get(index))
                     .filter(|it| is_wanted(it));
                 match found {
-                    Some(it) if !is_over => chosen.push(it.consumer.clone()),
+                    Some(it) if !is_over => chosen.push(&it.consumer),
                     // Also of those that may not read the channel any more.
                     _ => unpaid.push(id),
                 }

@@ -1,6 +1,6 @@
 //! A subscription of this process: what the exchange puts into its queue and its agent takes out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
@@ -28,7 +28,7 @@ const OPEN_REQUESTS: usize = 4096;
 /// The least that a subscription lets another process send at a time, and the most, in bytes. Small in tests, so that
 /// credit runs out.
 const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 64 << 10 };
-const LARGEST_WINDOW: usize = 2 << 20;
+const LARGEST_WINDOW: usize = 4 << 20;
 /// Between two lines in the log that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -195,7 +195,8 @@ struct Ledger {
 
 struct State {
     queue: SubscriptionQueue<Entry>,
-    ledgers: BTreeMap<PeerKey, Ledger>,
+    /// Sorted; there are few, and each event looks one up.
+    ledgers: Vec<(PeerKey, Ledger)>,
     open: VecDeque<Open>,
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
@@ -269,7 +270,7 @@ impl Consumer {
             filter,
             state: Mutex::new(State {
                 queue,
-                ledgers: BTreeMap::new(),
+                ledgers: Vec::new(),
                 open: VecDeque::new(),
                 lost: Vec::new(),
                 ended: None,
@@ -535,7 +536,7 @@ impl Consumer {
     /// Forgets what it owes processes that are gone.
     pub(super) fn forget(&self, peer: PeerKey) {
         let mut state = self.state.lock();
-        state.ledgers.remove(&peer);
+        state.ledgers.retain(|(key, _)| *key != peer);
         state.open.retain(|open| open.source != Some(peer));
     }
 
@@ -589,11 +590,19 @@ impl Consumer {
 
 impl State {
     fn ledger(&mut self, peer: PeerKey, window: u64) -> &mut Ledger {
-        self.ledgers.entry(peer).or_insert(Ledger {
-            received: 0,
-            taken: 0,
-            announced: window,
-        })
+        let place = match self.ledgers.binary_search_by_key(&peer, |(key, _)| *key) {
+            Ok(place) => place,
+            Err(place) => {
+                let ledger = Ledger {
+                    received: 0,
+                    taken: 0,
+                    announced: window,
+                };
+                self.ledgers.insert(place, (peer, ledger));
+                place
+            }
+        };
+        &mut self.ledgers[place].1
     }
 
     fn pay(&mut self, peer: PeerKey, cost: usize, consumer: &Consumer, aftermath: &mut Aftermath) {
@@ -602,7 +611,8 @@ impl State {
         }
         let window = consumer.window();
         // What is left of a former session is nobody's.
-        let Some(ledger) = self.ledgers.get_mut(&peer) else {
+        let found = self.ledgers.binary_search_by_key(&peer, |(key, _)| *key);
+        let Some((_, ledger)) = found.ok().and_then(|place| self.ledgers.get_mut(place)) else {
             return;
         };
         ledger.taken += cost as u64;

@@ -32,7 +32,7 @@ use crate::message::{Provenance, ReceivedMessage, shared_size};
 use crate::transport::Acknowledgement;
 
 /// Content of this length and above is shared with the publisher; shorter content is copied with the rest of the message.
-const SHARED: usize = 512;
+const SHARED: usize = 2 << 10;
 /// A buffer that has grown beyond this is not kept.
 const LARGEST_SPARE: usize = 64 << 10;
 
