@@ -261,8 +261,11 @@ impl MeshDestination {
             self.link.defer();
         } else {
             let is_news = outward.announce();
+            let is_at_once = is_news && outward.may_write_at_once();
             drop(outward);
-            if is_news {
+            if is_at_once {
+                self.link.flush();
+            } else if is_news {
                 self.link.wake();
             }
         }

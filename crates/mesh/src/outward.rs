@@ -151,6 +151,10 @@ pub(crate) struct Outward {
     pub(crate) sent: u64,
     /// Whether the link's task was told that there is something to write.
     is_announced: bool,
+    /// Whether the next sender may write at once itself: the task had little to write the last time, or has read since.
+    is_quiet: bool,
+    /// Bytes that were handed to the wire the last time there were any, roughly.
+    filled: usize,
 }
 
 impl Outward {
@@ -186,6 +190,8 @@ impl Outward {
             has_ended: false,
             sent: 0,
             is_announced: false,
+            is_quiet: true,
+            filled: 0,
         }
     }
 

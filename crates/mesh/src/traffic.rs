@@ -266,7 +266,8 @@ impl Task {
             }
         }
         let (untold_frames, untold_bytes, kept) = {
-            let outward = self.link.outward.lock();
+            let mut outward = self.link.outward.lock();
+            outward.has_read();
             let (frames, bytes) = outward.session.untold();
             (
                 frames,
@@ -325,7 +326,10 @@ impl Task {
         };
         loop {
             wire.flush().map_err(|error| End::Lost(error.to_string()))?;
-            if wire.wants_write() || self.link.outward.lock().fill(wire) == Filled::Nothing {
+            if wire.wants_write() {
+                return Ok(());
+            }
+            if self.link.outward.lock().fill_in_turn(wire) == Filled::Nothing {
                 return Ok(());
             }
         }

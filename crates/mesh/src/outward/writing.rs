@@ -11,6 +11,8 @@ use crate::wire::Wire;
 const AHEAD: usize = 128 << 10;
 /// Bytes written together at most.
 const BATCH: usize = 256 << 10;
+/// Who has no more than this to write at a time is not busy.
+const QUIET: usize = 2 << 10;
 
 /// What there was to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +30,30 @@ impl Outward {
         !std::mem::replace(&mut self.is_announced, true)
     }
 
+    /// Whether who has just announced something is to write it at once rather than wait until the task has its turn, behind all
+    /// others who have something to send. One sender is, as long as little is sent; then the task writes what the others have
+    /// added meanwhile together.
+    pub(crate) fn may_write_at_once(&mut self) -> bool {
+        std::mem::replace(&mut self.is_quiet, false)
+    }
+
+    /// The task has had its turn: a read.
+    pub(crate) fn has_read(&mut self) {
+        self.is_quiet |= self.session.unwritten() == 0;
+    }
+
     /// The task looks at everything now; the next message has to be announced again.
     pub(crate) fn heard(&mut self) {
         self.is_announced = false;
+    }
+
+    /// The task hands the wire what there is to write, up to a limit.
+    pub(crate) fn fill_in_turn(&mut self, wire: &mut Wire) -> Filled {
+        let filled = self.fill(wire);
+        if filled != Filled::Nothing {
+            self.is_quiet = self.filled <= QUIET;
+        }
+        filled
     }
 
     /// Hands the wire what there is to write, up to a limit.
@@ -43,6 +66,7 @@ impl Outward {
             self.session.tell().encode(0, &mut self.control);
         }
         let mut is_something = !self.control.is_empty();
+        self.filled = self.control.len();
         wire.put(&self.control);
         self.control.clear();
         if self.control.capacity() > BATCH {
@@ -65,6 +89,7 @@ impl Outward {
             }
             wire.put_all(&slices, length);
             self.session.written(length);
+            self.filled += length;
             left = left.saturating_sub(length);
             is_something = true;
         }
