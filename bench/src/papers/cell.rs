@@ -19,7 +19,7 @@ use crate::papers::system::{Places, Setting, System};
 /// From the order to the first message: time for all to have read the order.
 const LEAD_NS: u64 = 20_000_000;
 /// A round of a search.
-const SEARCH_ROUND_S: f64 = 0.5;
+const SEARCH_ROUND_S: f64 = 0.4;
 const SEARCH_STEPS: u32 = 5;
 /// Messages of all senders in the first round of a search, which says how many fill a round.
 const PILOT: u32 = 2_000;
