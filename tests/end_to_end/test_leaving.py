@@ -42,6 +42,22 @@ def test_the_agents_of_a_node_that_leaves_are_placed_elsewhere_at_once(platform)
     )
 
 
+def test_what_lies_on_a_node_that_has_left_is_said_to_lie_there(platform):
+    factory = platform(WORKER).up()
+    factory.active("worker")
+    second = factory.node("node-2")
+    factory.tell("move", "worker", "node-2")
+    factory.active("worker")
+    factory.tell("kill", "worker")
+    assert second.end() == 0
+    assert factory.ask("mailbox", "worker")["silent"] == [{"node": "node-2", "why": "it has left"}]
+    told = factory.tell("mailbox", "worker").stdout.decode()
+    assert "what waits on node-2 is not known: it has left" in told
+    failed = factory.tell("logs", "worker", expect=None)
+    assert failed.returncode != 0
+    assert "the log of worker is on node-2, where it ran last: it has left" in failed.stderr.decode()
+
+
 def test_a_node_leaves_also_while_the_master_is_away(platform):
     factory = platform(WORKER).up()
     factory.active("worker")

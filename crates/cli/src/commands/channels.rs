@@ -11,7 +11,7 @@ use sealbus::{
 use sealbus_acl::Number;
 use sealbus_bus::Lifetime;
 use sealbus_bus::channel::Ended;
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SilentNode};
 use sealbus_platform::control::channel_log::KeptLog;
 use sealbus_platform::process::AgentHandle;
 use serde::Serialize;
@@ -158,8 +158,8 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
     else {
         return Err(unexpected());
     };
-    for node in &silent {
-        anstream::eprintln!("warning: {node} does not answer; what it keeps is not shown");
+    for SilentNode { node, why } in &silent {
+        anstream::eprintln!("warning: what {node} keeps is not shown: {why}");
     }
     let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });
     output.show(&listed, || {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SendMessage};
+use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SendMessage, SilentNode};
 use serde_json::json;
 
 use super::{instant, unexpected};
@@ -57,11 +57,8 @@ pub(crate) async fn mailbox(
         if more > 0 {
             text.push_str(&format!("\nand {more} more"));
         }
-        if !silent.is_empty() {
-            text.push_str(&format!(
-                "\nwhat waits on {} is not known: no answer",
-                silent.join(", ")
-            ));
+        for SilentNode { node, why } in &silent {
+            text.push_str(&format!("\nwhat waits on {node} is not known: {why}"));
         }
         text
     });

@@ -198,14 +198,14 @@ pub enum AdminAnswer {
         /// How many there are in all.
         total: u64,
         /// Nodes that did not answer: what they keep is not known.
-        silent: Vec<String>,
+        silent: Vec<SilentNode>,
     },
     /// To `ChannelLogs`.
     ChannelLogs {
         /// By channel and node.
         logs: Vec<KeptLog>,
         /// Nodes that did not answer: what they keep is not known.
-        silent: Vec<String>,
+        silent: Vec<SilentNode>,
     },
     /// To `Nodes`.
     Nodes {
@@ -394,6 +394,15 @@ pub struct NodeStatus {
     pub heard: UnixMillis,
 }
 
+/// A node that did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilentNode {
+    /// Its name.
+    pub node: String,
+    /// Why not, as far as it is known.
+    pub why: String,
+}
+
 /// Whether a node is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -414,6 +423,16 @@ impl NodeState {
     /// Whether it can be asked and told.
     pub const fn is_there(self) -> bool {
         matches!(self, Self::Alive | Self::Leaving)
+    }
+
+    /// Why it cannot be asked, if it cannot.
+    pub const fn absence(self) -> Option<&'static str> {
+        match self {
+            Self::Alive | Self::Leaving => None,
+            Self::Expected => Some("it has not come back since the Master was started again"),
+            Self::Dead => Some("it is dead"),
+            Self::Left => Some("it has left"),
+        }
     }
 
     /// Whether it is no more, and comes back by enrolment only.

@@ -20,7 +20,7 @@ use super::gateways;
 use super::listing::{agents, nodes};
 use super::system::SystemAgents;
 use crate::control::admin::{
-    AdminAnswer, AdminRequest, PlatformStatus, SendMessage, ServiceStatus,
+    AdminAnswer, AdminRequest, PlatformStatus, SendMessage, ServiceStatus, SilentNode,
 };
 use crate::control::channel_log::{LogAnswer, LogRequest};
 use crate::control::node::{LogPosition, NodeAnswer, NodeRequest};
@@ -437,10 +437,9 @@ impl Admin {
     ) -> Result<Vec<(String, Result<NodeAnswer, Fault>)>, Fault> {
         let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
         let asked = nodes.into_iter().map(|node| async move {
-            let answer = if node.state.is_there() {
-                self.system.master.ask(&node.name, request, READING).await
-            } else {
-                Err(Fault::new(FaultCode::Unavailable, "it is not alive"))
+            let answer = match node.state.absence() {
+                None => self.system.master.ask(&node.name, request, READING).await,
+                Some(why) => Err(Fault::new(FaultCode::Unavailable, why)),
             };
             (node.name, answer)
         });
@@ -459,7 +458,7 @@ impl Admin {
                     letters.extend(more);
                     total += there;
                 }
-                _ => silent.push(node),
+                answer => silent.push(silent_node(node, answer)),
             }
         }
         Ok(AdminAnswer::Mailbox {
@@ -479,7 +478,7 @@ impl Admin {
                 Ok(NodeAnswer::ChannelLog {
                     log: LogAnswer::List { logs: more },
                 }) => logs.extend(more),
-                _ => silent.push(node),
+                answer => silent.push(silent_node(node, answer)),
             }
         }
         logs.sort_by(|one, two| (&one.channel, &one.node).cmp(&(&two.channel, &two.node)));
@@ -502,6 +501,13 @@ impl Admin {
                 let node = group.last_node.clone().ok_or_else(|| {
                     Fault::new(FaultCode::Unknown, format!("{agent} was never started"))
                 })?;
+                let known = desk.state.nodes().get(&node);
+                if let Some(why) = known.and_then(|known| known.state.absence()) {
+                    let message =
+                        format!("the log of {agent} is on {node}, where it ran last: {why}");
+                    return Err(Fault::new(FaultCode::Unavailable, message)
+                        .advise("start that node again, or read its log on its machine"));
+                }
                 Ok((name.to_owned(), node))
             })
             .await?;
@@ -674,6 +680,14 @@ pub(crate) fn listen(path: &Path) -> std::io::Result<UnixListener> {
 
 fn internal(error: &dyn std::error::Error) -> Fault {
     Fault::new(FaultCode::Internal, error.to_string())
+}
+
+fn silent_node(node: String, answer: Result<NodeAnswer, Fault>) -> SilentNode {
+    let why = match answer {
+        Ok(_) => "it answered something else".to_owned(),
+        Err(fault) => fault.message,
+    };
+    SilentNode { node, why }
 }
 
 fn local(agent: &str) -> String {
