@@ -24,6 +24,8 @@ const KNOWN_PLACES: [&str; 2] = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"];
 const STARTING: Duration = Duration::from_secs(300);
 /// How long it may take to end.
 const ENDING: Duration = Duration::from_secs(20);
+/// How long its port mapper may take to notice that it has ended. Others of a cluster may go on using it.
+const FORGETTING: Duration = Duration::from_secs(5);
 /// File name of its process number.
 const PID: &str = "broker.pid";
 /// File name of what its Erlang node knows others by; Erlang looks for it there.
@@ -205,14 +207,21 @@ impl ManagedBroker {
             let _ = child.wait();
         }
         // The port mapper outlives the broker otherwise.
-        let _ = Command::new("epmd")
+        let deadline = Instant::now() + FORGETTING;
+        while !self.end_mapper() && Instant::now() < deadline {
+            sleep(Duration::from_millis(50)).await;
+        }
+        let _ = fs::remove_file(self.directory.join(PID));
+    }
+
+    /// Ends the port mapper; says whether it is gone. As long as it knows of a broker, it refuses.
+    fn end_mapper(&self) -> bool {
+        let said = Command::new("epmd")
             .args(["-port", &self.ports.mapper.to_string(), "-kill"])
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        let _ = fs::remove_file(self.directory.join(PID));
+            .output();
+        !said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("living nodes"))
     }
 
     fn node_name(&self) -> String {
