@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 from harness import alive, wait_for
@@ -119,9 +120,14 @@ class OperatorBroker:
         """Kills it, and the port mapper that Erlang started beside it."""
         self.kill()
         environment = {"PATH": os.environ["PATH"], "ERL_EPMD_ADDRESS": "127.0.0.1"}
-        subprocess.run(
-            ["epmd", "-port", str(self.mapper), "-kill"], env=environment, capture_output=True, timeout=60
-        )
+        # It refuses until it has noticed that the broker is gone.
+        for _ in range(50):
+            said = subprocess.run(
+                ["epmd", "-port", str(self.mapper), "-kill"], env=environment, capture_output=True, timeout=60
+            )
+            if b"living nodes" not in said.stdout:
+                return
+            time.sleep(0.1)
 
 
 def program(name: str) -> str:
