@@ -21,7 +21,7 @@ class Shop(Agent):
     async def wanted(self, question: ChannelEvent) -> None:
         # The dearest shop is too proud to answer: the buyer learns that at once.
         if self.price < 10:
-            await self.answer(question, Performative.PROPOSE, f"{self.price} EUR")
+            await self.reply(question, Performative.PROPOSE, f"{self.price} EUR")
 
 
 class Buyer(Agent):

@@ -257,8 +257,12 @@ class Agent:
         performative: Performative | str,
         content: str | bytes | bytearray | None = None,
     ) -> None:
-        """Answers a message, in its conversation."""
-        await self.send(message.create_reply(performative, content))
+        """Answers a message, in its conversation, or a question to everyone on a channel; the latter once."""
+        reply = message.create_reply(performative, content)
+        if isinstance(message, ChannelEvent) and message.mechanism == "request":
+            await self._living.call(message.answer, reply)
+        else:
+            await self.send(reply)
 
     # ----- receiving
 
@@ -355,16 +359,6 @@ class Agent:
             durable=durable,
             since=since,
         )
-
-    async def answer(
-        self,
-        question: ChannelEvent,
-        performative: Performative | str,
-        content: str | bytes | bytearray | None = None,
-    ) -> None:
-        """Answers a question to everyone on a channel; each once."""
-        reply = question.create_reply(performative, content)
-        await self._living.call(question.answer, reply)
 
     # ----- living
 

@@ -131,7 +131,7 @@ def on_question(pattern: str, *, filter: str | None = None) -> Callable[[_Handle
         class Shop(Agent):
             @on_question("/wanted/tea")
             async def offer(self, question: ChannelEvent) -> None:
-                await self.answer(question, Performative.PROPOSE, "9 EUR")
+                await self.reply(question, Performative.PROPOSE, "9 EUR")
     """
     return _mark(pattern, {"filter": filter, "takes": "requests"})
 

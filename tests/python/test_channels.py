@@ -43,7 +43,7 @@ class Shop(Agent):
     @on_question("/wanted/tea")
     async def wanted(self, question: ChannelEvent) -> None:
         if self.price is not None:
-            await self.answer(question, Performative.PROPOSE, self.price)
+            await self.reply(question, Performative.PROPOSE, self.price)
 
 
 async def test_events_and_messages_go_to_those_who_want_them(platform: Platform) -> None:

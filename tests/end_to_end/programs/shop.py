@@ -14,7 +14,7 @@ class Shop(Agent):
     @on_question("/wanted/tea")
     async def wanted(self, question: ChannelEvent) -> None:
         if self.name == "shop-1":
-            await self.answer(question, Performative.PROPOSE, "9 EUR")
+            await self.reply(question, Performative.PROPOSE, "9 EUR")
 
 
 run(*(Shop(name) for name in sys.argv[1:]))
