@@ -1,5 +1,8 @@
 //! Mailboxes: bounded, many writers, one reader, across threads.
 
+mod sender;
+mod window;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -15,6 +18,9 @@ use crate::channel::Moment;
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
 use crate::message::ReceivedMessage;
+
+pub use sender::MailboxSender;
+pub use window::Window;
 
 /// Bytes a message is counted as beyond its payload: what holding it costs.
 pub const MESSAGE_OVERHEAD: usize = 64;
@@ -550,250 +556,10 @@ impl Shared {
     }
 }
 
-/// A writing end of a mailbox.
-#[derive(Clone)]
-pub struct MailboxSender {
-    shared: Arc<Shared>,
-}
-
-impl MailboxSender {
-    /// Puts a message into the mailbox, if there is room.
-    ///
-    /// # Errors
-    /// [`PushError`] with the message.
-    pub fn try_push(&self, message: ReceivedMessage) -> Result<(), PushError> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            if let Some(why) = inner.closed {
-                return Err(PushError::Closed(why, message));
-            }
-            if !self.shared.has_room(&inner) {
-                return Err(PushError::Full(message));
-            }
-            inner.put(message, cost, NO_WINDOW)
-        };
-        wake.wake();
-        Ok(())
-    }
-
-    /// Puts a failure notice into the mailbox, also if it is full: it is the answer to a message the agent
-    /// sent, and their number is limited by [`is_barred`](Self::is_barred).
-    pub(crate) fn push_notice(&self, message: ReceivedMessage) {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            if inner.closed.is_some() {
-                return;
-            }
-            let wake = inner.put(message, cost, NO_WINDOW);
-            if inner.notices >= UNREAD_NOTICES {
-                self.shared.is_barred.store(true, Ordering::Relaxed);
-            }
-            wake
-        };
-        wake.wake();
-    }
-
-    /// Whether the agent may not send: the mailbox is closed, or the agent has left thousands of failure notices unread.
-    pub(crate) fn is_barred(&self) -> bool {
-        self.shared.is_barred.load(Ordering::Relaxed)
-    }
-
-    /// Puts a message in though the mailbox may be full: for messages that were accepted before,
-    /// such as those an agent brings along when it moves.
-    ///
-    /// # Errors
-    /// The message, if the mailbox is closed.
-    pub fn push_accepted(&self, message: ReceivedMessage) -> Result<(), ReceivedMessage> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            if inner.closed.is_some() {
-                return Err(message);
-            }
-            inner.put(message, cost, NO_WINDOW)
-        };
-        wake.wake();
-        Ok(())
-    }
-
-    /// Removes messages that were kept and have expired; their listeners are told.
-    pub fn sweep(&self) {
-        self.shared.take(|_| ());
-    }
-
-    /// Where writers wait that found the mailbox full.
-    pub fn gate(&self) -> &Gate {
-        &self.shared.gate
-    }
-
-    /// Why the mailbox is closed, if it is.
-    pub fn closed(&self) -> Option<Closed> {
-        self.shared.inner.lock().closed
-    }
-
-    /// Closes the mailbox from outside; the reader still gets what it holds.
-    pub fn close(&self, why: Closed) {
-        self.shared.close(why);
-    }
-
-    /// Opens a window: an allowance for one writer that cannot ask before each message, because it is in
-    /// another process. It may write up to a limit, and `listener` hears (with `tag`) as the limit rises.
-    pub fn open_window(&self, listener: Arc<dyn WindowListener>, tag: u64) -> Window {
-        let mut inner = self.shared.inner.lock();
-        let windows = inner.windows.get_or_insert_default();
-        windows.open += 1;
-        let size = window_size(&self.shared.limits, windows.open);
-        let slot = WindowSlot {
-            listener,
-            tag,
-            taken: 0,
-            announced: size,
-        };
-        let index = match windows.slots.iter().position(Option::is_none) {
-            Some(index) => {
-                windows.slots[index] = Some(slot);
-                index
-            }
-            None => {
-                windows.slots.push(Some(slot));
-                windows.slots.len() - 1
-            }
-        };
-        // A mailbox has fewer than 2^32 - 1 windows: each belongs to a link of its own.
-        let index = u32::try_from(index).unwrap_or(NO_WINDOW);
-        Window {
-            shared: self.shared.clone(),
-            index,
-            first_limit: size,
-        }
-    }
-}
-
-/// The allowance of one writer from another process; see [`MailboxSender::open_window`].
-pub struct Window {
-    shared: Arc<Shared>,
-    index: u32,
-    first_limit: u64,
-}
-
-impl Window {
-    /// Bytes that may be written at the beginning, each message counted with [`MESSAGE_OVERHEAD`].
-    pub fn first_limit(&self) -> u64 {
-        self.first_limit
-    }
-
-    /// Puts a message that the allowance covers into the mailbox.
-    ///
-    /// # Errors
-    /// The message and the reason, if the mailbox is closed.
-    pub fn push(&self, message: ReceivedMessage) -> Result<(), (Closed, ReceivedMessage)> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            if let Some(why) = inner.closed {
-                return Err((why, message));
-            }
-            inner.put(message, cost, self.index)
-        };
-        wake.wake();
-        Ok(())
-    }
-
-    /// As [`push`](Self::push), for a writer that must know when the agent has taken the message:
-    /// [`WindowListener::taken`] hears the receipt then.
-    ///
-    /// # Errors
-    /// As [`push`](Self::push).
-    pub fn push_with_receipt(
-        &self,
-        message: ReceivedMessage,
-        receipt: u64,
-    ) -> Result<(), (Closed, ReceivedMessage)> {
-        let cost = message.size() + MESSAGE_OVERHEAD;
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            if let Some(why) = inner.closed {
-                return Err((why, message));
-            }
-            inner.put_with_receipt(message, cost, self.index, Some(receipt))
-        };
-        wake.wake();
-        Ok(())
-    }
-
-    /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`.
-    ///
-    /// # Errors
-    /// The reason, if the mailbox is closed; `messages` is as it was then.
-    pub fn push_all(&self, messages: &mut Vec<ReceivedMessage>) -> Result<(), Closed> {
-        let wake = {
-            let mut inner = self.shared.inner.lock();
-            if let Some(why) = inner.closed {
-                return Err(why);
-            }
-            let mut wake = Wake::default();
-            for message in messages.drain(..) {
-                let cost = message.size() + MESSAGE_OVERHEAD;
-                wake.join(inner.put(message, cost, self.index));
-            }
-            wake
-        };
-        wake.wake();
-        Ok(())
-    }
-
-    /// Gives back the room of a message of that payload length, which was counted by the writer but not put in.
-    pub fn refund(&self, payload_length: usize) {
-        // A cost above 4 GiB cannot occur: messages are limited far below.
-        let cost = u32::try_from(payload_length + MESSAGE_OVERHEAD).unwrap_or(u32::MAX);
-        let limits = &self.shared.limits;
-        self.shared.take(|inner| {
-            if let Some(windows) = &mut inner.windows {
-                windows.taken(self.index, cost, limits);
-            }
-        });
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        let mut inner = self.shared.inner.lock();
-        let index = self.index;
-        // The slot may be given away again: what lies in the queue is no longer on its account.
-        for entry in &mut inner.queue {
-            if entry.window == index {
-                entry.window = NO_WINDOW;
-            }
-        }
-        if let Some(windows) = &mut inner.windows {
-            if let Some(slot) = windows.slots.get_mut(index as usize) {
-                *slot = None;
-            }
-            windows.open -= 1;
-        }
-    }
-}
-
 impl fmt::Debug for Mailbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox")
             .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for MailboxSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MailboxSender").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Window")
-            .field("first_limit", &self.first_limit)
             .finish_non_exhaustive()
     }
 }

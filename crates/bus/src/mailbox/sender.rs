@@ -1,0 +1,139 @@
+//! Writing into a mailbox.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{
+    Closed, MESSAGE_OVERHEAD, NO_WINDOW, PushError, Shared, UNREAD_NOTICES, Window, WindowListener,
+    WindowSlot, window_size,
+};
+use crate::gate::Gate;
+use crate::message::ReceivedMessage;
+
+/// A writing end of a mailbox.
+#[derive(Clone)]
+pub struct MailboxSender {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl MailboxSender {
+    /// Puts a message into the mailbox, if there is room.
+    ///
+    /// # Errors
+    /// [`PushError`] with the message.
+    pub fn try_push(&self, message: ReceivedMessage) -> Result<(), PushError> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err(PushError::Closed(why, message));
+            }
+            if !self.shared.has_room(&inner) {
+                return Err(PushError::Full(message));
+            }
+            inner.put(message, cost, NO_WINDOW)
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Puts a failure notice into the mailbox, also if it is full: it is the answer to a message the agent
+    /// sent, and their number is limited by [`is_barred`](Self::is_barred).
+    pub(crate) fn push_notice(&self, message: ReceivedMessage) {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if inner.closed.is_some() {
+                return;
+            }
+            let wake = inner.put(message, cost, NO_WINDOW);
+            if inner.notices >= UNREAD_NOTICES {
+                self.shared.is_barred.store(true, Ordering::Relaxed);
+            }
+            wake
+        };
+        wake.wake();
+    }
+
+    /// Whether the agent may not send: the mailbox is closed, or the agent has left thousands of failure notices unread.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.shared.is_barred.load(Ordering::Relaxed)
+    }
+
+    /// Puts a message in though the mailbox may be full: for messages that were accepted before,
+    /// such as those an agent brings along when it moves.
+    ///
+    /// # Errors
+    /// The message, if the mailbox is closed.
+    pub fn push_accepted(&self, message: ReceivedMessage) -> Result<(), ReceivedMessage> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if inner.closed.is_some() {
+                return Err(message);
+            }
+            inner.put(message, cost, NO_WINDOW)
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Removes messages that were kept and have expired; their listeners are told.
+    pub fn sweep(&self) {
+        self.shared.take(|_| ());
+    }
+
+    /// Where writers wait that found the mailbox full.
+    pub fn gate(&self) -> &Gate {
+        &self.shared.gate
+    }
+
+    /// Why the mailbox is closed, if it is.
+    pub fn closed(&self) -> Option<Closed> {
+        self.shared.inner.lock().closed
+    }
+
+    /// Closes the mailbox from outside; the reader still gets what it holds.
+    pub fn close(&self, why: Closed) {
+        self.shared.close(why);
+    }
+
+    /// Opens a window: an allowance for one writer that cannot ask before each message, because it is in
+    /// another process. It may write up to a limit, and `listener` hears (with `tag`) as the limit rises.
+    pub fn open_window(&self, listener: Arc<dyn WindowListener>, tag: u64) -> Window {
+        let mut inner = self.shared.inner.lock();
+        let windows = inner.windows.get_or_insert_default();
+        windows.open += 1;
+        let size = window_size(&self.shared.limits, windows.open);
+        let slot = WindowSlot {
+            listener,
+            tag,
+            taken: 0,
+            announced: size,
+        };
+        let index = match windows.slots.iter().position(Option::is_none) {
+            Some(index) => {
+                windows.slots[index] = Some(slot);
+                index
+            }
+            None => {
+                windows.slots.push(Some(slot));
+                windows.slots.len() - 1
+            }
+        };
+        // A mailbox has fewer than 2^32 - 1 windows: each belongs to a link of its own.
+        let index = u32::try_from(index).unwrap_or(NO_WINDOW);
+        Window {
+            shared: self.shared.clone(),
+            index,
+            first_limit: size,
+        }
+    }
+}
+
+impl fmt::Debug for MailboxSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MailboxSender").finish_non_exhaustive()
+    }
+}

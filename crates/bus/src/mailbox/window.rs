@@ -1,0 +1,120 @@
+//! Writers of other processes: each has an allowance, so that it cannot fill a mailbox alone.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Closed, MESSAGE_OVERHEAD, NO_WINDOW, Shared, Wake};
+use crate::message::ReceivedMessage;
+
+/// The allowance of one writer from another process; see [`MailboxSender::open_window`](super::MailboxSender::open_window).
+pub struct Window {
+    pub(super) shared: Arc<Shared>,
+    pub(super) index: u32,
+    pub(super) first_limit: u64,
+}
+
+impl Window {
+    /// Bytes that may be written at the beginning, each message counted with [`MESSAGE_OVERHEAD`].
+    pub fn first_limit(&self) -> u64 {
+        self.first_limit
+    }
+
+    /// Puts a message that the allowance covers into the mailbox.
+    ///
+    /// # Errors
+    /// The message and the reason, if the mailbox is closed.
+    pub fn push(&self, message: ReceivedMessage) -> Result<(), (Closed, ReceivedMessage)> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err((why, message));
+            }
+            inner.put(message, cost, self.index)
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// As [`push`](Self::push), for a writer that must know when the agent has taken the message:
+    /// [`WindowListener::taken`](super::WindowListener::taken) hears the receipt then.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_with_receipt(
+        &self,
+        message: ReceivedMessage,
+        receipt: u64,
+    ) -> Result<(), (Closed, ReceivedMessage)> {
+        let cost = message.size() + MESSAGE_OVERHEAD;
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err((why, message));
+            }
+            inner.put_with_receipt(message, cost, self.index, Some(receipt))
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`.
+    ///
+    /// # Errors
+    /// The reason, if the mailbox is closed; `messages` is as it was then.
+    pub fn push_all(&self, messages: &mut Vec<ReceivedMessage>) -> Result<(), Closed> {
+        let wake = {
+            let mut inner = self.shared.inner.lock();
+            if let Some(why) = inner.closed {
+                return Err(why);
+            }
+            let mut wake = Wake::default();
+            for message in messages.drain(..) {
+                let cost = message.size() + MESSAGE_OVERHEAD;
+                wake.join(inner.put(message, cost, self.index));
+            }
+            wake
+        };
+        wake.wake();
+        Ok(())
+    }
+
+    /// Gives back the room of a message of that payload length, which was counted by the writer but not put in.
+    pub fn refund(&self, payload_length: usize) {
+        // A cost above 4 GiB cannot occur: messages are limited far below.
+        let cost = u32::try_from(payload_length + MESSAGE_OVERHEAD).unwrap_or(u32::MAX);
+        let limits = &self.shared.limits;
+        self.shared.take(|inner| {
+            if let Some(windows) = &mut inner.windows {
+                windows.taken(self.index, cost, limits);
+            }
+        });
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let mut inner = self.shared.inner.lock();
+        let index = self.index;
+        // The slot may be given away again: what lies in the queue is no longer on its account.
+        for entry in &mut inner.queue {
+            if entry.window == index {
+                entry.window = NO_WINDOW;
+            }
+        }
+        if let Some(windows) = &mut inner.windows {
+            if let Some(slot) = windows.slots.get_mut(index as usize) {
+                *slot = None;
+            }
+            windows.open -= 1;
+        }
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("first_limit", &self.first_limit)
+            .finish_non_exhaustive()
+    }
+}
