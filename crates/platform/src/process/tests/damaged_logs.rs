@@ -9,7 +9,7 @@ use sealbus_bus::channel::frame::Replay;
 use sealbus_bus::channel::{ChannelPath, DamagedLog, Subscription};
 use sealbus_journal::Retention;
 
-use super::kept_events::{LONG, Life, NODE, Node, durable, next, text};
+use super::killable::{LONG, Life, NODE, Node, durable, next, text};
 use super::*;
 
 const EVENTS: u64 = 40;

@@ -3,6 +3,7 @@
 mod alone;
 mod damaged_logs;
 mod kept_events;
+mod killable;
 mod letters;
 mod meshed;
 
