@@ -303,7 +303,7 @@ def test_a_full_mailbox_on_another_node_is_an_error_for_the_sender_and_loses_not
     assert waiting["total"] >= accepted, "nothing that was accepted is gone"
     assert {letter["node"] for letter in waiting["letters"]} == {"node-1", "node-2"}
     (scene.notes / "slow").unlink()
-    wait_for(lambda: len(scene.texts()) > accepted, "what was accepted", also=scene.why)
+    wait_for(lambda: len(scene.texts()) > accepted, "what was accepted", 300, also=scene.why)
     assert [text.split()[0] for text in scene.texts()[1:]] == [str(number) for number in range(accepted)]
     wait_for(lambda: scene.waiting()["total"] == 0, "nothing to wait", also=scene.why)
     scene.has_room_again()
