@@ -40,17 +40,17 @@ async fn an_address_with_line_ends_is_never_used() {
 
     // Where it is the only one, the answer comes back, and says why.
     alice.send(asked(&[&evil])).await.unwrap();
-    let received = receive(&mut bobs).await.into_message().unwrap();
+    let received = receive(&mut bobs).await.into_message();
     assert_eq!(received.reply_to[0].addresses, [evil.as_str()]);
     let answer = received.create_reply(Performative::Inform);
     bob.send(answer).await.unwrap();
-    let failure = receive(&mut bobs).await.into_message().unwrap();
+    let failure = receive(&mut bobs).await.into_message();
     let text = failure.content_text().unwrap();
     assert!(text.contains("control characters"), "{text}");
 
     // Where there is another, that one is used.
     alice.send(asked(&[&evil, &good])).await.unwrap();
-    let received = receive(&mut bobs).await.into_message().unwrap();
+    let received = receive(&mut bobs).await.into_message();
     let answer = received.create_reply(Performative::Inform);
     bob.send(answer).await.unwrap();
     let reading = async {

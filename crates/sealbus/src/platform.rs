@@ -46,7 +46,7 @@ pub const EMBEDDED_NAME: &str = "home";
 /// let hello = AclMessage::new(Performative::Inform).with_receiver(bob.aid().clone()).with_content("hello");
 /// alice.send(hello).await?;
 /// let received = bob.receive().await.ok_or("bob has left")?;
-/// assert_eq!(received.message()?.content_text().as_deref(), Some("hello"));
+/// assert_eq!(received.message().content_text().as_deref(), Some("hello"));
 /// platform.close().await;
 /// # Ok(()) }
 /// ```
