@@ -15,6 +15,7 @@ use sealbus_bus::UndeliverableReason;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::connect::{Opened, Purpose};
+use super::consumer::sleep_until;
 use super::link::Sends;
 use super::names::key_of_process;
 use super::outgoing::Publication;
@@ -200,13 +201,6 @@ fn give_up_late<L: Sends>(link: &L) {
         link,
         reason.as_deref().unwrap_or("it did not take the message"),
     );
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 impl<'a, L: Sends> Publisher<'a, L> {
