@@ -336,6 +336,7 @@ class Agent:
         takes: Literal["events", "requests", "all"] = "events",
         durable: str | None = None,
         since: datetime | int | None = None,
+        number: int | None = None,
     ) -> ChannelSubscription:
         """Subscribes to all channels of a pattern, in which ``*`` stands for one level and ``**`` for the rest.
 
@@ -343,9 +344,9 @@ class Agent:
         ``properties.NAME``, such as ``performative == 'inform' && properties.price < 10``. It is evaluated at the
         sender's side; a wrong one raises :class:`~sealbus.FilterError` with the place. `policy` says what happens when
         events come faster than they are taken, once so many `events` or `bytes` wait. `takes` adds questions to everyone,
-        or takes only them. `durable` and `since` are for persistent channels: go on where the subscription of this name
-        stopped; begin at a time, or with the last so many events of each channel on each node. A durable one does so the
-        first time only. An event counts as dealt with when the next one is asked for, or the subscription is cancelled; if
+        or takes only them. `durable`, `since` and `number` are for persistent channels: go on where the subscription of this
+        name stopped; begin at a time, or with the last so many events of each channel on each node; begin with the event of
+        this number there. A durable one does so the first time only. An event counts as dealt with when the next one is asked for, or the subscription is cancelled; if
         the program is killed before, it comes again, with ``may_be_again``.
         """
         return subscribe(
@@ -358,6 +359,7 @@ class Agent:
             takes=takes,
             durable=durable,
             since=since,
+            number=number,
         )
 
     # ----- living

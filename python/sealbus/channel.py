@@ -126,7 +126,7 @@ def on_event(
 def on_question(pattern: str, *, filter: str | None = None) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of questions to everyone on a channel.
 
-    It answers with :meth:`Agent.answer`; if it returns without an answer, the one who asks is told not to wait::
+    It answers with :meth:`Agent.reply`; if it returns without an answer, the one who asks is told not to wait::
 
         class Shop(Agent):
             @on_question("/wanted/tea")
@@ -247,6 +247,7 @@ class Channel:
         takes: Literal["events", "requests", "all"] = "events",
         durable: str | None = None,
         since: datetime | int | None = None,
+        number: int | None = None,
     ) -> ChannelSubscription:
         """Subscribes to this channel; see :meth:`sealbus.Agent.subscribe`."""
         return subscribe(
@@ -259,6 +260,7 @@ class Channel:
             takes=takes,
             durable=durable,
             since=since,
+            number=number,
         )
 
     def __repr__(self) -> str:
@@ -379,9 +381,17 @@ class ChannelSubscription:
 
 
 def subscribe(
-    life: Life, pattern: str, *, since: datetime | int | None = None, **options: Any
+    life: Life,
+    pattern: str,
+    *,
+    since: datetime | int | None = None,
+    number: int | None = None,
+    **options: Any,
 ) -> ChannelSubscription:
     """Subscribes an agent to the channels of a pattern."""
+    if since is not None and number is not None:
+        raise ValueError("a subscription begins at one place: pass since or number, not both")
+    options["number"] = number
     options["pattern"] = pattern
     if isinstance(since, datetime):
         options["since_ms"] = max(0, int(since.timestamp() * 1000))

@@ -50,6 +50,11 @@ async def test_late_joiners_begin_where_they_want(platform: Platform) -> None:
         await channel.publish("9", properties={"half": 1})
         assert (await odd.next()).text == "9"
         assert odd.damaged == []
+    async with await ben.subscribe("/news", number=4) as fourth:
+        event = await fourth.next()
+        assert (event.number, event.text) == (4, "3")
+    with pytest.raises(ValueError, match="not both"):
+        await ben.subscribe("/news", since=3, number=4)
     after = await ben.subscribe("/news", since=between)
     assert (await after.next()).text == "5"
 
