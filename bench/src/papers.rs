@@ -6,6 +6,7 @@ mod process;
 mod progress;
 mod report;
 pub(crate) mod results;
+mod round;
 pub(crate) mod scenario;
 pub(crate) mod system;
 
@@ -36,10 +37,10 @@ pub(crate) struct Arguments {
     /// How much: quick takes at most a quarter of an hour on two cores
     #[arg(long, value_enum, default_value_t = Profile::Quick)]
     profile: Profile,
-    /// Only tables whose name begins so; may be given again
+    /// Only the table of this name, or those whose names begin so; may be given again
     #[arg(long, value_name = "NAME")]
     table: Vec<String>,
-    /// Only systems whose name begins so; may be given again
+    /// Only the system of this name, or those whose names begin so; may be given again
     #[arg(long, value_name = "NAME")]
     system: Vec<String>,
     /// Repetitions, instead of those of the profile
@@ -136,6 +137,12 @@ struct Planned<'a> {
 async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
     let tables = scenario::load(&arguments.bench)?;
     let systems = system::load(&arguments.bench)?;
+    let names = tables.iter().map(|it| it.id.as_str());
+    let chosen_tables = select("table", &arguments.table, names)?;
+    let is_chosen_table = |it: &&Table| chosen_tables.contains(&it.id.as_str());
+    let names = systems.iter().map(|it| it.id.as_str());
+    let chosen_systems = select("system", &arguments.system, names)?;
+    let is_chosen_system = |it: &&System| chosen_systems.contains(&it.id.as_str());
     let places = Places {
         bench: fs::canonicalize(&arguments.bench)?,
         peers: arguments.peers.clone().unwrap_or_else(default_peers),
@@ -156,11 +163,12 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
         let run = Run {
             arguments,
             places: &places,
-            tables: &tables,
+            tables: tables.iter().filter(is_chosen_table).collect(),
             logs: &logs,
             file: &file,
         };
-        run.measure(&systems, &mut results, &forgotten).await?;
+        let chosen: Vec<&System> = systems.iter().filter(is_chosen_system).collect();
+        run.measure(&chosen, &mut results, &forgotten).await?;
         drop(awake);
     }
     report::write(&arguments.report, &tables, &systems, &results)?;
@@ -179,16 +187,42 @@ fn default_peers() -> PathBuf {
 struct Run<'a> {
     arguments: &'a Arguments,
     places: &'a Places,
-    tables: &'a [Table],
+    /// Those that are selected.
+    tables: Vec<&'a Table>,
     logs: &'a Path,
     file: &'a Path,
 }
 
-impl Run<'_> {
-    fn wants(selected: &[String], name: &str) -> bool {
-        selected.is_empty() || selected.iter().any(|it| name.starts_with(it.as_str()))
+/// Which of these names are selected: each selection is one of them, or else the beginning of some.
+fn select<'a>(
+    what: &str,
+    selected: &[String],
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<Vec<&'a str>, PapersError> {
+    if selected.is_empty() {
+        return Ok(names.collect());
     }
+    let mut found = Vec::new();
+    for it in selected {
+        let is_exact = names.clone().any(|name| name == it);
+        let begins = |name: &&str| match is_exact {
+            true => *name == it,
+            false => name.starts_with(it.as_str()),
+        };
+        let before = found.len();
+        found.extend(names.clone().filter(begins));
+        if found.len() == before {
+            let all: Vec<&str> = names.collect();
+            return Err(PapersError::Failed(format!(
+                "no {what} is called {it} or begins so: there are {}",
+                all.join(", ")
+            )));
+        }
+    }
+    Ok(found)
+}
 
+impl<'a> Run<'a> {
     fn repetitions(&self, table: &Table) -> u32 {
         let profile = match self.arguments.profile {
             Profile::Quick => table.quick,
@@ -204,14 +238,11 @@ impl Run<'_> {
         setting: &Setting,
         repetition: u32,
         results: &Results,
-    ) -> Vec<Planned<'_>> {
+    ) -> Vec<Planned<'a>> {
         let mut planned = Vec::new();
         let is_quick = self.arguments.profile == Profile::Quick;
-        for table in self.tables {
-            if !Self::wants(&self.arguments.table, &table.id)
-                || !table.includes(system)
-                || repetition >= self.repetitions(table)
-            {
+        for table in &self.tables {
+            if !table.includes(system) || repetition >= self.repetitions(table) {
                 continue;
             }
             let columns = table.columns.iter();
@@ -235,7 +266,7 @@ impl Run<'_> {
     /// All systems in turns, repetition after repetition, so that what disturbs the machine disturbs all alike.
     async fn measure(
         &self,
-        systems: &[System],
+        systems: &[&System],
         results: &mut Results,
         forgotten: &Results,
     ) -> Result<(), PapersError> {
@@ -245,14 +276,9 @@ impl Run<'_> {
             .iter()
             .map(|table| self.repetitions(table))
             .max();
-        let chosen = || {
-            systems
-                .iter()
-                .filter(|it| Self::wants(&self.arguments.system, &it.id))
-        };
         let mut groups = Vec::new();
         for repetition in 0..most.unwrap_or(0) {
-            for system in chosen().filter(|it| it.cannot.is_none()) {
+            for system in systems.iter().copied().filter(|it| it.cannot.is_none()) {
                 for setting in &system.ways {
                     let cells = self.plan(system, setting, repetition, results);
                     if !cells.is_empty() {
@@ -387,4 +413,25 @@ impl Run<'_> {
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_name_selects_nothing_that_only_begins_so() {
+        let names = ["post", "post-by-air", "pigeon", "pipe"];
+        let select = |selected: &[&str]| {
+            let selected: Vec<String> = selected.iter().map(|it| (*it).to_owned()).collect();
+            select("system", &selected, names.into_iter()).ok()
+        };
+        assert_eq!(select(&["post"]), Some(vec!["post"]));
+        assert_eq!(
+            select(&["pi", "post-"]),
+            Some(vec!["pigeon", "pipe", "post-by-air"])
+        );
+        assert_eq!(select(&[]), Some(names.to_vec()));
+        assert_eq!(select(&["post", "smoke"]), None);
+    }
 }

@@ -23,6 +23,7 @@ size = 48
 messages = 100
 interval_us = 1000
 warm_up = 10
+rounds = 3
 patience_s = 120
 quiet_s = 60
 quick = 2
@@ -42,22 +43,32 @@ kinds = ["stream"]
 [[setting]]
 name = "sound"
 class = "none"
-with = { level = "none", delay_us = 0, drop_every = 0, repeat_every = 0 }
+with = { level = "none", delays_us = [0], drop_every = 0, repeat_every = 0 }
 
 [[setting]]
 name = "slow"
 class = "none"
-with = { level = "none", delay_us = 50000, drop_every = 0, repeat_every = 0 }
+with = { level = "none", delays_us = [50000], drop_every = 0, repeat_every = 0 }
 
 [[setting]]
 name = "lossy"
 class = "none"
-with = { level = "none", delay_us = 0, drop_every = 10, repeat_every = 0 }
+with = { level = "none", delays_us = [0], drop_every = 10, repeat_every = 0 }
+
+[[setting]]
+name = "lossy once"
+class = "none"
+with = { level = "none", delays_us = [0], drop_every = 10, repeat_every = 0, only_in = 3 }
+
+[[setting]]
+name = "uneven"
+class = "none"
+with = { level = "none", delays_us = [0, 0, 90000, 10000, 50000], drop_every = 0, repeat_every = 0 }
 
 [[setting]]
 name = "stammering"
 class = "none"
-with = { level = "none", delay_us = 0, drop_every = 0, repeat_every = 7 }
+with = { level = "none", delays_us = [0], drop_every = 0, repeat_every = 7 }
 "#;
 
 const BROKEN: &str = r#"
@@ -118,6 +129,24 @@ fn told_mean_ms(figures: &Value) -> f64 {
     sum / number(&told["handed_over"]) / 1e6
 }
 
+/// How long the driver says it held a message, in the mean.
+fn told_held_ms(remarks: &Value) -> f64 {
+    number(&remarks["held_ns"]) / number(&remarks["handed_over"]) / 1e6
+}
+
+/// In each of the rounds what was sent was received, and the one in the middle is told.
+fn assert_rounds(figures: &Value) {
+    let rounds = figures["rounds"].as_array().unwrap();
+    assert_eq!(rounds.len(), 3, "{figures}");
+    for it in rounds {
+        assert_eq!((&it["sent"], &it["received"]), (&400.into(), &400.into()));
+    }
+    let mut all: Vec<&Value> = rounds.iter().collect();
+    all.sort_by(|a, b| number(&a["value"]).total_cmp(&number(&b["value"])));
+    assert_eq!(figures["p50_ms"], all[1]["value"], "{figures}");
+    assert_eq!(figures["remarks"], all[1]["remarks"], "{figures}");
+}
+
 fn assert_mean_as_told(figures: &Value) {
     let (measured, told) = (number(&figures["mean_ms"]), told_mean_ms(figures));
     assert!(
@@ -142,19 +171,37 @@ fn what_a_driver_did_is_what_is_measured() {
     }
     let results = run(folder.path());
 
-    for setting in ["sound", "slow"] {
+    for setting in ["sound", "slow", "uneven"] {
         let repetitions = of(&results, setting);
         assert_eq!(repetitions.len(), 2);
         for it in repetitions {
             assert_eq!(it["outcome"], "measured", "{it}");
             assert_eq!((&it["sent"], &it["received"]), (&400.into(), &400.into()));
             assert_mean_as_told(it);
+            assert_rounds(it);
         }
     }
+    for it in of(&results, "uneven") {
+        // The first round that counts is the one after the warm-up.
+        let rounds = it["rounds"].as_array().unwrap();
+        for (round, held_ms) in rounds.iter().zip([89.0, 9.0, 49.0]) {
+            let told_ms = told_held_ms(&round["remarks"]);
+            assert!(told_ms >= held_ms, "{round}");
+            assert!(number(&round["value"]) >= held_ms, "{round}");
+        }
+    }
+    for it in of(&results, "lossy once") {
+        // The first round was sound; one of three that is not fails the cell, and is what is told of it.
+        assert_eq!(it["outcome"], "failed", "{it}");
+        let rounds = it["figures"]["rounds"].as_array().unwrap();
+        assert_eq!(rounds.len(), 2, "{it}");
+        assert_eq!(rounds[0]["received"], 400, "{it}");
+        assert_eq!(rounds[1]["received"], it["figures"]["received"], "{it}");
+        assert_eq!(it["figures"]["received"], 360, "{it}");
+    }
     for it in of(&results, "slow") {
-        let told = &it["remarks"];
-        let held_ms = number(&told["held_ns"]) / number(&told["handed_over"]) / 1e6;
-        assert!(held_ms >= 49.0, "{told}");
+        let held_ms = told_held_ms(&it["remarks"]);
+        assert!(held_ms >= 49.0, "{it}");
         assert!(number(&it["mean_ms"]) >= held_ms * 0.99, "{it}");
         // A bucket is known to better than 1 %.
         assert!(number(&it["p50_ms"]) >= 49.0, "{it}");

@@ -12,14 +12,16 @@ use serde_json::{Value, json};
 use crate::drivers::raw::{self, Writer};
 use crate::drivers::stage::{DriverError, Prepared, Received, System, failed};
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Deserialize)]
 struct Settings {
-    /// How long each message is held.
-    delay_us: u64,
+    /// How long each message is held: in turns, round by round.
+    delays_us: Vec<u64>,
     /// Every so many-th message of a sender is dropped, from its first; 0 for none.
     drop_every: u32,
     /// Every so many-th message that is not dropped comes twice.
     repeat_every: u32,
+    /// The only round in which messages are dropped or repeated; when missing, it is done in all.
+    only_in: Option<u32>,
 }
 
 /// What was done to the messages.
@@ -45,11 +47,12 @@ impl System for Link {
         received: Arc<Received>,
     ) -> Result<Prepared<Self>, DriverError> {
         let settings: Settings = serde_json::from_value(order.system.clone()).map_err(failed)?;
+        let settings = Arc::new(settings);
         let done = Arc::new(Done::default());
         let (size, keeping) = (order.scenario.size, done.clone());
         let (senders, here) = raw::open(order, received, move |received, receiver, content| {
             let task = Held {
-                settings,
+                settings: settings.clone(),
                 received: received.clone(),
                 done: keeping.clone(),
                 receiver,
@@ -90,7 +93,7 @@ impl System for Link {
 
 /// A message that has arrived.
 struct Held {
-    settings: Settings,
+    settings: Arc<Settings>,
     received: Arc<Received>,
     done: Arc<Done>,
     receiver: u32,
@@ -104,7 +107,11 @@ impl Held {
         let Some(payload) = Payload::read(&self.content) else {
             return;
         };
-        let is_one_in = |every: u32| every > 0 && payload.number.is_multiple_of(every);
+        let is_faulty = self.settings.only_in.is_none_or(|it| it == payload.round);
+        let is_one_in = |every: u32| is_faulty && every > 0 && payload.number.is_multiple_of(every);
+        let delays = &self.settings.delays_us;
+        let turn = payload.round as usize % delays.len().max(1);
+        let delay_us = delays.get(turn).copied().unwrap_or(0);
         if is_one_in(self.settings.drop_every) {
             self.done.dropped.fetch_add(1, Ordering::Relaxed);
             self.received.dropped.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +119,7 @@ impl Held {
         }
         let copies = 1 + u64::from(is_one_in(self.settings.repeat_every));
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_micros(self.settings.delay_us)).await;
+            tokio::time::sleep(Duration::from_micros(delay_us)).await;
             let now_ns = monotonic_ns();
             let add = |sum: &AtomicU64, value| sum.fetch_add(value, Ordering::Relaxed);
             add(&self.done.transit_ns, arrived_ns - payload.time_ns);

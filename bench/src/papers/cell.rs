@@ -4,28 +4,32 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use sealbus_bench_driver::{
     Answer, Kind, Order, Prepare, ROUNDS, Role, Scenario, Shape, Stamp, monotonic_ns,
 };
 use serde_json::Value;
 
 use crate::papers::PapersError;
-use crate::papers::process::{Cost, Process, cost};
-use crate::papers::results::{Figures, Outcome};
+use crate::papers::process::{Process, cost};
+use crate::papers::results::Outcome;
+use crate::papers::round::{Round, Rounds, histogram};
 use crate::papers::scenario::{Column, Mode, Table};
 use crate::papers::system::{Places, Setting, System};
 
 /// From the order to the first message: time for all to have read the order.
 const LEAD_NS: u64 = 20_000_000;
 /// A round of a search.
-const SEARCH_ROUND_S: f64 = 0.4;
+const SEARCH_ROUND_S: f64 = 0.3;
 const SEARCH_STEPS: u32 = 5;
 /// Messages of all senders in the first round of a search, which says how many fill a round.
 const PILOT: u32 = 2_000;
 
 /// Deliveries of a round that does not count: enough for every compiler.
 const MOST_WARM_UP: u64 = 20_000;
+
+/// After so many rounds that count, and this time, there are no more, however many the table wants.
+const FEWEST_ROUNDS: usize = 3;
+const ROUNDS_TIME: Duration = Duration::from_secs(2);
 
 /// Round trips that say how many there is time for.
 const CUT_SAMPLE: u32 = 20;
@@ -43,46 +47,6 @@ pub(crate) struct Cell<'a> {
     pub(crate) places: &'a Places,
     /// For what the processes write.
     pub(crate) logs: &'a Path,
-}
-
-/// A round as both sides report it.
-struct Round {
-    sent: u64,
-    expected: u64,
-    received: u64,
-    duplicated: u64,
-    disordered: u64,
-    corrupt: u64,
-    first_ns: u64,
-    last_ns: u64,
-    mean_ns: f64,
-    times: Histogram<u64>,
-    remarks: Value,
-}
-
-impl Round {
-    /// What is wrong with its counts.
-    fn fault(&self) -> Option<String> {
-        let Self {
-            sent,
-            expected,
-            received,
-            duplicated,
-            corrupt,
-            ..
-        } = self;
-        let is_right = expected == received && *duplicated == 0 && *corrupt == 0;
-        (!is_right).then(|| {
-            format!(
-                "{sent} sent, {expected} should have come, {received} did, \
-                 {duplicated} twice, {corrupt} damaged"
-            )
-        })
-    }
-
-    fn seconds(&self) -> f64 {
-        self.last_ns.saturating_sub(self.first_ns).max(1) as f64 / 1e9
-    }
 }
 
 /// The drivers of a cell.
@@ -335,33 +299,48 @@ impl Cell<'_> {
     async fn paced(&self, drivers: &mut Drivers) -> Result<Outcome, PapersError> {
         let messages = self.column.messages.unwrap_or(self.table.messages);
         let messages = self.warm_up(drivers, messages).await?;
-        let ids = drivers.ids(self.service);
         let interval_ns = self.table.interval_ns(self.column);
-        let stamp = self.table.stamp;
-        let mut played = Vec::new();
-        for number in 1..=self.table.rounds.max(1) {
-            let before = cost(&ids);
-            let number = self.system.warm_ups + number;
+        let first = self.system.warm_ups + 1;
+        let rounds = self
+            .rounds(drivers, first, messages, interval_ns, self.table.stamp)
+            .await?;
+        Ok(rounds.outcome(self.table, self.size(), &drivers.clients, None))
+    }
+
+    /// Plays the rounds that count.
+    async fn rounds(
+        &self,
+        drivers: &mut Drivers,
+        first: u32,
+        messages: u32,
+        interval_ns: u64,
+        stamp: Stamp,
+    ) -> Result<Rounds, PapersError> {
+        let ids = drivers.ids(self.service);
+        let before = cost(&ids);
+        let began = Instant::now();
+        let mut played: Vec<Round> = Vec::new();
+        for number in 0..self.table.rounds.max(1) {
+            // Of an odd number, one is in the middle.
+            let are_enough = played.len() >= FEWEST_ROUNDS && played.len() % 2 == 1;
+            if are_enough && began.elapsed() > ROUNDS_TIME {
+                break;
+            }
             let round = self
-                .round(drivers, number, messages, interval_ns, stamp)
+                .round(drivers, first + number, messages, interval_ns, stamp)
                 .await?;
             let is_sound = round.fault().is_none();
-            played.push((round, before, cost(&ids)));
+            played.push(round);
             if !is_sound {
                 // What is lost once fails the cell.
                 break;
             }
         }
-        let is_sound = |(round, ..): &(Round, Cost, Cost)| round.fault().is_none();
-        let counts = match played.iter().all(is_sound) {
-            true => {
-                played.sort_by_key(|(round, ..)| round.times.value_at_quantile(0.5));
-                played.len() / 2
-            }
-            false => played.len() - 1,
-        };
-        let (round, before, after) = played.swap_remove(counts);
-        Ok(self.outcome(drivers, &round, before, after, None))
+        Ok(Rounds {
+            played,
+            before,
+            after: cost(&ids),
+        })
     }
 
     /// Without a pause first; then between nothing and that rate, halving on a scale of ratios.
@@ -373,7 +352,8 @@ impl Cell<'_> {
         let pilot = PILOT.div_ceil(senders).max(self.table.warm_up);
         let started = Instant::now();
         let mut rate = 0.0;
-        for number in 0..3 {
+        let mut number = 0;
+        while number < 3 {
             let messages = if number == 0 {
                 pilot
             } else {
@@ -383,19 +363,22 @@ impl Cell<'_> {
                 .round(drivers, number, messages, 0, Stamp::Sent)
                 .await?;
             rate = round.sent as f64 / round.seconds();
+            number += 1;
         }
-        let ids = drivers.ids(self.service);
-        let before = cost(&ids);
         let messages = clamp(rate * SEARCH_ROUND_S);
-        let flat = self.round(drivers, 3, messages, 0, Stamp::Sent).await?;
-        let after = cost(&ids);
-        if flat.fault().is_some() {
-            return Ok(self.outcome(drivers, &flat, before, after, None));
-        }
-        let highest = flat.sent as f64 / flat.seconds();
+        let flat = self
+            .rounds(drivers, number, messages, 0, Stamp::Sent)
+            .await?;
+        let outcome = |best| flat.outcome(self.table, self.size(), &drivers.clients, best);
+        let Outcome::Measured(middle) = outcome(None) else {
+            return Ok(outcome(None));
+        };
+        // Senders keep a rate of messages; what is told is, as of the rounds without a pause, what was received.
+        let highest = middle.sent as f64 / middle.seconds;
         let limit_ns = (self.table.limit_ms * 1e6) as u64;
         let (mut low, mut high) = (highest / 32.0, highest * 1.2);
         let mut best = 0.0;
+        number += self.table.rounds;
         for step in 0..SEARCH_STEPS {
             if started.elapsed() > self.patience() {
                 break;
@@ -404,57 +387,17 @@ impl Cell<'_> {
             let interval_ns = (f64::from(senders) / try_rate * 1e9).max(1.0) as u64;
             let messages = clamp(try_rate * SEARCH_ROUND_S);
             let round = self
-                .round(drivers, 4 + step, messages, interval_ns, Stamp::Due)
+                .round(drivers, number + step, messages, interval_ns, Stamp::Due)
                 .await?;
             let is_fast = round.times.value_at_quantile(0.99) < limit_ns;
             if is_fast && round.fault().is_none() {
                 low = try_rate;
-                best = round.sent as f64 / round.seconds();
+                best = round.received_per_s();
             } else {
                 high = try_rate;
             }
         }
-        Ok(self.outcome(drivers, &flat, before, after, Some(best)))
-    }
-
-    fn outcome(
-        &self,
-        drivers: &Drivers,
-        round: &Round,
-        before: Cost,
-        after: Cost,
-        rate_under_limit: Option<f64>,
-    ) -> Outcome {
-        let at = |quantile| round.times.value_at_quantile(quantile) as f64 / 1e6;
-        let seconds = round.seconds();
-        let processor_s = after.processor_s - before.processor_s;
-        let figures = Figures {
-            mean_ms: round.mean_ns / 1e6,
-            p50_ms: at(0.5),
-            p99_ms: at(0.99),
-            p999_ms: at(0.999),
-            max_ms: round.times.max() as f64 / 1e6,
-            per_s: round.received as f64 / seconds,
-            seconds,
-            rate_under_limit,
-            bytes_per_s: round.received as f64 * self.size() as f64 / seconds,
-            sent: round.sent,
-            received: round.received,
-            duplicated: round.duplicated,
-            disordered: round.disordered,
-            processor_us: processor_s * 1e6 / round.received.max(1) as f64,
-            memory_mib: after.memory as f64 / f64::from(1 << 20),
-            others: after.others_since(&before),
-            clients: drivers.clients.clone(),
-            remarks: round.remarks.clone(),
-        };
-        match round.fault() {
-            None => Outcome::Measured(Box::new(figures)),
-            Some(why) => Outcome::Failed {
-                why,
-                figures: Some(Box::new(figures)),
-            },
-        }
+        Ok(flat.outcome(self.table, self.size(), &drivers.clients, Some(best)))
     }
 }
 
@@ -466,15 +409,4 @@ fn prepared(answer: Answer, clients: &mut Vec<String>) -> Result<Value, PapersEr
         clients.push(client);
     }
     Ok(here)
-}
-
-fn histogram(pairs: &[(u64, u64)]) -> Result<Histogram<u64>, PapersError> {
-    // Up to an hour.
-    let failed = |error: &dyn std::fmt::Display| PapersError::Failed(error.to_string());
-    let mut histogram =
-        Histogram::new_with_bounds(1, 3_600_000_000_000, 3).map_err(|error| failed(&error))?;
-    for (low, count) in pairs {
-        histogram.saturating_record_n(*low, *count);
-    }
-    Ok(histogram)
 }

@@ -1,5 +1,6 @@
 //! The report: bench/report/index.html with the papers' tables and plots, and the figures of docs/benchmarks.md.
 
+mod goals;
 mod markdown;
 mod page;
 mod plot;
@@ -65,39 +66,48 @@ const THROUGHPUT: Metric = Metric {
     is_less_better: false,
 };
 
-/// What a table is judged by, the most important first. At a given pace all who keep up have one throughput: what differs
-/// is the latency.
-pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
+const BANDWIDTH: Metric = Metric {
+    name: "bandwidth",
+    unit: "MB/s",
+    get: |figures| Some(figures.bytes_per_s / 1e6),
+    is_less_better: false,
+};
+
+/// What a table is judged by first. At a given pace all who keep up have one throughput: what differs is the latency.
+pub(crate) fn judged(shows: Shown) -> Metric {
     match shows {
-        Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => vec![LATENCY],
-        Shown::RoundTrip => vec![Metric {
+        Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => LATENCY,
+        Shown::RoundTrip => Metric {
             name: "round trip p50",
             ..LATENCY
-        }],
+        },
+        Shown::Rate => THROUGHPUT,
+        Shown::TotalTime => Metric {
+            name: "total time",
+            get: |figures| Some(figures.seconds * 1000.0),
+            ..LATENCY
+        },
+        Shown::MeanTime => Metric {
+            name: "mean time",
+            ..MEAN
+        },
+        Shown::Bandwidth => BANDWIDTH,
+    }
+}
+
+/// All a table is judged by, the most important first.
+pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
+    let first = judged(shows);
+    match shows {
         Shown::Rate => vec![
-            THROUGHPUT,
+            first,
             Metric {
                 name: "rate with p99 in the limit",
                 get: |figures| figures.rate_under_limit,
                 ..THROUGHPUT
             },
         ],
-        Shown::TotalTime => vec![Metric {
-            name: "total time",
-            unit: "ms",
-            get: |figures| Some(figures.seconds * 1000.0),
-            is_less_better: true,
-        }],
-        Shown::MeanTime => vec![Metric {
-            name: "mean time",
-            ..MEAN
-        }],
-        Shown::Bandwidth => vec![Metric {
-            name: "bandwidth",
-            unit: "MB/s",
-            get: |figures| Some(figures.bytes_per_s / 1e6),
-            is_less_better: false,
-        }],
+        _ => vec![first],
     }
 }
 
@@ -168,14 +178,34 @@ pub(crate) fn legend(shows: Shown) -> &'static str {
         Shown::LatencyAndThroughput => "mean latency in ms / messages a second",
         Shown::ThroughputAndLatency => "deliveries a second / mean latency in ms",
         Shown::RoundTrip => "round trip in µs: p50 · p99 · p99.9",
-        Shown::Rate => "messages a second without a pause · highest rate with p99 in the limit",
+        Shown::Rate => {
+            "messages received a second without a pause · the same at the highest rate with p99 in the limit"
+        }
         Shown::TotalTime => "total time in ms",
         Shown::MeanTime => "mean time in ms",
         Shown::Bandwidth => "bandwidth in MB/s",
     }
 }
 
-/// The repetition in the middle, by the table's first metric, with the spread of that metric.
+/// What a table's cells are, and of how many rounds they were.
+pub(crate) fn cells_in_words(table: &Table, results: &Results) -> String {
+    let legend = legend(table.shows);
+    let measured = results.measurements.iter();
+    let rounds = measured
+        .filter(|it| it.key.table == table.id)
+        .map(|it| match &it.outcome {
+            Outcome::Measured(figures) => figures.rounds.len(),
+            Outcome::Failed { .. } | Outcome::Cannot { .. } => 0,
+        });
+    match rounds.max() {
+        None | Some(0 | 1) => format!("{legend}; one round"),
+        Some(rounds) => format!(
+            "{legend}; of up to {rounds} rounds in the same processes the one in the middle"
+        ),
+    }
+}
+
+/// The repetition in the middle, by the table's first metric, with the spread of that metric over all rounds of all repetitions.
 pub(crate) struct Middle {
     pub(crate) figures: Figures,
     pub(crate) spread: Spread,
@@ -208,7 +238,7 @@ pub(crate) fn middle(
     setting: &Setting,
     column: &str,
 ) -> Option<Result<Middle, Lack>> {
-    let metric = *metrics(table.shows).first()?;
+    let metric = judged(table.shows);
     let mut measured = Vec::new();
     let mut fault = None;
     for it in results.of(&table.id, &system.id, &setting.name, column) {
@@ -220,9 +250,21 @@ pub(crate) fn middle(
     }
     let value = |figures: &Figures| (metric.get)(figures).unwrap_or(0.0);
     measured.sort_by(|a, b| value(a).total_cmp(&value(b)));
-    match Spread::of(measured.iter().map(value)) {
+    let of_rounds = |figures: &Figures| {
+        let rounds: Vec<f64> = figures.rounds.iter().map(|it| it.value).collect();
+        match rounds.is_empty() {
+            true => vec![value(figures)],
+            false => rounds,
+        }
+    };
+    let rounds = Spread::of(measured.iter().flat_map(of_rounds));
+    match Spread::of(measured.iter().map(value)).zip(rounds) {
         // One that failed among others that did not is told by them, too.
-        Some(spread) => {
+        Some((repetitions, rounds)) => {
+            let spread = Spread {
+                median: repetitions.median,
+                ..rounds
+            };
             let figures = measured.swap_remove(measured.len() / 2);
             Some(Ok(Middle { figures, spread }))
         }

@@ -19,10 +19,10 @@ pub(crate) struct Figures {
     pub(crate) p99_ms: f64,
     pub(crate) p999_ms: f64,
     pub(crate) max_ms: f64,
-    /// Messages received in a second, from the first sent to the last received.
+    /// Messages received in a second, from the first sent to the last received; of a broadcast, by each receiver.
     pub(crate) per_s: f64,
     pub(crate) seconds: f64,
-    /// Of a search: the highest rate that kept the limit.
+    /// Of a search: the highest rate that kept the limit, counted as `per_s` is.
     pub(crate) rate_under_limit: Option<f64>,
     pub(crate) bytes_per_s: f64,
     pub(crate) sent: u64,
@@ -37,6 +37,21 @@ pub(crate) struct Figures {
     #[serde(default)]
     pub(crate) others: f64,
     pub(crate) clients: Vec<String>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(crate) remarks: Value,
+    /// All rounds that counted, in their order; the figures above are those of the one in the middle, but for the costs, which are of
+    /// all.
+    #[serde(default)]
+    pub(crate) rounds: Vec<RoundFigures>,
+}
+
+/// One round of a cell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RoundFigures {
+    /// What the table is judged by.
+    pub(crate) value: f64,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) remarks: Value,
 }

@@ -47,6 +47,9 @@ pub(crate) struct Column {
     /// Part of the quick profile.
     #[serde(default)]
     pub(crate) quick: bool,
+    /// The systems of which it is part there, by their files' names; when empty, all.
+    #[serde(default)]
+    pub(crate) quick_for: Vec<String>,
 }
 
 impl Column {
@@ -113,7 +116,7 @@ pub(crate) struct Table {
     pub(crate) warm_up: u32,
     /// Round trips are cut to as many as take about so long; all are done when it is missing.
     pub(crate) cut_s: Option<f64>,
-    /// How often what counts is played by the same processes: the one in the middle is the cell's.
+    /// How often what counts is played by the same processes, of slow systems less often: the round in the middle is the cell's.
     #[serde(default = "one")]
     pub(crate) rounds: u32,
     /// The table this one is put in proportion to, row by row: its figures over those here.

@@ -148,6 +148,7 @@ impl System {
         let tables = self.quick.as_ref();
         let most = self.quick_agents.get(&table.id);
         column.quick
+            && (column.quick_for.is_empty() || column.quick_for.contains(&self.id))
             && !setting.full_only
             && tables.is_none_or(|tables| tables.contains(&table.id))
             && most.is_none_or(|most| column.agents() <= *most)

@@ -7,10 +7,13 @@ use std::path::Path;
 use crate::marks;
 use crate::papers::PapersError;
 use crate::papers::report;
-use crate::papers::report::standing::{self, Goal, Standing};
-use crate::papers::report::{digits, has_figures, legend, middle, proportion, shown};
-use crate::papers::results::Results;
-use crate::papers::scenario::{Column, Table};
+use crate::papers::report::goals::{self, Evidence, Goal};
+use crate::papers::report::standing::{self, Standing};
+use crate::papers::report::{
+    Middle, cells_in_words, digits, has_figures, middle, proportion, shown,
+};
+use crate::papers::results::{Results, Spread};
+use crate::papers::scenario::{Column, Shown, Table};
 use crate::papers::system::{Setting, Side, System};
 
 const FIRST: &str = "<!-- first words: written by sealbus-bench papers --markdown -->";
@@ -23,12 +26,10 @@ pub(crate) fn put(
     systems: &[System],
     results: &Results,
 ) -> Result<(), PapersError> {
-    let standings = standing::all(tables, systems, results);
-    let costs = standing::costs(tables, systems, results);
-    let added = standing::added(tables, systems, results);
-    let goals = standing::goals(&standings, &costs, &added);
-    let first = standing::first_words(&standings, &goals);
-    let figures = figures(&standings, &goals, tables, systems, results);
+    let evidence = Evidence::gather(tables, systems, results);
+    let goals = goals::all(&evidence);
+    let first = standing::first_words(&evidence.standings, &goals);
+    let figures = figures(&evidence.standings, &goals, tables, systems, results);
     marks::put(path, FIRST, &format!("**{first}**"))?;
     marks::put(path, BEGIN, &figures)
 }
@@ -118,7 +119,7 @@ fn one_table(
         text,
         "\n### {}\n\nCells: {}.\n\n| system | proves |",
         table.title,
-        legend(table.shows)
+        cells_in_words(table, results)
     );
     for column in &columns {
         let _ = write!(text, " {} |", column.title);
@@ -174,7 +175,7 @@ fn row(
                     digits(it.figures.processor_us),
                     format!("{:.0}", it.figures.memory_mib),
                 );
-                shown(table, &it.figures)
+                shown(table, &it.figures) + &spread(table, it)
             }
             Some(Err(lack)) => lack.words().0.to_owned(),
             None if system.is_full_only(setting, table, column) => "full".to_owned(),
@@ -186,4 +187,20 @@ fn row(
         let _ = write!(text, " {delta} |");
     }
     let _ = writeln!(text, " {} | {} |", cost.0, cost.1);
+}
+
+/// The least and the greatest of all rounds, where the cell shows what they are compared by.
+fn spread(table: &Table, it: &Middle) -> String {
+    let Spread {
+        least,
+        greatest,
+        count,
+        ..
+    } = it.spread;
+    match table.shows {
+        Shown::Rate | Shown::Bandwidth | Shown::TotalTime | Shown::MeanTime if count > 1 => {
+            format!(" ({} … {})", digits(least), digits(greatest))
+        }
+        _ => String::new(),
+    }
 }

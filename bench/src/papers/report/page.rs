@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::papers::report;
-use crate::papers::report::standing::{self, Cost, Entry, Goal, Standing};
+use crate::papers::report::goals::{self, Cost, Evidence, Goal};
+use crate::papers::report::standing::{self, Entry, Standing};
 use crate::papers::report::{digits, tables};
 use crate::papers::results::{Outcome, Results};
 use crate::papers::scenario::Table;
@@ -20,10 +21,9 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// The whole page.
 pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results) -> String {
-    let standings = standing::all(all_tables, systems, results);
-    let costs = standing::costs(all_tables, systems, results);
-    let added = standing::added(all_tables, systems, results);
-    let goals = standing::goals(&standings, &costs, &added);
+    let evidence = Evidence::gather(all_tables, systems, results);
+    let goals = goals::all(&evidence);
+    let standings = &evidence.standings;
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>Sealbus beside others</title>\n\
@@ -38,13 +38,13 @@ pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results)
     draw_behind(
         &mut page,
         &behind,
-        &standing::first_words(&standings, &goals),
+        &standing::first_words(standings, &goals),
     );
     draw_goals(&mut page, &goals);
     let _ = writeln!(page, "<p class=\"sub\">{}</p>", summary(results));
     contents(&mut page, all_tables);
-    draw_standings(&mut page, &standings);
-    draw_costs(&mut page, &costs);
+    draw_standings(&mut page, standings);
+    draw_costs(&mut page, &evidence.costs);
     draw_faults(&mut page, results);
     page.push_str(READING);
     for table in all_tables {
@@ -56,10 +56,11 @@ pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results)
     page
 }
 
-const READING: &str = "<h2>The tables</h2>\n<p>Each cell is the repetition in the middle; below it, when there were several, \
-the least and the greatest. <i>paper</i> is what the paper printed, on its machine of its day. A cell whose counts of sent, \
+const READING: &str = "<h2>The tables</h2>\n<p>Each cell is the round in the middle, of several repetitions the one in the middle of theirs; below \
+it, when there were several, the least and the greatest figure of all rounds by which the table is judged (of a latency or round trip the p50, in ms), and how many rounds \
+there were. <i>paper</i> is what the paper printed, on its machine of its day. A cell whose counts of sent, \
 received and checked messages disagree has failed and shows no figure; <i>full</i>: measured in the full profile only. The last two columns hold, for the last column that was \
-measured, the processor time of all processes, servers included, for each message received, and the sum of their peaks of memory. \
+measured, the processor time of all processes, servers included, for each message received in any of the rounds, and the sum of their peaks of memory. \
 <b>Bold</b>: Sealbus. <i>Italic</i>: the limit, bare sockets.</p>\n";
 
 /// Where and when, in a line.
@@ -238,7 +239,7 @@ const FAIRNESS: [&str; 9] = [
     "All senders of a cell are in one process, all receivers in another, on one host; rows “in one process” are compared with each other only.",
     "The content is the same for all, to the byte; nothing is kept on disk. Kafka alone cannot be told so: it writes its log without waiting for the disk.",
     "Every message is numbered and checked. One that is lost, repeated or damaged fails its cell.",
-    "Systems take turns, repetition after repetition, so that what disturbs the machine disturbs all. Where code is compiled while it runs, four rounds go before the one that counts.",
+    "Systems take turns, repetition after repetition, so that what disturbs the machine disturbs all. Where a table says so, the same processes play several rounds, and each of them must have all its messages. Where code is compiled while it runs, four rounds go before the one that counts.",
     "“secure” holds against whatever promises at least encryption. What each row proves stands beside it: Sealbus’s proves the sender of every message, most peers’ rows only the two ends of a connection.",
     "Each system is driven by its own makers’ client, in the language beside its name. A client in Python costs more than one in Rust: Sealbus in Rust is held against all, Sealbus in Python against Python only.",
     "Where the machine allows it, its processors are not halted while they wait, for all systems alike: waking a virtual one takes longer than a message.",

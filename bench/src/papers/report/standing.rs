@@ -1,6 +1,7 @@
 //! How Sealbus stands against the best peer and the limit, in every table: only what is alike is compared.
 
-use crate::papers::report::{LATENCY, Metric, THROUGHPUT, digits, metrics};
+use crate::papers::report::goals::{self, Evidence, Goal};
+use crate::papers::report::{Metric, digits, metrics};
 use crate::papers::results::{Outcome, Results, Spread};
 use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Class, Setting, Side, System};
@@ -67,12 +68,12 @@ impl Kin {
     }
 
     /// What the goals are about.
-    fn is_main(&self) -> bool {
+    pub(crate) fn is_main(&self) -> bool {
         self.is_secure && !self.in_python
     }
 
     /// The same, and what is as insecure as each other.
-    fn is_between_processes(&self) -> bool {
+    pub(crate) fn is_between_processes(&self) -> bool {
         !self.one_process && !self.in_python
     }
 }
@@ -92,7 +93,8 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    fn ratio(&self, other: &Entry) -> f64 {
+    /// So many times better than another.
+    pub(crate) fn ratio(&self, other: &Entry) -> f64 {
         let (ours, theirs) = (self.ours.spread.median, other.spread.median);
         match self.metric.is_less_better {
             true => theirs / ours,
@@ -147,9 +149,9 @@ pub(crate) fn all(tables: &[Table], systems: &[System], results: &Results) -> Ve
     found
 }
 
-type Row<'a> = (&'a System, &'a Setting, Entry);
+pub(crate) type Row<'a> = (&'a System, &'a Setting, Entry);
 
-fn measured<'a>(
+pub(crate) fn measured<'a>(
     table: &Table,
     column: &Column,
     metric: Metric,
@@ -211,238 +213,6 @@ fn stand(
         peers: of_side(Side::Peer).map(|it| it.1.clone()).collect(),
         limit: best(Side::Limit).cloned(),
     })
-}
-
-/// What security costs one of our systems in one column.
-pub(crate) struct Cost {
-    /// The table's file name.
-    pub(crate) id: String,
-    pub(crate) what: String,
-    pub(crate) in_python: bool,
-    /// Whether another system carries it, such as a broker.
-    pub(crate) is_carried: bool,
-    /// Its most secure row over its plain one, less 1; positive is worse.
-    pub(crate) share: f64,
-}
-
-/// What security costs Sealbus.
-pub(crate) fn costs(tables: &[Table], systems: &[System], results: &Results) -> Vec<Cost> {
-    let mut costs = Vec::new();
-    for table in tables {
-        let Some(metric) = metrics(table.shows).first().copied() else {
-            continue;
-        };
-        for column in &table.columns {
-            let measured = measured(table, column, metric, systems, results);
-            for system in systems.iter().filter(|it| it.side == Side::Ours) {
-                let of_it = || {
-                    let rows = measured.iter().filter(|(other, ..)| other.id == system.id);
-                    rows.filter(|(_, setting, _)| !setting.one_process)
-                };
-                let plain = of_it().find(|(_, setting, _)| !setting.class.is_secure());
-                let secure = (of_it().filter(|(_, setting, _)| setting.class.is_secure()))
-                    .max_by_key(|(_, setting, _)| setting.class);
-                let (Some((.., plain)), Some((.., secure))) = (plain, secure) else {
-                    continue;
-                };
-                let (plain, secure) = (plain.spread.median, secure.spread.median);
-                costs.push(Cost {
-                    id: table.id.clone(),
-                    what: format!(
-                        "{}, {}: {} ({})",
-                        table.title, column.title, metric.name, system.title
-                    ),
-                    in_python: system.language == "Python",
-                    is_carried: system.carried_by.is_some(),
-                    share: match metric.is_less_better {
-                        true => secure / plain - 1.0,
-                        false => 1.0 - secure / plain,
-                    },
-                });
-            }
-        }
-    }
-    costs
-}
-
-/// What ours add to the system that carries them, at one class of security in one column.
-pub(crate) struct Added {
-    pub(crate) what: String,
-    /// Our latency over that of the carrier alone.
-    pub(crate) latency: f64,
-    /// Our throughput over its.
-    pub(crate) throughput: f64,
-}
-
-/// What ours add to what carries them.
-pub(crate) fn added(tables: &[Table], systems: &[System], results: &Results) -> Vec<Added> {
-    let mut added = Vec::new();
-    for table in tables {
-        for column in &table.columns {
-            let [latencies, throughputs] = [LATENCY, THROUGHPUT]
-                .map(|metric| measured(table, column, metric, systems, results));
-            for (system, setting, latency) in &latencies {
-                let of = |rows: &[Row<'_>], id: &str| {
-                    let mut rows = rows.iter();
-                    let row = rows.find(|(it, way, _)| it.id == id && way.class == setting.class);
-                    row.map(|(.., entry)| entry.spread.median)
-                };
-                let Some(carrier) = &system.carried_by else {
-                    continue;
-                };
-                let (Some(bare), Some(ours_per_s), Some(bare_per_s)) = (
-                    of(&latencies, carrier),
-                    of(&throughputs, &system.id),
-                    of(&throughputs, carrier),
-                ) else {
-                    continue;
-                };
-                added.push(Added {
-                    what: format!("{}, {}: {}", table.title, column.title, latency.name),
-                    latency: latency.spread.median / bare,
-                    throughput: ours_per_s / bare_per_s,
-                });
-            }
-        }
-    }
-    added
-}
-
-/// What is aimed at, and how far it is reached.
-pub(crate) struct Goal {
-    pub(crate) text: &'static str,
-    /// The worst of all columns, and which; `None` if it was not measured.
-    pub(crate) measured: Option<(f64, String)>,
-    pub(crate) is_met: bool,
-}
-
-impl Goal {
-    /// The ratio reached, in words.
-    pub(crate) fn reached(&self) -> String {
-        self.measured
-            .as_ref()
-            .map_or_else(|| "–".to_owned(), |(ratio, _)| digits(*ratio))
-    }
-
-    /// Whether it is met, in words.
-    pub(crate) fn verdict(&self) -> &'static str {
-        match (&self.measured, self.is_met) {
-            (None, _) => "not measured",
-            (_, true) => "met",
-            (_, false) => "not met",
-        }
-    }
-}
-
-/// The goals of the project, each judged by the worst column.
-pub(crate) fn goals(standings: &[Standing], costs: &[Cost], added: &[Added]) -> Vec<Goal> {
-    let main = |ids: &'static [&'static str]| {
-        (standings.iter()).filter(move |it| it.kin.is_main() && ids.contains(&it.id.as_str()))
-    };
-    let between = |ids: &'static [&'static str]| {
-        (standings.iter())
-            .filter(move |it| it.kin.is_between_processes() && ids.contains(&it.id.as_str()))
-    };
-    let throughput = |ids| main(ids).filter(|it| it.metric.name == "throughput");
-    let named = |it: &Standing, other: &Entry| {
-        format!("{}, {}: {}", it.place(), it.kin.title(), other.name)
-    };
-    let to_best = |it: &Standing| {
-        let best = it.best.as_ref()?;
-        Some((it.to_best()?, named(it, best)))
-    };
-    let to_limit = |it: &Standing| Some((it.to_limit()?, it.place()));
-    let to_rabbit = |it: &Standing| {
-        let is_rabbit = |peer: &&Entry| peer.system.starts_with("RabbitMQ");
-        let rabbits = it.peers.iter().filter(is_rabbit);
-        let best = rabbits.min_by(|a, b| it.ratio(a).total_cmp(&it.ratio(b)))?;
-        Some((it.ratio(best), named(it, best)))
-    };
-    let at_least = |text, bound: f64, measured: Vec<(f64, String)>| {
-        let worst = measured.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-        Goal {
-            text,
-            is_met: worst.as_ref().is_some_and(|(ratio, _)| *ratio >= bound),
-            measured: worst,
-        }
-    };
-    let at_most = |text, bound: f64, measured: Vec<(f64, String)>| {
-        let worst = measured.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        Goal {
-            text,
-            is_met: worst.as_ref().is_some_and(|(ratio, _)| *ratio <= bound),
-            measured: worst,
-        }
-    };
-    let cost = |is_carried: bool| {
-        let of_it = costs.iter().filter(move |it| {
-            let is_flat_out = ["f1", "f2", "f3"].contains(&it.id.as_str());
-            is_flat_out && !it.in_python && it.is_carried == is_carried
-        });
-        of_it.map(|it| (it.share, it.what.clone())).collect()
-    };
-    vec![
-        at_least(
-            "One-to-one latency (p50) at or under every peer's, secure and insecure: the best peer's over ours ≥ 1",
-            1.0,
-            between(&["c1"]).filter_map(to_best).collect(),
-        ),
-        at_most(
-            "One-to-one latency (p50) ≤ 1.5 × raw TLS",
-            1.5,
-            main(&["c1"]).filter_map(to_limit).collect(),
-        ),
-        at_least(
-            "Round trip (p50), all sizes, at or under every peer's, secure and insecure: the best peer's over ours ≥ 1",
-            1.0,
-            between(&["r1"]).filter_map(to_best).collect(),
-        ),
-        at_most(
-            "Round trip (p50), all sizes, ≤ 1.5 × raw TLS",
-            1.5,
-            main(&["r1"]).filter_map(to_limit).collect(),
-        ),
-        at_least(
-            "Flat out, one-to-one ≥ 2 × the best secure peer",
-            2.0,
-            throughput(&["f1"]).filter_map(to_best).collect(),
-        ),
-        at_least(
-            "Flat out, one-to-one ≥ 5 × RabbitMQ with TLS",
-            5.0,
-            throughput(&["f1"]).filter_map(to_rabbit).collect(),
-        ),
-        at_least(
-            "Flat out, many-to-one ≥ 2 × the best secure peer",
-            2.0,
-            throughput(&["f3"]).filter_map(to_best).collect(),
-        ),
-        at_least(
-            "Flat out, broadcast ≥ 2 × the best secure peer",
-            2.0,
-            throughput(&["f2"]).filter_map(to_best).collect(),
-        ),
-        at_most(
-            "Security costs ≤ 0.10 of the flat-out throughput, on Sealbus's own mesh",
-            0.1,
-            cost(false),
-        ),
-        at_most(
-            "Over RabbitMQ: security costs ≤ 0.10 of the flat-out throughput",
-            0.1,
-            cost(true),
-        ),
-        at_most(
-            "Over RabbitMQ: latency (p50) ≤ 1.1 × that of the broker alone with the same promises, at each level",
-            1.1,
-            (added.iter().map(|it| (it.latency, it.what.clone()))).collect(),
-        ),
-        at_least(
-            "Over RabbitMQ: throughput ≥ 0.9 × that of the broker alone with the same promises, at each level",
-            0.9,
-            (added.iter().map(|it| (it.throughput, it.what.clone()))).collect(),
-        ),
-    ]
 }
 
 impl Standing {
@@ -508,19 +278,18 @@ pub(crate) fn sentence(standing: &Standing) -> String {
 
 /// The report in some lines of text: what we are behind in comes first.
 pub(crate) fn lines(tables: &[Table], systems: &[System], results: &Results) -> Vec<String> {
-    let standings = all(tables, systems, results);
+    let evidence = Evidence::gather(tables, systems, results);
+    let goals = goals::all(&evidence);
     let heading = |text: &str, standings: &[Standing]| {
         let lines = standings.iter().map(|it| format!("  {}", sentence(it)));
         std::iter::once(text.to_owned())
             .chain(lines)
             .collect::<Vec<_>>()
     };
-    let goals = goals(
-        &standings,
-        &costs(tables, systems, results),
-        &added(tables, systems, results),
-    );
-    let (behind, ahead): (Vec<_>, Vec<_>) = standings.into_iter().partition(Standing::is_behind);
+    let (behind, ahead): (Vec<_>, Vec<_>) = evidence
+        .standings
+        .into_iter()
+        .partition(Standing::is_behind);
     let mut lines = heading("Sealbus is behind in:", &behind);
     if behind.is_empty() {
         lines.push("  nothing that was measured".to_owned());

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use crate::papers::report;
 use crate::papers::report::page::escape;
-use crate::papers::report::{Middle, digits, has_figures, legend, middle, plot, proportion, shown};
+use crate::papers::report::{
+    Middle, cells_in_words, digits, has_figures, judged, middle, plot, proportion, shown,
+};
 use crate::papers::results::Results;
 use crate::papers::scenario::{Column, Printed, Table};
 use crate::papers::system::{Setting, Side, System};
@@ -70,7 +72,7 @@ pub(crate) fn draw(
         escape(&table.title),
         escape(&table.paper),
         escape(table.about.trim()),
-        legend(table.shows),
+        cells_in_words(table, results),
     );
     page.push_str("<div class=\"wide\"><table>\n");
     head(page, &frame);
@@ -213,7 +215,9 @@ fn cell_of(page: &mut String, table: &Table, it: &Middle) {
     let spread = match it.spread.count {
         1 => String::new(),
         count => format!(
-            "<br><small>{} … {} ({count})</small>",
+            "<br><small title=\"{}, {}\">{} … {} ({count})</small>",
+            judged(table.shows).name,
+            judged(table.shows).unit,
             digits(it.spread.least),
             digits(it.spread.greatest)
         ),
