@@ -27,9 +27,8 @@ const PILOT: u32 = 2_000;
 /// Deliveries of a round that does not count: enough for every compiler.
 const MOST_WARM_UP: u64 = 20_000;
 
-/// After so many rounds that count, and this time, there are no more, however many the table wants.
-const FEWEST_ROUNDS: usize = 3;
-const ROUNDS_TIME: Duration = Duration::from_secs(2);
+/// When the rounds that count have taken so long, there are no more, however many the table wants.
+const ROUNDS_TIME: Duration = Duration::from_millis(1500);
 
 /// Round trips that say how many there is time for.
 const CUT_SAMPLE: u32 = 20;
@@ -322,8 +321,8 @@ impl Cell<'_> {
         let mut played: Vec<Round> = Vec::new();
         for number in 0..self.table.rounds.max(1) {
             // Of an odd number, one is in the middle.
-            let are_enough = played.len() >= FEWEST_ROUNDS && played.len() % 2 == 1;
-            if are_enough && began.elapsed() > ROUNDS_TIME {
+            let has_middle = played.len() % 2 == 1;
+            if has_middle && began.elapsed() > ROUNDS_TIME {
                 break;
             }
             let round = self
