@@ -19,6 +19,8 @@ use crate::frame::{self, Frame, Hello, Token};
 const CHUNK: usize = 64 << 10;
 /// The first chunk of a quiet session is small.
 const FIRST_CHUNK: usize = 2 << 10;
+/// Room for what goes before a shared end, mostly: the headers of a frame, and those of an event in it.
+const BEFORE_SHARED: usize = 512;
 
 /// The other side broke the rules of the session.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -141,7 +143,7 @@ impl Outgoing {
         if back.is_none_or(Chunk::is_full) {
             // After a frame that is shared there is likely to be another one, and little between them.
             let bytes = match back.map(|chunk| chunk.bytes.len()) {
-                Some(length) if length < FIRST_CHUNK => Vec::with_capacity(FIRST_CHUNK),
+                Some(length) if length < FIRST_CHUNK => Vec::with_capacity(BEFORE_SHARED),
                 length => {
                     let room = length.map_or(FIRST_CHUNK, |_| CHUNK + CHUNK / 8);
                     let spare = self.spare.take();
