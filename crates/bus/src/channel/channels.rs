@@ -3,7 +3,7 @@
 
 mod kept;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -99,7 +99,7 @@ pub(crate) struct Shared {
     alarm_at: Mutex<Option<Duration>>,
     endpoints: Mutex<HashMap<Identity, ProcessEndpoint>>,
     declared: Mutex<Arc<DeclaredChannels>>,
-    ways: Mutex<HashMap<u32, Arc<dyn ProcessDestination>>>,
+    ways: Mutex<BTreeMap<u32, Arc<dyn ProcessDestination>>>,
     capabilities: OnceLock<(ChannelCapabilities, &'static str)>,
     was_introduced: AtomicBool,
     introduced: Notify,

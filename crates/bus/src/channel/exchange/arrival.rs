@@ -93,7 +93,7 @@ impl Exchange {
         };
         let most = self.config.early_bytes;
         let pace = self.config.pace();
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return Ok(());
         };
         if !peer.is_introduced() || stamp.session != peer.session_in() {
@@ -163,7 +163,7 @@ impl Exchange {
     }
 
     fn take_early(&mut self, index: u32, now: Now) {
-        while let Some(peer) = self.peers.get_mut(&index) {
+        while let Some(peer) = self.peers.get_mut(index) {
             let Some(arrived) = peer.incoming.next_due() else {
                 break;
             };
@@ -174,7 +174,7 @@ impl Exchange {
                 self.handle(index, stamp.number, &arrived, &frame, now);
             }
         }
-        if let Some(peer) = self.peers.get_mut(&index)
+        if let Some(peer) = self.peers.get_mut(index)
             && let Some(early) = peer.early_acknowledgement.take()
         {
             // What it says was checked when it came.
@@ -183,7 +183,7 @@ impl Exchange {
     }
 
     fn acknowledge_if_due(&mut self, index: u32, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let at = peer.incoming.deadline();
@@ -198,7 +198,7 @@ impl Exchange {
     // ---- sessions ----
 
     fn hello(&mut self, index: u32, from: u64, to: u64, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         // A former life of it, which is over; whoever lives now hears what is known of it, and takes a higher
@@ -216,7 +216,7 @@ impl Exchange {
                 ));
                 self.lose(index, &reason, now);
             }
-            let Some(peer) = self.peers.get_mut(&index) else {
+            let Some(peer) = self.peers.get_mut(index) else {
                 return;
             };
             peer.epoch = from;
@@ -246,7 +246,7 @@ impl Exchange {
     /// A process speaks in a session there is not: it hears the epochs, but not all the time.
     fn correct(&mut self, index: u32, now: Now) {
         let pause = self.config.greet.0;
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let is_soon = peer
@@ -266,7 +266,7 @@ impl Exchange {
         (upto, beyond, after): (u64, u64, u64),
         now: Now,
     ) -> Result<(), Refused> {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return Ok(());
         };
         if after > peer.incoming.upto() {
@@ -305,7 +305,7 @@ impl Exchange {
         self.set_alarm(at);
         if self
             .peers
-            .get(&index)
+            .get(index)
             .is_some_and(|peer| peer.outgoing.peek(true).is_some())
         {
             self.mark_ready(index);
@@ -340,7 +340,7 @@ impl Exchange {
                 limit,
                 ..
             } => {
-                if let Some(peer) = self.peers.get(&index)
+                if let Some(peer) = self.peers.get(index)
                     && let Some(subscription) = peer.subscriptions.get(&subscription)
                 {
                     subscription.raise(limit);
@@ -359,7 +359,7 @@ impl Exchange {
                 Ok(())
             }
             Frame::Known { .. } => {
-                if let Some(peer) = self.peers.get_mut(&index) {
+                if let Some(peer) = self.peers.get_mut(index) {
                     peer.is_known = true;
                 }
                 Ok(())
@@ -431,7 +431,7 @@ impl Exchange {
                 explanation: refused.explanation.clone(),
             });
         }
-        let Some(peer) = self.peers.get_mut(&from.index) else {
+        let Some(peer) = self.peers.get_mut(from.index) else {
             return;
         };
         // What has no number is not kept, so there is nothing to be told about.
@@ -479,7 +479,7 @@ impl Exchange {
             ));
         }
         self.withdrawn(from.index, announcement.subscription);
-        let Some(peer) = self.peers.get_mut(&from.index) else {
+        let Some(peer) = self.peers.get_mut(from.index) else {
             return Ok(());
         };
         if peer.subscriptions.len() >= most {
@@ -499,7 +499,7 @@ impl Exchange {
     }
 
     fn withdrawn(&mut self, index: u32, id: u32) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let Some(subscription) = peer.subscriptions.remove(&id) else {
@@ -518,7 +518,7 @@ impl Exchange {
         number: u64,
         act: impl FnOnce(&super::receipt::Receipt),
     ) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let receipt = match peer.untaken.remove(&number) {
@@ -534,7 +534,7 @@ impl Exchange {
     }
 
     fn absent(&mut self, index: u32, number: u64) {
-        let is_message = self.peers.get_mut(&index).is_some_and(|peer| {
+        let is_message = self.peers.get_mut(index).is_some_and(|peer| {
             peer.outgoing.kept(number).is_some_and(|kept| {
                 matches!(
                     Frame::decode(&kept.parcel.head),
@@ -559,7 +559,7 @@ impl Exchange {
 
     /// A frame was not accepted: its author is told.
     fn give_back(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let identity = peer.identity.clone();
@@ -685,7 +685,7 @@ impl Exchange {
                 .iter()
                 .filter(|id| !chosen.iter().any(|consumer| consumer.id == *id))
                 .collect();
-            if let Some(peer) = self.peers.get_mut(&from.index) {
+            if let Some(peer) = self.peers.get_mut(from.index) {
                 for subscription in missing {
                     peer.tell(None, now.since_start, |stamp| Frame::NoAnswer {
                         stamp,
@@ -707,7 +707,7 @@ impl Exchange {
             }
             return Ok(());
         }
-        let Some(key) = self.peers.get(&from.index).map(|peer| peer.key) else {
+        let Some(key) = self.peers.get(from.index).map(|peer| peer.key) else {
             return Ok(());
         };
         let note = (head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
@@ -831,7 +831,7 @@ impl Exchange {
         if from.number == 0 {
             return;
         }
-        let Some(key) = self.peers.get(&from.index).map(|peer| peer.key) else {
+        let Some(key) = self.peers.get(from.index).map(|peer| peer.key) else {
             return;
         };
         for id in ids {
@@ -845,7 +845,7 @@ impl Exchange {
 
     /// No agent takes an event whose publisher waits for that.
     fn note_nobody(&mut self, from: &Origin<'_>, now: Now) {
-        if let Some(peer) = self.peers.get_mut(&from.index)
+        if let Some(peer) = self.peers.get_mut(from.index)
             && from.number != 0
         {
             peer.last_report = peer.outgoing.next();

@@ -109,7 +109,7 @@ impl Exchange {
     }
 
     fn note_untold(&mut self, index: u32, id: u32, error: EvaluationError, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let Some(subscription) = peer.subscriptions.get(&id) else {
@@ -129,7 +129,7 @@ impl Exchange {
 
     /// Tells a process of the filters that could not be evaluated since it was told last.
     pub(super) fn tell_filter_errors(&mut self, index: u32, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let untold = std::mem::take(&mut peer.untold);

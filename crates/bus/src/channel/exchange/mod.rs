@@ -29,6 +29,7 @@ mod filter_errors;
 #[cfg(test)]
 mod hostile;
 mod peer;
+mod peers;
 mod processes;
 mod publish;
 mod receipt;
@@ -53,7 +54,7 @@ pub(crate) use collector::Collector;
 pub(crate) use config::ExchangeConfig;
 pub(crate) use consumer::{Aftermath, Consumer};
 pub use consumer::{Ended, SubscriptionOptions};
-use peer::Peer;
+use peers::Peers;
 pub(crate) use publish::{Asked, Attempt, Publication, Turn};
 pub use publish::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
@@ -121,7 +122,7 @@ pub(crate) struct Exchange {
     consumers: BTreeMap<u32, Arc<Consumer>>,
     next_subscription: u32,
     here: PatternIndex<u32>,
-    peers: BTreeMap<u32, Peer>,
+    peers: Peers,
     indexes: HashMap<Identity, u32>,
     /// The process that the last frame came from.
     heard: Option<(Arc<Identity>, u32)>,
@@ -155,7 +156,7 @@ impl Exchange {
             consumers: BTreeMap::new(),
             next_subscription: 1,
             here: PatternIndex::new(),
-            peers: BTreeMap::new(),
+            peers: Peers::default(),
             indexes: HashMap::new(),
             heard: None,
             next_peer: 0,

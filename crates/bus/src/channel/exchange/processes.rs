@@ -43,14 +43,14 @@ impl Exchange {
         };
         let reason = UndeliverableReason::ProcessUnreachable(format!("{identity} has ended"));
         self.lose(index, &reason, now);
-        self.peers.remove(&index);
+        self.peers.remove(index);
     }
 
     /// An agent of this process publishes: it is to be known who subscribes elsewhere. Returns whether it is.
     pub(crate) fn take_interest(&mut self, now: Now) -> bool {
         if !self.is_interested {
             self.is_interested = true;
-            let indexes: Vec<u32> = self.peers.keys().copied().collect();
+            let indexes = self.peers.indexes();
             for index in indexes {
                 self.want(index, now);
             }
@@ -65,7 +65,7 @@ impl Exchange {
 
     /// There is a reason to talk to a process.
     pub(super) fn want(&mut self, index: u32, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         if !peer.is_wanted {
@@ -81,7 +81,7 @@ impl Exchange {
     /// Gives a process up: what it has not acknowledged is reported, what it announced is forgotten, and the two begin
     /// anew.
     pub(super) fn lose(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let former = peer.key;
@@ -124,7 +124,7 @@ impl Exchange {
 
     /// A new session with a process has begun: it hears of all subscriptions there are.
     pub(super) fn begin(&mut self, index: u32, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         if !peer.is_introduced() {
@@ -164,8 +164,6 @@ impl Exchange {
     }
 
     pub(super) fn peer_of(&mut self, key: PeerKey) -> Option<&mut Peer> {
-        self.peers
-            .get_mut(&key.index)
-            .filter(|peer| peer.key == key)
+        self.peers.get_mut(key.index).filter(|peer| peer.key == key)
     }
 }

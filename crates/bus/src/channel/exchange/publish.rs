@@ -475,7 +475,7 @@ impl Exchange {
         let is_best_effort = publication.qos.reliability == Reliability::BestEffort;
         for there in &chosen.there {
             let of_peer = targets.there.get(there.at)?;
-            let Some(peer) = self.peers.get(&of_peer.peer) else {
+            let Some(peer) = self.peers.get(of_peer.peer) else {
                 continue;
             };
             let (frames, bytes) = peer.outgoing.size();
@@ -570,11 +570,13 @@ impl Exchange {
             tail,
         } = encoded;
         let length = start.len() + content.len() + tail.len();
-        for there in &chosen.there {
+        // The last of the processes gets it, the others share it.
+        let mut content = Some(content);
+        for (left, there) in (0..chosen.there.len()).rev().zip(&chosen.there) {
             let Some(of_peer) = targets.there.get(there.at) else {
                 continue;
             };
-            let Some(peer) = self.peers.get_mut(&of_peer.peer) else {
+            let Some(peer) = self.peers.get_mut(of_peer.peer) else {
                 continue;
             };
             let cost = (length + MESSAGE_OVERHEAD) as u64;
@@ -602,7 +604,11 @@ impl Exchange {
                 author: Some(publication.publisher.clone()),
                 head: written,
                 message_at,
-                content: content.clone(),
+                content: match left {
+                    0 => content.take(),
+                    _ => content.clone(),
+                }
+                .unwrap_or_default(),
                 tail,
             };
             if is_best_effort {
@@ -619,10 +625,13 @@ impl Exchange {
                     ..Kept::new(parcel)
                 };
                 peer.outgoing.push(kept, now.since_start);
-                let absence = Some(now.since_start + self.config.absence);
-                self.set_alarm(absence);
             }
-            self.mark_ready(of_peer.peer);
+            if !std::mem::replace(&mut peer.is_ready, true) {
+                self.ready.push_back(of_peer.peer);
+            }
+        }
+        if !is_best_effort && !chosen.there.is_empty() {
+            self.set_alarm(Some(now.since_start + self.config.absence));
         }
         if start.capacity() <= LARGEST_SPARE {
             self.encoded = start;

@@ -13,14 +13,14 @@ impl Exchange {
     /// A process that has something to send, or had when it was marked; each time another one.
     pub(crate) fn next_ready(&mut self) -> Option<u32> {
         let index = self.ready.pop_front()?;
-        if let Some(peer) = self.peers.get_mut(&index) {
+        if let Some(peer) = self.peers.get_mut(index) {
             peer.is_ready = false;
         }
         Some(index)
     }
 
     pub(crate) fn identity(&self, index: u32) -> Option<&Arc<Identity>> {
-        self.peers.get(&index).map(|peer| &peer.identity)
+        self.peers.get(index).map(|peer| &peer.identity)
     }
 
     pub(crate) fn index_of(&self, identity: &Identity) -> Option<u32> {
@@ -29,7 +29,7 @@ impl Exchange {
 
     /// The next frame for a process, unless its transport has no room.
     pub(crate) fn next_parcel(&self, index: u32) -> Option<&Parcel> {
-        let peer = self.peers.get(&index)?;
+        let peer = self.peers.get(index)?;
         if peer.is_blocked {
             return None;
         }
@@ -38,7 +38,7 @@ impl Exchange {
 
     /// The transport has taken the frame.
     pub(crate) fn sent(&mut self, index: u32, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let is_known = peer.is_introduced();
@@ -49,13 +49,13 @@ impl Exchange {
 
     /// The transport has no room; [`unblock`](Self::unblock) says when it has again.
     pub(crate) fn block(&mut self, index: u32) {
-        if let Some(peer) = self.peers.get_mut(&index) {
+        if let Some(peer) = self.peers.get_mut(index) {
             peer.is_blocked = true;
         }
     }
 
     pub(crate) fn unblock(&mut self, index: u32) {
-        if let Some(peer) = self.peers.get_mut(&index) {
+        if let Some(peer) = self.peers.get_mut(index) {
             peer.is_blocked = false;
             self.mark_ready(index);
         }
@@ -63,7 +63,7 @@ impl Exchange {
 
     /// The transport can never take the frame: its publisher hears of it, and the other process that nothing comes.
     pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let is_known = peer.is_introduced();
@@ -81,7 +81,7 @@ impl Exchange {
 
     /// A void takes the place of a frame that will never be accepted, and its publisher is told.
     fn give_up(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let session = peer.session_out();
@@ -121,7 +121,7 @@ impl Exchange {
         let Some(index) = self.index_of(identity) else {
             return;
         };
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         match Frame::decode(frame).map(|frame| frame.stamp()) {
@@ -132,7 +132,7 @@ impl Exchange {
             }
             Ok(Some(stamp)) if stamp.number != 0 && stamp.session == peer.session_out() => {
                 self.give_up(index, stamp.number, reason);
-                if let Some(peer) = self.peers.get_mut(&index) {
+                if let Some(peer) = self.peers.get_mut(index) {
                     peer.outgoing.hurry(now.since_start);
                 }
                 self.set_alarm(Some(now.since_start));
@@ -144,7 +144,7 @@ impl Exchange {
     /// The transport has lost frames that it had taken.
     pub(crate) fn frames_lost(&mut self, identity: &Identity, now: Now) {
         if let Some(index) = self.index_of(identity)
-            && let Some(peer) = self.peers.get_mut(&index)
+            && let Some(peer) = self.peers.get_mut(index)
         {
             peer.outgoing.hurry(now.since_start);
             self.set_alarm(Some(now.since_start));
@@ -152,7 +152,7 @@ impl Exchange {
     }
 
     pub(super) fn mark_ready(&mut self, index: u32) {
-        if let Some(peer) = self.peers.get_mut(&index)
+        if let Some(peer) = self.peers.get_mut(index)
             && !peer.is_ready
         {
             peer.is_ready = true;

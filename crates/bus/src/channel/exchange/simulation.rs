@@ -550,7 +550,8 @@ impl World {
                 }
             }
             for there in &targets.there {
-                let peer = &self.processes[index].exchange.peers[&there.peer];
+                let peers = &self.processes[index].exchange.peers;
+                let peer = peers.get(there.peer).expect("a known process");
                 let process = self
                     .processes
                     .iter()

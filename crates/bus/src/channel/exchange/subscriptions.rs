@@ -107,10 +107,10 @@ impl Exchange {
         self.here.insert(&consumer.options.pattern, id);
         self.consumers.insert(id, consumer.clone());
         self.generation += 1;
-        let indexes: Vec<u32> = self.peers.keys().copied().collect();
+        let indexes = self.peers.indexes();
         for index in indexes {
             self.want(index, now);
-            if let Some(peer) = self.peers.get_mut(&index)
+            if let Some(peer) = self.peers.get_mut(index)
                 && peer.is_introduced()
             {
                 announce(peer, &consumer, now);
@@ -145,9 +145,9 @@ impl Exchange {
         aftermath.credit.clear();
         self.settle(id, aftermath, now);
         self.stop_awaiting(None, Some(id));
-        let indexes: Vec<u32> = self.peers.keys().copied().collect();
+        let indexes = self.peers.indexes();
         for index in indexes {
-            if let Some(peer) = self.peers.get_mut(&index)
+            if let Some(peer) = self.peers.get_mut(index)
                 && peer.is_introduced()
             {
                 peer.tell(None, now.since_start, |stamp| Frame::Withdraw {

@@ -162,7 +162,7 @@ impl Exchange {
         targets.here.sort_by_key(|here| here.consumer.id);
         let mut there: HashMap<u32, Vec<There>> = HashMap::new();
         self.there.for_each_match(path, |(index, id)| {
-            if let Some(peer) = self.peers.get(index)
+            if let Some(peer) = self.peers.get(*index)
                 && let Some(it) = peer.subscriptions.get(id)
                 && let Some(uses) =
                     Uses::new(&self.rights, &it.agent, path, it.takes_events, it.answers)

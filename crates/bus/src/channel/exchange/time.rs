@@ -35,7 +35,7 @@ impl Exchange {
     pub(crate) fn tick(&mut self, now: Now) -> Option<Duration> {
         let time = now.since_start;
         self.alarm = None;
-        let indexes: Vec<u32> = self.peers.keys().copied().collect();
+        let indexes = self.peers.indexes();
         for index in indexes {
             self.tick_peer(index, now);
         }
@@ -65,7 +65,7 @@ impl Exchange {
     /// Publishers wait for credit from a process that may owe nothing else: it is to be seen whether it is there still.
     pub(super) fn probe_later(&mut self, index: u32, now: Now) {
         let at = now.since_start + self.config.absence / 3;
-        if let Some(peer) = self.peers.get_mut(&index) {
+        if let Some(peer) = self.peers.get_mut(index) {
             let at = *peer.probe_at.get_or_insert(at);
             self.set_alarm(Some(at));
         }
@@ -73,7 +73,7 @@ impl Exchange {
 
     /// Sends something that a process must acknowledge, while one of its subscriptions has no credit left.
     fn probe(&mut self, index: u32, now: Now) {
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         peer.probe_at = None;
@@ -90,7 +90,7 @@ impl Exchange {
     fn tick_peer(&mut self, index: u32, now: Now) {
         let time = now.since_start;
         let (absence, longest) = (self.config.absence, self.config.longest_resend);
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         if peer.outgoing.silence(time) >= absence {
@@ -104,15 +104,15 @@ impl Exchange {
             self.lose(index, &reason, now);
             self.begin(index, now);
         }
-        let probe_at = self.peers.get(&index).and_then(|peer| peer.probe_at);
+        let probe_at = self.peers.get(index).and_then(|peer| peer.probe_at);
         if probe_at.is_some_and(|at| at <= time) {
             self.probe(index, now);
         }
-        let untold_at = self.peers.get(&index).and_then(|peer| peer.untold.at);
+        let untold_at = self.peers.get(index).and_then(|peer| peer.untold.at);
         if untold_at.is_some_and(|at| at <= time) {
             self.tell_filter_errors(index, now);
         }
-        let Some(peer) = self.peers.get_mut(&index) else {
+        let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
         let mut is_ready = false;
