@@ -166,6 +166,7 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
             tables: tables.iter().filter(is_chosen_table).collect(),
             logs: &logs,
             file: &file,
+            commit: results::commit(),
         };
         let chosen: Vec<&System> = systems.iter().filter(is_chosen_system).collect();
         run.measure(&chosen, &mut results, &forgotten).await?;
@@ -191,6 +192,8 @@ struct Run<'a> {
     tables: Vec<&'a Table>,
     logs: &'a Path,
     file: &'a Path,
+    /// What of Sealbus is measured.
+    commit: String,
 }
 
 /// Which of these names are selected: each selection is one of them, or else the beginning of some.
@@ -371,6 +374,8 @@ impl<'a> Run<'a> {
             let measurement = Measurement {
                 key,
                 took_s: began.elapsed().as_secs_f64(),
+                measured: results::moment(),
+                commit: self.commit.clone(),
                 outcome,
             };
             progress.show(system, table, &measurement);

@@ -186,6 +186,8 @@ mod tests {
         let measurement = |key, took_s| Measurement {
             key,
             took_s,
+            measured: String::new(),
+            commit: String::new(),
             outcome: Outcome::failed("of no matter"),
         };
         let earlier = Results {

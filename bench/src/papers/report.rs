@@ -7,11 +7,12 @@ mod plot;
 mod standing;
 mod tables;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use crate::papers::PapersError;
-use crate::papers::results::{Figures, Outcome, Results, Spread};
+use crate::papers::results::{Figures, Key, Outcome, Results, Spread};
 use crate::papers::scenario::{Shown, Table};
 use crate::papers::system::{Setting, System};
 
@@ -151,8 +152,8 @@ pub(crate) fn shown(table: &Table, figures: &Figures) -> String {
     let mean = digits(figures.mean_ms);
     let us = |ms: f64| digits(ms * 1000.0);
     match table.shows {
-        Shown::LatencyAndThroughput => format!("{mean} / {per_s}"),
-        Shown::ThroughputAndLatency => format!("{per_s} / {mean}"),
+        Shown::LatencyAndThroughput => format!("{mean} / {per_s} · {}", digits(figures.p50_ms)),
+        Shown::ThroughputAndLatency => format!("{per_s} / {mean} · {}", digits(figures.p50_ms)),
         Shown::RoundTrip => {
             let Figures {
                 p50_ms,
@@ -175,8 +176,10 @@ pub(crate) fn shown(table: &Table, figures: &Figures) -> String {
 /// What a cell's figures are, for who reads a table.
 pub(crate) fn legend(shows: Shown) -> &'static str {
     match shows {
-        Shown::LatencyAndThroughput => "mean latency in ms / messages a second",
-        Shown::ThroughputAndLatency => "deliveries a second / mean latency in ms",
+        Shown::LatencyAndThroughput => {
+            "mean latency in ms / messages a second · p50 of the latency in ms"
+        }
+        Shown::ThroughputAndLatency => "deliveries a second / mean latency in ms · its p50",
         Shown::RoundTrip => "round trip in µs: p50 · p99 · p99.9",
         Shown::Rate => {
             "messages received a second without a pause · the same at the highest rate with p99 in the limit"
@@ -239,15 +242,13 @@ pub(crate) fn middle(
     column: &str,
 ) -> Option<Result<Middle, Lack>> {
     let metric = judged(table.shows);
-    let mut measured = Vec::new();
-    let mut fault = None;
-    for it in results.of(&table.id, &system.id, &setting.name, column) {
-        match &it.outcome {
-            Outcome::Measured(figures) => measured.push((**figures).clone()),
-            Outcome::Failed { why, .. } => fault = Some(Lack::Failed(why.clone())),
-            Outcome::Cannot { why } => fault = Some(Lack::Cannot(why.clone())),
-        }
-    }
+    let measured = results.figures(&table.id, &system.id, &setting.name, column);
+    let mut measured: Vec<Figures> = match measured {
+        Ok(figures) => figures.into_iter().cloned().collect(),
+        Err(Outcome::Failed { why, .. }) => return Some(Err(Lack::Failed(why.clone()))),
+        Err(Outcome::Cannot { why }) => return Some(Err(Lack::Cannot(why.clone()))),
+        Err(Outcome::Measured(_)) => return None,
+    };
     let value = |figures: &Figures| (metric.get)(figures).unwrap_or(0.0);
     measured.sort_by(|a, b| value(a).total_cmp(&value(b)));
     let of_rounds = |figures: &Figures| {
@@ -257,19 +258,14 @@ pub(crate) fn middle(
             false => rounds,
         }
     };
-    let rounds = Spread::of(measured.iter().flat_map(of_rounds));
-    match Spread::of(measured.iter().map(value)).zip(rounds) {
-        // One that failed among others that did not is told by them, too.
-        Some((repetitions, rounds)) => {
-            let spread = Spread {
-                median: repetitions.median,
-                ..rounds
-            };
-            let figures = measured.swap_remove(measured.len() / 2);
-            Some(Ok(Middle { figures, spread }))
-        }
-        None => fault.map(Err),
-    }
+    let repetitions = Spread::of(measured.iter().map(value))?;
+    let rounds = Spread::of(measured.iter().flat_map(of_rounds))?;
+    let figures = measured.swap_remove(measured.len() / 2);
+    let spread = Spread {
+        median: repetitions.median,
+        ..rounds
+    };
+    Some(Ok(Middle { figures, spread }))
 }
 
 /// Where and when it was measured, how long that took, and what else ran.
@@ -279,6 +275,20 @@ pub(crate) fn conditions(results: &Results) -> Vec<(String, String)> {
         .map(|(what, words)| (what.clone(), words.clone()))
         .collect();
     let mut note = |what: &str, words: String| conditions.push((what.to_owned(), words));
+    let commits = counted(results.measurements.iter().map(|it| it.commit.as_str()));
+    if commits.len() > 1 {
+        let words = commits.iter().map(|(commit, cells)| match *commit {
+            "" => format!("{cells} cells of an unknown one"),
+            commit => format!("{cells} cells of {commit}"),
+        });
+        let words: Vec<String> = words.collect();
+        note("not all of one commit", words.join(", "));
+    }
+    let moments = results.measurements.iter().map(|it| it.measured.as_str());
+    let moments = moments.filter(|it| !it.is_empty());
+    if let (Some(first), Some(last)) = (moments.clone().min(), moments.max()) {
+        note("cells measured", format!("{first} to {last}"));
+    }
     let (cells, services) = (results.measurements.len(), results.services.len());
     note(
         "time it took",
@@ -301,6 +311,24 @@ pub(crate) fn conditions(results: &Results) -> Vec<(String, String)> {
         );
     }
     conditions
+}
+
+/// How often each of some words is there.
+fn counted<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    for word in words {
+        *counts.entry(word).or_default() += 1;
+    }
+    counts
+}
+
+/// The cells that failed, and why.
+pub(crate) fn failed(results: &Results) -> impl Iterator<Item = (&Key, &str)> {
+    let all = results.measurements.iter();
+    all.filter_map(|it| match &it.outcome {
+        Outcome::Failed { why, .. } => Some((&it.key, why.as_str())),
+        Outcome::Measured(_) | Outcome::Cannot { .. } => None,
+    })
 }
 
 /// What the quick profile leaves to the full one, if it was not measured: the columns and the rows of a table in words.

@@ -97,6 +97,11 @@ pub(crate) struct Measurement {
     pub(crate) key: Key,
     /// Seconds it took, with everything around it.
     pub(crate) took_s: f64,
+    /// When, and what of Sealbus: a run may go on with another's results.
+    #[serde(default)]
+    pub(crate) measured: String,
+    #[serde(default)]
+    pub(crate) commit: String,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
 }
@@ -186,14 +191,27 @@ impl Results {
         })
     }
 
+    /// What all repetitions of a cell came to, or the one that failed: what is wrong once is not made good by others.
+    pub(crate) fn figures<'a>(
+        &'a self,
+        table: &'a str,
+        system: &'a str,
+        setting: &'a str,
+        column: &'a str,
+    ) -> Result<Vec<&'a Figures>, &'a Outcome> {
+        let outcomes = self
+            .of(table, system, setting, column)
+            .map(|it| &it.outcome);
+        outcomes
+            .map(|outcome| match outcome {
+                Outcome::Measured(figures) => Ok(&**figures),
+                Outcome::Failed { .. } | Outcome::Cannot { .. } => Err(outcome),
+            })
+            .collect()
+    }
+
     /// Notes where this runs.
     pub(crate) fn note_machine(&mut self) {
-        let first_line = |program: &str, arguments: &[&str]| {
-            let output = Command::new(program).args(arguments).output().ok()?;
-            let text = [output.stdout, output.stderr].concat();
-            let text = String::from_utf8_lossy(&text).into_owned();
-            text.lines().next().map(str::to_owned)
-        };
         let read = |path: &str, field: &str| {
             let text = fs::read_to_string(path).ok()?;
             let line = text.lines().find(|line| line.starts_with(field))?;
@@ -205,10 +223,7 @@ impl Results {
                 self.machine.insert(what.to_owned(), value);
             }
         };
-        note(
-            "measured",
-            first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
-        );
+        note("measured", Some(moment()));
         note("kernel", first_line("uname", &["-sr"]));
         note("processor", read("/proc/cpuinfo", "model name"));
         note("processors", Some(processors.to_string()));
@@ -217,10 +232,7 @@ impl Results {
         note("Python", first_line("python3", &["--version"]));
         note("Go", first_line("go", &["version"]));
         note("Sealbus", Some(env!("CARGO_PKG_VERSION").to_owned()));
-        note(
-            "Sealbus, commit",
-            first_line("git", &["rev-parse", "--short", "HEAD"]),
-        );
+        note("Sealbus, commit", Some(commit()));
         note("Sealbus, profile", {
             let profile = if cfg!(debug_assertions) {
                 "debug"
@@ -230,6 +242,25 @@ impl Results {
             Some(profile.to_owned())
         });
     }
+}
+
+/// The first line a program writes.
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().next().map(str::to_owned)
+}
+
+/// What the time is.
+pub(crate) fn moment() -> String {
+    first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default()
+}
+
+/// The commit of this folder's repository, and whether anything in it differs from that.
+pub(crate) fn commit() -> String {
+    let arguments = ["describe", "--always", "--dirty", "--exclude", "*"];
+    first_line("git", &arguments).unwrap_or_default()
 }
 
 /// The middle of some values, and their least and greatest.
@@ -262,6 +293,38 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_that_failed_once_has_no_figures() {
+        let measurement = |setting: &str, repetition, outcome| Measurement {
+            key: Key {
+                table: "c1".to_owned(),
+                system: "post".to_owned(),
+                setting: setting.to_owned(),
+                column: "1 pair".to_owned(),
+                repetition,
+            },
+            took_s: 1.0,
+            measured: String::new(),
+            commit: String::new(),
+            outcome,
+        };
+        let measured = || Outcome::Measured(Box::default());
+        let results = Results {
+            measurements: vec![
+                measurement("plain", 0, measured()),
+                measurement("plain", 1, Outcome::failed("one message was lost")),
+                measurement("plain", 2, measured()),
+                measurement("tls", 0, measured()),
+                measurement("tls", 1, measured()),
+            ],
+            ..Results::default()
+        };
+        let figures = |setting| results.figures("c1", "post", setting, "1 pair");
+        assert!(matches!(figures("plain"), Err(Outcome::Failed { .. })));
+        assert_eq!(figures("tls").unwrap().len(), 2);
+        assert_eq!(figures("none").unwrap().len(), 0);
+    }
 
     #[test]
     fn the_middle_of_an_even_number_lies_between_two() {

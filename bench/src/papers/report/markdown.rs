@@ -12,7 +12,7 @@ use crate::papers::report::standing::{self, Standing};
 use crate::papers::report::{
     Middle, cells_in_words, digits, has_figures, middle, proportion, shown,
 };
-use crate::papers::results::{Results, Spread};
+use crate::papers::results::{Key, Results, Spread};
 use crate::papers::scenario::{Column, Shown, Table};
 use crate::papers::system::{Setting, Side, System};
 
@@ -57,7 +57,7 @@ fn figures(
                 text,
                 "In {} of {} comparisons:\n",
                 behind.len(),
-                standings.len()
+                standing::comparisons(standings)
             );
             text.push_str(
                 "| table, column | compared | figure | Sealbus | best peer | × best peer |\n|---|---|---|---|---|---|\n",
@@ -87,6 +87,21 @@ fn figures(
         let place = goal.measured.as_ref().map_or("", |(_, place)| place);
         let (reached, verdict) = (goal.reached(), goal.verdict());
         let _ = writeln!(text, "| {} | {reached} | {verdict} | {place} |", goal.text);
+    }
+    let failed: Vec<_> = report::failed(results).collect();
+    if !failed.is_empty() {
+        text.push_str("\n### Cells that failed\n\n| cell | why |\n|---|---|\n");
+    }
+    for (key, why) in failed {
+        let Key {
+            table,
+            system,
+            setting,
+            column,
+            ..
+        } = key;
+        let why = why.replace(['|', '\n'], " ");
+        let _ = writeln!(text, "| {table}: {system}, {setting}, {column} | {why} |");
     }
     for table in tables {
         one_table(&mut text, table, tables, systems, results);

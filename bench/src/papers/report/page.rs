@@ -207,14 +207,7 @@ fn draw_costs(page: &mut String, costs: &[Cost]) {
 }
 
 fn draw_faults(page: &mut String, results: &Results) {
-    let failed = results
-        .measurements
-        .iter()
-        .filter_map(|it| match &it.outcome {
-            Outcome::Failed { why, .. } => Some((&it.key, why)),
-            Outcome::Measured(_) | Outcome::Cannot { .. } => None,
-        });
-    let failed: Vec<_> = failed.collect();
+    let failed: Vec<_> = report::failed(results).collect();
     if failed.is_empty() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use crate::papers::report::goals::{self, Evidence, Goal};
 use crate::papers::report::{Metric, digits, metrics};
-use crate::papers::results::{Outcome, Results, Spread};
+use crate::papers::results::{Results, Spread};
 use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Class, Setting, Side, System};
 
@@ -159,12 +159,8 @@ pub(crate) fn measured<'a>(
     results: &Results,
 ) -> Vec<Row<'a>> {
     let entry = |(system, setting): (&'a System, &'a Setting)| {
-        let values = results
-            .of(&table.id, &system.id, &setting.name, &column.title)
-            .filter_map(|it| match &it.outcome {
-                Outcome::Measured(figures) => (metric.get)(figures),
-                _ => None,
-            });
+        let figures = results.figures(&table.id, &system.id, &setting.name, &column.title);
+        let values = figures.ok()?.into_iter().filter_map(metric.get);
         let spread = Spread::of(values)?;
         let entry = Entry {
             name: format!("{}, {}", system.title, setting.name),
@@ -222,6 +218,11 @@ impl Standing {
     }
 }
 
+/// With how many peers' figures ours are compared.
+pub(crate) fn comparisons(standings: &[Standing]) -> usize {
+    standings.iter().filter(|it| it.best.is_some()).count()
+}
+
 /// What a report says first: how often Sealbus is behind, and which goals are not met.
 pub(crate) fn first_words(standings: &[Standing], goals: &[Goal]) -> String {
     if standings.is_empty() {
@@ -234,7 +235,7 @@ pub(crate) fn first_words(standings: &[Standing], goals: &[Goal]) -> String {
     let missed: Vec<String> = missed
         .map(|it| format!("{} (reached: {})", it.text, it.reached()))
         .collect();
-    let comparisons = standings.iter().filter(|it| it.best.is_some()).count();
+    let comparisons = comparisons(standings);
     let mut text = format!("Behind the best peer in {behind} of {comparisons} comparisons. ");
     match missed.is_empty() {
         true => text.push_str("Every goal that was measured is met."),
