@@ -95,7 +95,7 @@ rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not sta
 # The Rust tests start a broker each; one after the other they need less memory.
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_conformance --test cluster -- --ignored --test-threads=1
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_conformance --test rabbitmq_kept_conformance --test cluster -- --ignored --test-threads=1
 	$(call say,RabbitMQ: platforms and attacks)
 	$(BIN)/pytest tests/rabbitmq
 

@@ -11,16 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::channel::LogRetention;
-use sealbus_bus::conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
+use sealbus_bus::conformance::{KeepingSetting, KeepingWorld, Promise};
 use sealbus_bus::{BoxFuture, Outbox};
-use sealbus_platform::control::Rules;
 use sealbus_platform::embedded::EmbeddedPlatform;
-use sealbus_platform::manifest::Manifest;
-use sealbus_platform::master::Master;
-use sealbus_platform::node::Node;
 use sealbus_platform::process::{AgentHandle, Process};
 use sealbus_seal::{PlatformName, SecurityLevel};
-use support::{Operator, alive, config, joined, node_config, platform_of};
+use support::keeping::{OfNodes, keeps};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
@@ -111,94 +107,6 @@ impl KeepingWorld for Program {
     }
 }
 
-/// A Master and two nodes.
-struct OfNodes(SecurityLevel);
-
-struct Nodes {
-    directory: TempDir,
-    _master: Master,
-    operator: Operator,
-    nodes: Mutex<Vec<Node>>,
-    agents: Mutex<HashMap<String, (Process, AgentHandle)>>,
-}
-
-impl KeepingSetting for OfNodes {
-    fn name(&self) -> String {
-        format!("mesh, {}", self.0)
-    }
-
-    fn open(&self) -> BoxFuture<'_, Box<dyn KeepingWorld>> {
-        Box::pin(async {
-            let directory = tempfile::tempdir().unwrap();
-            let mut config = config(directory.path(), self.0);
-            let text = r#"
-                [platform]
-                name = "factory"
-                [[channel]]
-                path = "/kept/few"
-                persistent = true
-                retention = { count = 10 }
-            "#;
-            let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
-            config.settings.rules = Rules {
-                permission: manifest.permission,
-                channels: manifest.channels,
-            };
-            let (master, operator, one, two) = platform_of(config, directory.path()).await;
-            let world: Box<dyn KeepingWorld> = Box::new(Nodes {
-                directory,
-                _master: master,
-                operator,
-                nodes: Mutex::new(vec![one, two]),
-                agents: Mutex::default(),
-            });
-            world
-        })
-    }
-}
-
-impl KeepingWorld for Nodes {
-    fn agent<'a>(&'a self, process: usize, name: &'a str) -> BoxFuture<'a, Arc<Outbox>> {
-        Box::pin(async move {
-            let mut agents = self.agents.lock().await;
-            if !agents.contains_key(name) {
-                let node = ["node-1", "node-2"][process];
-                let agent = joined(&self.operator, name, node).await;
-                agents.insert(name.to_owned(), agent);
-            }
-            agents[name].1.outbox().clone()
-        })
-    }
-
-    /// The processes go on, and are taken over by their nodes.
-    fn restart(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            let mut nodes = self.nodes.lock().await;
-            for node in nodes.drain(..) {
-                node.abandon().await;
-            }
-            for name in ["one", "two"] {
-                let config = node_config(self.directory.path(), name, None);
-                nodes.push(Node::start(config).await.unwrap());
-            }
-            alive(&self.operator, 2).await;
-        })
-    }
-}
-
-async fn keeps(setting: &dyn KeepingSetting, promise: Promise) {
-    match run_kept(setting, promise).await {
-        Ok(verdict) => {
-            let columns = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transports");
-            let column = Column::of_keeping(setting);
-            if let Err(stale) = column.check(columns.as_ref(), promise, &verdict) {
-                panic!("{stale}");
-            }
-        }
-        Err(failure) => panic!("{failure}"),
-    }
-}
-
 macro_rules! tests_of_logs {
     ($($module:ident $setting:expr),*) => { $(
         mod $module {
@@ -229,7 +137,7 @@ macro_rules! tests_of_logs {
 
 tests_of_logs!(
     in_process InOneProgram,
-    mesh_auth OfNodes(SecurityLevel::Auth),
-    mesh_tls OfNodes(SecurityLevel::Tls),
-    mesh_none OfNodes(SecurityLevel::None)
+    mesh_auth OfNodes::on_mesh(SecurityLevel::Auth),
+    mesh_tls OfNodes::on_mesh(SecurityLevel::Tls),
+    mesh_none OfNodes::on_mesh(SecurityLevel::None)
 );

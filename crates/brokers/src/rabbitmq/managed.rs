@@ -124,14 +124,19 @@ impl ManagedBroker {
         address: IpAddr,
         ports: BrokerPorts,
     ) -> Result<Self, BrokerError> {
-        let mut broker = Self {
+        let mut broker = Self::found(directory, address, ports);
+        broker.keep_running().await?;
+        Ok(broker)
+    }
+
+    /// The broker whose files lie in `directory`, whether it runs or not.
+    pub fn found(directory: &Path, address: IpAddr, ports: BrokerPorts) -> Self {
+        Self {
             directory: directory.to_owned(),
             address,
             ports,
             child: None,
-        };
-        broker.keep_running().await?;
-        Ok(broker)
+        }
     }
 
     /// Starts it again if it has died, and waits until it listens. Says whether it had.

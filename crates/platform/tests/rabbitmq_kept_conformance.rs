@@ -1,0 +1,36 @@
+//! What nodes keep, where messages go over a real RabbitMQ: the suite's promises about persistent channels, at each level. Run by
+//! `make test-rabbitmq`, which installs it.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod support;
+
+use sealbus_bus::conformance::Promise;
+use sealbus_seal::SecurityLevel;
+use support::keeping::{OfNodes, keeps};
+
+/// Each promise on a platform with a broker of its own.
+async fn all(level: SecurityLevel) {
+    let setting = OfNodes::on_rabbitmq(level);
+    for promise in Promise::OF_LOGS {
+        keeps(&setting, promise).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn auth() {
+    all(SecurityLevel::Auth).await;
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn tls() {
+    all(SecurityLevel::Tls).await;
+}
+
+#[tokio::test]
+#[ignore = "needs rabbitmq-server: make test-rabbitmq"]
+async fn none() {
+    all(SecurityLevel::None).await;
+}

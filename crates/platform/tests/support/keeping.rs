@@ -1,0 +1,156 @@
+//! A Master and two nodes that keep events, for the suite's promises about persistent channels.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sealbus_brokers::rabbitmq::{BrokerPorts, ManagedBroker};
+use sealbus_bus::conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
+use sealbus_bus::{BoxFuture, Outbox};
+use sealbus_platform::control::Rules;
+use sealbus_platform::manifest::Manifest;
+use sealbus_platform::master::{BrokerChoice, Master, RabbitSettings};
+use sealbus_platform::node::Node;
+use sealbus_platform::process::{AgentHandle, Process};
+use sealbus_seal::SecurityLevel;
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+use super::{HERE, Operator, alive, config, joined, node_config, platform_of};
+
+/// A Master and two nodes.
+pub(crate) struct OfNodes {
+    level: SecurityLevel,
+    /// Whether they have a RabbitMQ of their own; the mesh otherwise.
+    on_rabbitmq: bool,
+}
+
+impl OfNodes {
+    pub(crate) fn on_mesh(level: SecurityLevel) -> Self {
+        Self {
+            level,
+            on_rabbitmq: false,
+        }
+    }
+
+    pub(crate) fn on_rabbitmq(level: SecurityLevel) -> Self {
+        Self {
+            level,
+            on_rabbitmq: true,
+        }
+    }
+}
+
+/// Dropped from above to below: the Master would start a broker again that ended.
+struct Nodes {
+    agents: Mutex<HashMap<String, (Process, AgentHandle)>>,
+    nodes: Mutex<Vec<Node>>,
+    operator: Operator,
+    _master: Master,
+    _broker: Option<OwnBroker>,
+    directory: TempDir,
+}
+
+/// A Master's own broker, in its folder; ended with this, also when the test fails.
+struct OwnBroker(PathBuf);
+
+impl Drop for OwnBroker {
+    fn drop(&mut self) {
+        let folder = self.0.clone();
+        // The runtime of the test is in the middle of something.
+        let ending = std::thread::spawn(move || {
+            let ports = BrokerPorts::keep(&folder, HERE).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().unwrap();
+            runtime.block_on(ManagedBroker::found(&folder, HERE, ports).stop());
+        });
+        assert!(ending.join().is_ok() || std::thread::panicking());
+    }
+}
+
+impl KeepingSetting for OfNodes {
+    fn name(&self) -> String {
+        let transport = if self.on_rabbitmq { "RabbitMQ" } else { "mesh" };
+        format!("{transport}, {}", self.level)
+    }
+
+    fn open(&self) -> BoxFuture<'_, Box<dyn KeepingWorld>> {
+        Box::pin(async {
+            let directory = tempfile::tempdir().unwrap();
+            let mut config = config(directory.path(), self.level);
+            let text = r#"
+                [platform]
+                name = "factory"
+                [[channel]]
+                path = "/kept/few"
+                persistent = true
+                retention = { count = 10 }
+            "#;
+            let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
+            config.settings.rules = Rules {
+                permission: manifest.permission,
+                channels: manifest.channels,
+            };
+            let broker = self.on_rabbitmq.then(|| {
+                config.settings.rabbitmq = Some(RabbitSettings {
+                    broker: BrokerChoice::Managed,
+                    message_life: None,
+                });
+                OwnBroker(config.directory.join("broker"))
+            });
+            let (master, operator, one, two) = platform_of(config, directory.path()).await;
+            let world: Box<dyn KeepingWorld> = Box::new(Nodes {
+                agents: Mutex::default(),
+                nodes: Mutex::new(vec![one, two]),
+                operator,
+                _master: master,
+                _broker: broker,
+                directory,
+            });
+            world
+        })
+    }
+}
+
+impl KeepingWorld for Nodes {
+    fn agent<'a>(&'a self, process: usize, name: &'a str) -> BoxFuture<'a, Arc<Outbox>> {
+        Box::pin(async move {
+            let mut agents = self.agents.lock().await;
+            if !agents.contains_key(name) {
+                let node = ["node-1", "node-2"][process];
+                let agent = joined(&self.operator, name, node).await;
+                agents.insert(name.to_owned(), agent);
+            }
+            agents[name].1.outbox().clone()
+        })
+    }
+
+    /// The processes go on, and are taken over by their nodes.
+    fn restart(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let mut nodes = self.nodes.lock().await;
+            for node in nodes.drain(..) {
+                node.abandon().await;
+            }
+            for name in ["one", "two"] {
+                let config = node_config(self.directory.path(), name, None);
+                nodes.push(Node::start(config).await.unwrap());
+            }
+            alive(&self.operator, 2).await;
+        })
+    }
+}
+
+/// Tries a promise, and compares what comes out with the column of the table.
+pub(crate) async fn keeps(setting: &dyn KeepingSetting, promise: Promise) {
+    match run_kept(setting, promise).await {
+        Ok(verdict) => {
+            let columns = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transports");
+            let column = Column::of_keeping(setting);
+            if let Err(stale) = column.check(columns.as_ref(), promise, &verdict) {
+                panic!("{stale}");
+            }
+        }
+        Err(failure) => panic!("{failure}"),
+    }
+}
