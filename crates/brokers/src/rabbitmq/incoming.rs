@@ -3,15 +3,18 @@
 //! A broker repeats a message when a connection broke before it was acknowledged, in either direction, and changes the
 //! order of two when it did not accept the first at first. The [`Stamp`]s tell.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::passed_over::PassedOver;
 use super::stamp::Stamp;
 
 /// Correspondents remembered; beyond it those not heard of longest are forgotten.
 const REMEMBERED: usize = 65_536;
+/// Epochs remembered of one correspondent. It has one at a time, and what it sent in earlier ones may still come.
+const EPOCHS: usize = 8;
 /// Numbers below the first one seen that may still come.
 const LATE: u64 = 4_096;
 
@@ -29,6 +32,8 @@ pub(crate) struct Arrival<T> {
 pub(crate) struct Incoming<T> {
     /// By sender and epoch.
     senders: HashMap<(Arc<str>, u64), Sender<T>>,
+    /// The epochs of each sender, the one heard of first in front.
+    epochs: HashMap<Arc<str>, VecDeque<u64>>,
     patience: Duration,
     /// Senders something is kept of.
     waiting: usize,
@@ -41,7 +46,7 @@ struct Sender<T> {
     /// The number that is to be delivered next.
     next: u64,
     /// Numbers below `next` that were passed over and may still come.
-    missing: BTreeSet<u64>,
+    missing: PassedOver,
     /// Those that came too early.
     kept: BTreeMap<u64, T>,
     /// Since when something is kept and nothing before it has come.
@@ -54,6 +59,7 @@ impl<T> Incoming<T> {
     pub(crate) fn new(patience: Duration) -> Self {
         Self {
             senders: HashMap::new(),
+            epochs: HashMap::new(),
             patience,
             waiting: 0,
             earliest: None,
@@ -69,16 +75,18 @@ impl<T> Incoming<T> {
         now: Instant,
     ) -> Arrival<T> {
         let key = (sender.clone(), stamp.epoch);
-        if !self.senders.contains_key(&key) && self.senders.len() >= REMEMBERED {
-            self.forget_some();
+        if !self.senders.contains_key(&key) {
+            self.meet(sender, stamp.epoch);
         }
         let entry = self.senders.entry(key).or_insert_with(|| {
             // Which of the numbers before it an earlier life of this agent had taken is not known; they do not
             // come, or come late.
             let earliest = stamp.number.saturating_sub(LATE).max(1);
+            let mut missing = PassedOver::new(LATE);
+            missing.add(earliest..stamp.number);
             Sender {
                 next: stamp.number,
-                missing: (earliest..stamp.number).collect(),
+                missing,
                 kept: BTreeMap::new(),
                 since: None,
                 heard: now,
@@ -100,7 +108,7 @@ impl<T> Incoming<T> {
                 next.push(message);
                 entry.next = number + 1;
                 entry.follow(&mut next);
-            } else if entry.missing.remove(&number) {
+            } else if entry.missing.remove(number) {
                 next.push(message);
             } else {
                 spare = Some(message);
@@ -147,7 +155,7 @@ impl<T> Incoming<T> {
             {
                 if let Some(first) = sender.kept.keys().next().copied() {
                     let from = sender.next.max(first.saturating_sub(LATE));
-                    sender.missing.extend(from..first);
+                    sender.missing.add(from..first);
                     sender.next = first;
                 }
                 sender.follow(&mut out);
@@ -172,6 +180,29 @@ impl<T> Incoming<T> {
         self.earliest.map(|since| since + self.patience)
     }
 
+    /// Something of a sender's epoch comes for the first time. One sender alone cannot have others forgotten, or memory filled, by
+    /// many of them.
+    fn meet(&mut self, sender: &Arc<str>, epoch: u64) {
+        if self.senders.len() >= REMEMBERED {
+            self.forget_some();
+        }
+        let epochs = self.epochs.entry(sender.clone()).or_default();
+        epochs.push_back(epoch);
+        if epochs.len() <= EPOCHS {
+            return;
+        }
+        // What is kept is limited by what the broker delivers without an acknowledgement.
+        let keeps_none = |epoch: &u64| {
+            let known = self.senders.get(&(sender.clone(), *epoch));
+            known.is_some_and(|known| known.kept.is_empty())
+        };
+        if let Some(oldest) = epochs.iter().position(keeps_none)
+            && let Some(forgotten) = epochs.remove(oldest)
+        {
+            self.senders.remove(&(sender.clone(), forgotten));
+        }
+    }
+
     fn forget_some(&mut self) {
         let mut heard: Vec<_> = self.senders.values().map(|sender| sender.heard).collect();
         heard.sort_unstable();
@@ -180,6 +211,11 @@ impl<T> Incoming<T> {
         };
         self.senders
             .retain(|_, sender| sender.heard > middle || !sender.kept.is_empty());
+        let senders = &self.senders;
+        self.epochs.retain(|sender, epochs| {
+            epochs.retain(|epoch| senders.contains_key(&(sender.clone(), *epoch)));
+            !epochs.is_empty()
+        });
     }
 }
 
@@ -190,11 +226,12 @@ impl<T> Sender<T> {
             let rest = self.kept.split_off(&base);
             let early = mem::replace(&mut self.kept, rest);
             let from = self.next.max(base.saturating_sub(LATE));
-            let absent = (from..base).filter(|number| !early.contains_key(number));
-            self.missing.extend(absent);
-            while self.missing.len() as u64 > LATE {
-                self.missing.pop_first();
+            let mut after = from;
+            for number in early.range(from..).map(|(number, _)| *number) {
+                self.missing.add(after..number);
+                after = number + 1;
             }
+            self.missing.add(after..base);
             out.extend(early.into_values());
             self.next = base;
             self.follow(out);
@@ -331,6 +368,26 @@ mod tests {
         let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
         assert_eq!(incoming.arrived(&sender, stamp(3, 3), 3, now), deliver([3]));
         assert_eq!(incoming.deadline(), None);
+    }
+
+    #[test]
+    fn one_sender_with_many_epochs_has_no_other_forgotten() {
+        let now = Instant::now();
+        let mut incoming = Incoming::new(PATIENCE);
+        let (honest, hostile) = ("a@f".into(), "m@f".into());
+        let _ = incoming.arrived(&honest, stamp(1, 1), 1, now);
+        for epoch in 0..super::REMEMBERED as u64 + 10 {
+            let stamp = Stamp {
+                epoch,
+                number: u64::MAX - 1,
+                base: 1,
+            };
+            let _ = incoming.arrived(&hostile, stamp, epoch, now);
+        }
+        assert_eq!(incoming.senders.len(), 1 + super::EPOCHS);
+        assert_eq!(incoming.epochs.len(), 2);
+        assert_eq!(incoming.arrived(&honest, stamp(1, 1), 1, now), spare(1));
+        assert_eq!(incoming.arrived(&honest, stamp(2, 1), 2, now), deliver([2]));
     }
 
     proptest! {

@@ -29,6 +29,7 @@ mod managed;
 pub mod management;
 pub mod names;
 mod outgoing;
+mod passed_over;
 mod process_link;
 mod proofs;
 mod publisher;

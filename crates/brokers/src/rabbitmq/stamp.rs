@@ -11,7 +11,7 @@ const LONGEST: usize = 50;
 pub struct Stamp {
     /// Drawn anew each time the sender attaches; numbers of different epochs have nothing to do with each other.
     pub epoch: u64,
-    /// Counts the messages to this receiver, from 1.
+    /// Counts the messages to this receiver, from 1. The largest there is belongs to none: another one must be able to follow.
     pub number: u64,
     /// Numbers below this one are not waited for: one of them was given up. At most `number`.
     pub base: u64,
@@ -33,8 +33,8 @@ impl Stamp {
             number: digits(number)?,
             base: digits(base)?,
         };
-        (stamp.base >= 1 && stamp.base <= stamp.number && stamp.to_string() == text)
-            .then_some(stamp)
+        let is_possible = stamp.base >= 1 && stamp.base <= stamp.number && stamp.number < u64::MAX;
+        (is_possible && stamp.to_string() == text).then_some(stamp)
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(epoch: u64, a in 1u64.., b in 1u64..) {
+        fn what_is_written_is_read(epoch: u64, a in 1..u64::MAX, b in 1..u64::MAX) {
             let stamp = Stamp { epoch, number: a.max(b), base: a.min(b) };
             prop_assert_eq!(Stamp::parse(&stamp.to_string()), Some(stamp));
         }
@@ -78,5 +78,12 @@ mod tests {
         assert_eq!(Stamp::parse("0000000000000001-1-2"), None);
         assert_eq!(Stamp::parse("0000000000000001-1-0"), None);
         assert_eq!(Stamp::parse("0000000000000001-+1-1"), None);
+    }
+
+    #[test]
+    fn a_number_that_none_could_follow_is_none() {
+        let text = |number: u64| format!("0000000000000001-{number:x}-1");
+        assert_eq!(Stamp::parse(&text(u64::MAX)), None);
+        assert!(Stamp::parse(&text(u64::MAX - 1)).is_some());
     }
 }
