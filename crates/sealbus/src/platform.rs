@@ -237,12 +237,13 @@ impl fmt::Debug for Platform {
 }
 
 /// Writes logs to standard error, unless the program has set up its own: warnings when it runs by itself, and what a
-/// node's log is to show when a node started it. `SEALBUS_LOG` says otherwise.
+/// node's log is to show when a node started it; not what the AMQP library thinks of each connection that breaks, which is told
+/// in words of the transport. `SEALBUS_LOG` says otherwise.
 pub fn log_to_stderr() {
     let default = if std::env::var_os(ATTACH_VARIABLE).is_some() {
-        "info"
+        "info,lapin=off"
     } else {
-        "warn"
+        "warn,lapin=off"
     };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
     // An error means that the program has its own subscriber already.

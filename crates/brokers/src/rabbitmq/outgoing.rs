@@ -200,6 +200,11 @@ impl<T: Clone> Outgoing<T> {
             .map(|(order, _)| *order)
     }
 
+    /// The first message whose answer is awaited.
+    pub(crate) fn first_published(&self) -> Option<u64> {
+        self.published.keys().next().copied()
+    }
+
     /// Whether an answer to it is awaited.
     pub(crate) fn is_published(&self, order: u64) -> bool {
         self.published.contains_key(&order)

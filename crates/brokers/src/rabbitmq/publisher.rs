@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Confirmation, Event, Result as LapinResult};
 use sealbus_bus::UndeliverableReason;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::connect::{Opened, Purpose};
 use super::consumer::sleep_until;
@@ -29,6 +29,12 @@ const LOOK: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 64;
 /// How long confirmations may lie that nobody waits for. To be woken for each costs as much as to send it.
 const COLLECT: Duration = Duration::from_millis(5);
+/// How long the broker may leave a message without an answer before another connection is tried. A channel whose first
+/// message for a queue goes to a leader that has just died is not told of the next one, and waits until the dead broker is
+/// back (RabbitMQ 3.10).
+const UNANSWERED: Duration = Duration::from_secs(5);
+/// How long it may take to end a connection on which it does not.
+const CLOSING: Duration = Duration::from_secs(1);
 /// Kept on disk by the broker.
 const PERSISTENT: u8 = 2;
 
@@ -103,7 +109,9 @@ struct Publisher<'a, L> {
     again_at: Option<Instant>,
     /// Answers have come, and who waits for room does not know yet.
     is_freed: bool,
-    /// The broker keeps refusing on this connection.
+    /// The message that has waited for an answer for longest, and since when it was seen to be that one.
+    unanswered: Option<(u64, Instant)>,
+    /// The broker keeps refusing on this connection, or leaves a message without an answer.
     is_stuck: bool,
 }
 
@@ -126,6 +134,7 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
         collect_at: None,
         again_at: None,
         is_freed: false,
+        unanswered: None,
         is_stuck: false,
     };
     let mut ending = link.wire().ending.subscribe();
@@ -138,8 +147,10 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
             return Ok(());
         }
         if publisher.is_stuck {
-            tracing::info!(who = %link.client().name, "the broker keeps refusing messages; trying a new connection");
-            let _ = connection.close(200, "to try another one".into()).await;
+            tracing::info!(who = %link.client().name, "the broker refuses messages or does not answer; trying a new connection");
+            // Who does not answer may not answer this either.
+            let closing = connection.close(200, "to try another one".into());
+            let _ = timeout(CLOSING, closing).await;
             return Err(
                 lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into(),
             );
@@ -168,6 +179,7 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
             () = sleep_until(again_at) => publisher.again_at = None,
             _ = look.tick() => if !link.wire().is_settled() {
                 give_up_late(link);
+                publisher.look_for_answers();
             },
             _ = ending.changed() => {}
             _ = leaving.changed() => {}
@@ -249,6 +261,20 @@ impl<'a, L: Sends> Publisher<'a, L> {
         };
         self.answers.pop_front();
         answer
+    }
+
+    /// Sees whether a message waits too long for its answer. While the broker is short of something it answers none.
+    fn look_for_answers(&mut self) {
+        let now = Instant::now();
+        let is_blocked = self.link.wire().blocked.lock().is_some();
+        let first = self.link.wire().outgoing.lock().first_published();
+        self.unanswered = match (first, self.unanswered) {
+            (Some(first), Some((known, since))) if first == known && !is_blocked => {
+                self.is_stuck |= now.duration_since(since) >= UNANSWERED;
+                Some((known, since))
+            }
+            (first, _) => first.map(|first| (first, now)),
+        };
     }
 
     /// The answers that are there.

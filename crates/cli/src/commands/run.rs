@@ -20,9 +20,11 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Variable with what is logged, such as `info` or `sealbus=debug`.
 const LOG_VARIABLE: &str = "SEALBUS_LOG";
 
-/// Logs to standard error: what the platform does, and the six steps of each certification.
+/// Logs to standard error: what the platform does, and the six steps of each certification. When a connection to a broker breaks
+/// the platform says so itself; its AMQP library would call that an error, with each of them.
 pub(super) fn log(output: Output) {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter =
+        EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info,lapin=off"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
