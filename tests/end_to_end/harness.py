@@ -156,12 +156,13 @@ class Platform:
             raise AssertionError(f"`sealbus up` ended by itself:\n{self.master.output()}")
         return sealbus("nodes", "--json", "--state", self.state, expect=None).returncode == 0
 
-    def node(self, name: str, *arguments: str | Path) -> Program:
-        """Adds a Remote Node with a fresh token."""
+    def node(
+        self, name: str, *arguments: str | Path, run_by: Iterable[str] = ()
+    ) -> Program:
+        """Adds a Remote Node with a fresh token; `run_by` is what starts its program, if it is not started directly."""
         token = self.ask("token", "--name", name)["token"]
-        program = self.program(
-            SEALBUS, "node", "--token", token, "--state", self.directory / name, *arguments, name=name
-        )
+        node = (SEALBUS, "node", "--token", token, "--state", self.directory / name)
+        program = self.program(*run_by, *node, *arguments, name=name)
         wait_for(lambda: self.nodes().get(name, {}).get("state") == "alive", f"{name} to join", also=self.logs)
         return program
 

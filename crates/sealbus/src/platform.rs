@@ -250,6 +250,8 @@ pub fn log_to_stderr() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // On a full disk it would complain where it cannot write, and panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .try_init();
 }

@@ -28,6 +28,8 @@ pub(super) fn log(output: Output) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // On a full disk it would complain where it cannot write, and panic.
+        .log_internal_errors(false)
         .with_ansi(output.is_coloured());
     // An error means that a subscriber is set already; this is the only place that sets one.
     let _ = if output.is_json() {

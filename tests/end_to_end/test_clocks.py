@@ -1,0 +1,87 @@
+"""A machine whose clock is wrong is told so, and by how much; the platform goes on without it."""
+
+import subprocess
+
+import pytest
+from harness import PROGRAMS, SEALBUS, wait_for
+
+DAY = 86_400
+MANIFEST = """
+    [platform]
+    name = "factory"
+    nodes = 1
+"""
+
+
+@pytest.fixture(scope="session")
+def wrong_clock(tmp_path_factory):
+    """Makes the environment of a program whose clock is wrong by so many seconds. A linker is there: Rust needs one."""
+    library = tmp_path_factory.mktemp("clock") / "shifted_clock.so"
+    source = PROGRAMS / "shifted_clock.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return lambda seconds: {"LD_PRELOAD": str(library), "SHIFT": str(seconds)}
+
+
+def late(factory, clock, *arguments):
+    state = factory.directory / "late"
+    return factory.program(SEALBUS, "node", *arguments, "--state", state, name="late", environment=clock)
+
+
+def goes_on(factory):
+    wait_for(
+        lambda: factory.nodes().get("node-1", {}).get("state") == "alive", "node-1 to be alive", also=factory.logs
+    )
+
+
+def is_told(factory, text):
+    log = factory.directory / "up.log"
+    wait_for(lambda: text in log.read_text(), f"the Master to say: {text}", also=factory.logs)
+
+
+def test_a_newcomer_whose_clock_is_a_day_late(platform, wrong_clock):
+    """To it, the Master's certificate is not valid yet."""
+    factory = platform(MANIFEST).up()
+    newcomer = late(factory, wrong_clock(-DAY), "--token", factory.ask("token", "--name", "late")["token"])
+    assert newcomer.wait() != 0
+    said = newcomer.output()
+    assert "not yet valid" in said and "node/master" in said and "the clock here" in said, said
+    is_told(factory, "our certificate is expired or not yet valid")
+    assert "late" not in factory.nodes()
+    goes_on(factory)
+
+
+def test_a_newcomer_whose_clock_is_a_day_early(platform, wrong_clock):
+    """To it, what it would be given has expired."""
+    factory = platform(MANIFEST).up()
+    newcomer = late(factory, wrong_clock(DAY), "--token", factory.ask("token", "--name", "late")["token"])
+    assert newcomer.wait() == 5
+    assert "the node's clock says" in newcomer.output() and "NTP" in newcomer.output()
+    is_told(factory, "the node's clock says")
+    assert "late" not in factory.nodes()
+    goes_on(factory)
+
+
+@pytest.mark.parametrize("seconds", [-DAY, DAY])
+def test_a_node_that_comes_back_with_a_wrong_clock(platform, wrong_clock, seconds):
+    factory = platform(MANIFEST).up()
+    factory.node("late").end()
+    wait_for(lambda: factory.nodes()["late"]["state"] == "left", "it to have left", also=factory.logs)
+    back = late(factory, wrong_clock(seconds))
+    if seconds < 0:
+        # The Master's certificate will be valid one day: it waits.
+        said = wait_for(
+            lambda: "not yet valid" in back.output() and back.output(), "it to say why it waits", also=factory.logs
+        )
+        assert "the clock here" in said and "is off by that much" in said
+        assert back.process.poll() is None
+        assert back.end() == 0
+        is_told(factory, "our certificate is expired or not yet valid")
+    else:
+        assert back.wait() == 5
+        assert "the node's clock says" in back.output() and "set the one that is wrong" in back.output()
+        is_told(factory, "the node's clock says")
+    assert factory.nodes()["late"]["state"] == "left"
+    goes_on(factory)
+    # With the right time it is let in again.
+    factory.program(SEALBUS, "node", "--state", factory.directory / "late", name="right")
+    wait_for(lambda: factory.nodes()["late"]["state"] == "alive", "it to be back", also=factory.logs)
