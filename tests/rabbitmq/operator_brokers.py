@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 from harness import alive, wait_for
 
@@ -112,6 +117,40 @@ class OperatorBroker:
         self.process.wait(60)
         self.process = None
 
+    def keep_cookie(self, cookie: str) -> None:
+        """Erlang nodes of one cluster know each other by it."""
+        file = self.folder / ".erlang.cookie"
+        file.write_text(cookie)
+        file.chmod(0o400)
+
+    def control(self, *arguments: str) -> str:
+        """What `rabbitmqctl` says."""
+        environment = self.environment() | {"RABBITMQ_CTL_ERL_ARGS": PATIENT}
+        done = subprocess.run(
+            [program("rabbitmqctl"), "--quiet", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=environment,
+        )
+        assert done.returncode == 0, f"rabbitmqctl {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def ask(self, path: str, user: str, password: str) -> Any:
+        """An answer of its management interface; None while there is none."""
+        context = ssl.create_default_context(cafile=str(self.config / "ca.pem"))
+        # A broker is known by its SPIFFE identity, not by a host name.
+        context.check_hostname = False
+        request = urllib.request.Request(f"https://127.0.0.1:{self.management}/api/{path}")
+        secret = base64.b64encode(f"{user}:{password}".encode()).decode()
+        request.add_header("Authorization", f"Basic {secret}")
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=60) as answer:
+                return json.loads(answer.read())
+        except OSError:
+            return None
+
     def words(self) -> str:
         log = self.folder / "start.log"
         return log.read_text(errors="replace")[-4000:] if log.exists() else ""
@@ -120,7 +159,7 @@ class OperatorBroker:
         """Kills it, and the port mapper that Erlang started beside it."""
         self.kill()
         environment = {"PATH": os.environ["PATH"], "ERL_EPMD_ADDRESS": "127.0.0.1"}
-        # It refuses until it has noticed that the broker is gone.
+        # It refuses until it has noticed that the broker is gone, and as long as others of a cluster are there.
         for _ in range(50):
             said = subprocess.run(
                 ["epmd", "-port", str(self.mapper), "-kill"], env=environment, capture_output=True, timeout=60

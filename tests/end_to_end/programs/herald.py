@@ -3,7 +3,7 @@ directed while the platform is dead.
 
 While `NAME-publishes` is there it publishes numbers, one after the other; from when `NAME-listens` is there it
 subscribes and notes what it hears in `NAME-heard`, a line each: who published, and the number. How many were
-accepted is in `NAME-published`, which is written when it stops.
+accepted is in `NAME-published`, which is written when it stops. What comes back to it is a line in `NAME-lost`.
 """
 
 import asyncio
@@ -11,9 +11,11 @@ import os
 from pathlib import Path
 
 import sealbus
-from sealbus import Agent
+from sealbus import Agent, Message, Performative
 
 NOTES = Path(os.environ["NOTES"])
+#: Seconds between two numbers.
+PAUSE = float(os.environ.get("PAUSE", "0.002"))
 
 
 class Herald(Agent):
@@ -25,6 +27,11 @@ class Herald(Agent):
         self.create_task(self.listen())
         self.file("ready").touch()
 
+    async def on_message(self, message: Message) -> None:
+        if message.performative == Performative.FAILURE:
+            with self.file("lost").open("a") as lost:
+                lost.write(f"{message.content_text}\n")
+
     async def publish(self) -> None:
         while not self.file("publishes").exists():
             await asyncio.sleep(0.02)
@@ -33,7 +40,7 @@ class Herald(Agent):
         while self.file("publishes").exists():
             await news.publish(str(number))
             number += 1
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(PAUSE)
         self.file("published").write_text(str(number))
 
     async def listen(self) -> None:

@@ -49,8 +49,9 @@ It listens on {address}: port {port} for agents, {management_port} for the Maste
 
    into /etc/rabbitmq/rabbitmq-env.conf, and `systemctl restart rabbitmq-server`. By hand: the same two variables in the
    environment, as RABBITMQ_CONFIG_FILE and RABBITMQ_ENABLED_PLUGINS_FILE, and `rabbitmq-server`.
-3. For a cluster (three brokers go on when one dies) make a folder for each, with the same manifest. Give all of them the
-   same .erlang.cookie. On all but the first, before the platform is started:
+3. For a cluster (three brokers go on when one dies) make a folder for each, with the same manifest. Before they are started for
+   the first time, give all of them the same .erlang.cookie: a line of random letters in the home of the user that RabbitMQ runs as
+   (Debian: /var/lib/rabbitmq), owned by it, mode 0400. On all but the first, before the platform is started:
 
        rabbitmqctl stop_app
        rabbitmqctl join_cluster rabbit@FIRST
