@@ -151,8 +151,8 @@ pub(crate) struct Outward {
     pub(crate) sent: u64,
     /// Whether the link's task was told that there is something to write.
     is_announced: bool,
-    /// Whether the next sender may write at once itself: the task had little to write the last time, or has read since.
-    is_quiet: bool,
+    /// Bytes that senders may still write at once themselves: the task had little to write the last time, or has read since.
+    at_once: usize,
     /// Bytes that were handed to the wire the last time there were any, roughly.
     filled: usize,
 }
@@ -190,7 +190,7 @@ impl Outward {
             has_ended: false,
             sent: 0,
             is_announced: false,
-            is_quiet: true,
+            at_once: writing::QUIET,
             filled: 0,
         }
     }

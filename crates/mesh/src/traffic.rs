@@ -21,9 +21,9 @@ use crate::wire::{Progress, Wire};
 
 /// How long an acknowledgement may wait for something to travel with.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(20);
-/// How much may be received before it is acknowledged in any case: this part of a window, as this process has it, so that
-/// the peer never waits for it. Each acknowledgement is a record and a write here and a wake-up there.
-const ACKNOWLEDGE_PART: usize = 32;
+/// How much may be received before it is acknowledged in any case. What the peer keeps until then should stay in its
+/// processor's cache: with four times as much agent messages of 10 kB were a sixth slower.
+const ACKNOWLEDGE_BYTES: usize = 64 << 10;
 /// How often the task looks at the clock.
 const TICK: Duration = Duration::from_millis(250);
 /// Reads in a row before others get their turn.
@@ -281,7 +281,7 @@ impl Task {
             self.link.refuse(RefusalReason::OverLimit, text.to_owned());
             return Err(End::Lost(text.to_owned()));
         }
-        if untold_bytes >= self.link.config.window / ACKNOWLEDGE_PART {
+        if untold_bytes >= ACKNOWLEDGE_BYTES {
             return self.write();
         }
         if untold_frames > 0 {

@@ -11,8 +11,10 @@ use crate::wire::Wire;
 const AHEAD: usize = 128 << 10;
 /// Bytes written together at most.
 const BATCH: usize = 256 << 10;
-/// Who has no more than this to write at a time is not busy.
-const QUIET: usize = 2 << 10;
+/// Who has no more than this to write at a time is not busy. So much may be written by senders at once on a link that is
+/// not, each its own message, before the task has its turn: a message that waits for that turn waits for all who have theirs
+/// before it.
+pub(super) const QUIET: usize = 2 << 10;
 
 /// What there was to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +33,19 @@ impl Outward {
     }
 
     /// Whether who has just announced something is to write it at once rather than wait until the task has its turn, behind all
-    /// others who have something to send. One sender is, as long as little is sent; then the task writes what the others have
-    /// added meanwhile together.
+    /// others who have something to send. A few are, as long as little is sent; then the task writes what the others have
+    /// added meanwhile together, and finds out whether it is still little.
     pub(crate) fn may_write_at_once(&mut self) -> bool {
-        std::mem::replace(&mut self.is_quiet, false)
+        let may = self.at_once > 0;
+        self.at_once = self.at_once.saturating_sub(self.session.unwritten());
+        may
     }
 
     /// The task has had its turn: a read.
     pub(crate) fn has_read(&mut self) {
-        self.is_quiet |= self.session.unwritten() == 0;
+        if self.session.unwritten() == 0 {
+            self.at_once = self.at_once.max(1);
+        }
     }
 
     /// The task looks at everything now; the next message has to be announced again.
@@ -51,7 +57,7 @@ impl Outward {
     pub(crate) fn fill_in_turn(&mut self, wire: &mut Wire) -> Filled {
         let filled = self.fill(wire);
         if filled != Filled::Nothing {
-            self.is_quiet = self.filled <= QUIET;
+            self.at_once = if self.filled <= QUIET { QUIET } else { 0 };
         }
         filled
     }
