@@ -135,6 +135,15 @@ def test_plain_text_gets_no_answer(broker: Broker) -> None:
         broker.connect(None, plain=True, password=("sealbus-operator", broker.password))
 
 
+def closed(connection: Any) -> bool:
+    """Whether the broker has closed it."""
+    try:
+        connection.process_data_events(0.1)
+    except pika.exceptions.AMQPError:
+        return True
+    return False
+
+
 def test_who_is_revoked_loses_user_and_open_connection(
     platform: Platform, broker: Broker, mallory: tuple[Path, Path]
 ) -> None:
@@ -142,13 +151,25 @@ def test_who_is_revoked_loses_user_and_open_connection(
     platform.tell("ca", "revoke", "mallory")
     wait_for(lambda: user_of("mallory") not in broker.users(), "mallory's user to go", also=platform.logs)
 
-    def closed() -> bool:
-        try:
-            connection.process_data_events(0.1)
-        except pika.exceptions.AMQPError:
-            return True
-        return False
-
-    wait_for(closed, "the broker to close mallory's connection", also=platform.logs)
+    wait_for(lambda: closed(connection), "the broker to close mallory's connection", also=platform.logs)
     with pytest.raises(pika.exceptions.AMQPError):
         broker.connect(mallory)
+
+
+def test_who_moves_to_another_address_loses_the_old_user_and_its_open_connection(
+    platform: Platform, broker: Broker, tmp_path: Path
+) -> None:
+    connection = broker.connect(broker.certificate(tmp_path, "shop-1"))
+    platform.node("node-3", "--address", "127.0.0.2")
+    platform.tell("move", "shop-1", "node-3")
+
+    def moved() -> bool:
+        agent = platform.agents()["shop-1"]
+        return bool(agent["node"] == "node-3" and agent["state"] == "active")
+
+    wait_for(moved, "shop-1 to run on node-3", also=platform.logs)
+    assert "UID=shop-1,CN=127.0.0.2" in broker.users()
+    wait_for(lambda: user_of("shop-1") not in broker.users(), "its old user to go", also=platform.logs)
+    wait_for(lambda: closed(connection), "the broker to close its old connection", also=platform.logs)
+    with pytest.raises(pika.exceptions.AMQPError):
+        broker.connect(broker.certificate(tmp_path, "shop-1"))
