@@ -1,7 +1,7 @@
 //! The broker's management interface over HTTPS: where the Master admits agents and dismisses them.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::config::Login;
@@ -26,6 +26,9 @@ use super::names::{self, escape, exactly};
 
 /// How long an answer may take: a quorum queue needs its majority.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a queue may fail to be made because its members do not find a leader in time, and the pause before they are asked again.
+const FORMING: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_millis(500);
 /// The longest answer read.
 const LONGEST_ANSWER: usize = 64 << 20;
 /// The policy that sends what was not delivered to [`names::DEAD`].
@@ -320,7 +323,17 @@ impl Management {
     ) -> Result<(), ManagementError> {
         let path = format!("queues/{}/{}", escape(&self.vhost), escape(queue));
         let body = json!({"durable": true, "auto_delete": false, "arguments": arguments});
-        self.put("make a queue", &path, body).await
+        // The members of a quorum queue have five seconds to agree on a leader. On a busy machine that may be too short: the
+        // broker says so and removes the queue, and the next attempt finds nothing of it.
+        let deadline = Instant::now() + FORMING;
+        loop {
+            let made = self.put("make a queue", &path, body.clone()).await;
+            let was_late = matches!(&made, Err(ManagementError::Refused { answer, .. }) if answer.contains("cluster_not_formed"));
+            if !was_late || Instant::now() >= deadline {
+                return made;
+            }
+            sleep(AGAIN).await;
+        }
     }
 
     pub(super) async fn bind(
