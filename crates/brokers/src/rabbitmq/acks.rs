@@ -2,10 +2,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use lapin::options::BasicAckOptions;
 use lapin::{Channel, Result as LapinResult};
+
+/// How soon acknowledgements follow others. Each is a command to the queue, which its members have to agree on and keep: at a
+/// high rate one for each message costs the broker, and this process, more than the message.
+const APART: Duration = Duration::from_millis(5);
+/// So many are not held back.
+pub(crate) const MANY: usize = 64;
 
 /// Which deliveries can be acknowledged, in as few words as possible.
 #[derive(Default)]
@@ -14,9 +21,26 @@ pub(crate) struct Acks {
     open: VecDeque<(u64, bool)>,
     /// Those that may be and are not the first.
     singles: BTreeSet<u64>,
+    /// When some were last acknowledged.
+    sent: Option<Instant>,
 }
 
 impl Acks {
+    /// When what may be acknowledged now should be. After a pause at once.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.sent.map(|sent| sent + APART)
+    }
+
+    /// Whether something may be acknowledged.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.singles.is_empty()
+    }
+
+    /// Whether what may be acknowledged, with `more` besides, should be at `now`.
+    pub(crate) fn is_due(&self, more: usize, now: Instant) -> bool {
+        self.singles.len() + more >= MANY || self.due().is_none_or(|due| due <= now)
+    }
+
     /// Deliveries that are not acknowledged.
     pub(crate) fn open(&self) -> usize {
         self.open.len()
@@ -33,8 +57,12 @@ impl Acks {
         }
     }
 
-    /// Acknowledges what may be. Nobody waits until it is written: should the connection break before, all of it comes again.
-    pub(crate) fn send(&mut self, channel: &Channel) -> LapinResult<()> {
+    /// Acknowledges what may be, at `now`. Nobody waits until it is written: should the connection break before, all of it comes again.
+    pub(crate) fn send(&mut self, channel: &Channel, now: Instant) -> LapinResult<()> {
+        if !self.is_waiting() {
+            return Ok(());
+        }
+        self.sent = Some(now);
         let (up_to, singles) = self.next();
         let all = up_to.map(|tag| (tag, true));
         for (tag, multiple) in all
@@ -63,7 +91,9 @@ impl Acks {
 
 #[cfg(test)]
 mod tests {
-    use super::Acks;
+    use std::time::Instant;
+
+    use super::{APART, Acks, MANY};
 
     #[test]
     fn the_first_ones_are_acknowledged_together() {
@@ -81,5 +111,22 @@ mod tests {
         acks.may(6);
         acks.may(5);
         assert_eq!(acks.next(), (Some(6), [].into()));
+    }
+
+    #[test]
+    fn the_first_is_due_at_once_and_others_wait_unless_they_are_many() {
+        let mut acks = Acks::default();
+        let now = Instant::now();
+        assert!(acks.is_due(1, now));
+        acks.sent = Some(now);
+        assert!(!acks.is_due(1, now));
+        assert_eq!(acks.due(), Some(now + APART));
+        assert!(acks.is_due(1, now + APART));
+        for tag in 1..=3 {
+            acks.delivered(tag);
+            acks.may(tag);
+        }
+        assert!(acks.is_waiting() && !acks.is_due(MANY - 4, now));
+        assert!(acks.is_due(MANY - 3, now));
     }
 }

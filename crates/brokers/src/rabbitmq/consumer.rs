@@ -6,13 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
-use lapin::options::{
-    BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
-};
-use lapin::types::FieldTable;
-use lapin::{Channel, Event, Result as LapinResult};
+use lapin::options::BasicRejectOptions;
+use lapin::{Channel, Result as LapinResult};
 use sealbus_acl::Limits;
 use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{
@@ -20,15 +16,13 @@ use sealbus_bus::{
 };
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::acks::Acks;
+use super::acks::{Acks, MANY};
 use super::connect::{Opened, Purpose};
+use super::deliveries::Deliveries;
 use super::incoming::{Arrival, Incoming};
 use super::link::{Link, Sends};
 use super::names;
 use super::stamp::Stamp;
-
-/// Deliveries taken together, if so many come at once.
-pub(crate) const TOGETHER: usize = 64;
 
 /// How often is looked whether the mailbox was closed.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
@@ -56,8 +50,12 @@ impl WindowListener for Taken {
 
     fn taken(&self, receipt: u64) {
         if let Some(link) = self.0.upgrade() {
-            link.taken.lock().push(receipt);
-            link.taken_news.notify_one();
+            let mut taken = link.taken.lock();
+            taken.push(receipt);
+            // The others are found with the first: they are acknowledged together.
+            if taken.len() == 1 || taken.len() == MANY {
+                link.taken_news.notify_one();
+            }
         }
     }
 }
@@ -117,33 +115,10 @@ pub(crate) async fn run(link: Arc<Link>) {
 impl Inbox {
     /// Receives on one connection until it breaks. `Ok`: the link has ended.
     async fn serve(&mut self, opened: Opened) -> LapinResult<()> {
-        let Opened {
-            connection,
-            mut events,
-            ..
-        } = opened;
         let link = self.link.clone();
-        let channel = connection.create_channel().await?;
         let queue = names::queue(link.agent.name());
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        // The Master makes the queue before the agent is started.
-        channel
-            .queue_declare(queue.as_str().into(), passive, FieldTable::default())
-            .await?;
-        channel
-            .basic_qos(link.wire.config().prefetch, BasicQosOptions::default())
-            .await?;
-        let mut consumer = channel
-            .basic_consume(
-                queue.as_str().into(),
-                link.agent.name().as_ref().into(),
-                BasicConsumeOptions::default(),
-                FieldTable::default(),
-            )
-            .await?;
+        let prefetch = link.wire.config().prefetch;
+        let mut deliveries = Deliveries::open(opened, &queue, link.agent.name(), prefetch).await?;
         link.wire.is_receiving.send_replace(true);
         self.incoming.connected(Instant::now());
         let mut ending = link.wire.ending.subscribe();
@@ -158,34 +133,27 @@ impl Inbox {
             if is_closed {
                 self.last_taken().await;
             }
-            self.note_taken();
-            self.acks.send(&channel)?;
+            let now = Instant::now();
+            let taken = link.taken.lock().len();
+            if is_over || is_closed || self.acks.is_due(taken, now) {
+                self.note_taken();
+                self.acks.send(&deliveries.channel, now)?;
+            }
             if is_over || is_closed {
-                let _ = channel.close(200, "the agent has left".into()).await;
-                let _ = connection.close(200, "the agent has left".into()).await;
+                deliveries.close("the agent has left").await;
                 return Ok(());
             }
+            let is_waiting = self.acks.is_waiting() || !link.taken.lock().is_empty();
+            let acknowledge_at = self.acks.due().filter(|_| is_waiting);
             let deadline = self.incoming.deadline();
             tokio::select! {
-                delivery = consumer.next() => {
-                    let mut next = Some(delivery);
-                    let mut count = 0;
-                    while let Some(delivery) = next {
-                        // None: the queue was deleted, or the broker cancelled for another reason.
-                        let delivery = delivery.ok_or(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed))?;
-                        self.delivered(delivery?, &channel).await?;
-                        count += 1;
-                        next = if count < TOGETHER { consumer.next().now_or_never() } else { None };
-                    }
-                }
+                together = deliveries.next() => for delivery in together? {
+                    self.delivered(delivery, &deliveries.channel).await?;
+                },
                 // What the agent does with what it took goes first.
                 () = link.taken_news.notified() => tokio::task::yield_now().await,
+                () = sleep_until(acknowledge_at) => {}
                 _ = look.tick() => {}
-                event = events.next() => match event {
-                    Some(Event::Error(error)) => return Err(error),
-                    Some(_) => {}
-                    None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
-                },
                 () = sleep_until(deadline) => {
                     for checked in self.incoming.overdue(Instant::now()) {
                         self.hand_over(checked);

@@ -365,7 +365,7 @@ impl Destination for Queue {
         if !link.wire.sends.swap(true, Ordering::AcqRel) {
             self.shared.runtime.spawn(publisher::run(link.clone()));
         }
-        link.wire.news.notify_one();
+        publisher::publish(&*link);
         Ok(())
     }
 

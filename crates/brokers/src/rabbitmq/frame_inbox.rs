@@ -6,13 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
-use lapin::options::{
-    BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
-};
-use lapin::types::{AMQPValue, FieldTable};
-use lapin::{Channel, Event, Result as LapinResult};
+use lapin::options::BasicRejectOptions;
+use lapin::types::AMQPValue;
+use lapin::{Channel, Result as LapinResult};
 use sealbus_bus::{
     ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
     UndeliverableReason,
@@ -23,7 +20,8 @@ use tokio::time::sleep;
 use super::acks::Acks;
 use super::config::RabbitSecurity;
 use super::connect::{Opened, Purpose};
-use super::consumer::{TOGETHER, sleep_until, stuck};
+use super::consumer::{sleep_until, stuck};
+use super::deliveries::Deliveries;
 use super::incoming::{Arrival, Incoming};
 use super::link::Sends;
 use super::names;
@@ -94,60 +92,31 @@ pub(crate) async fn run(link: Arc<ProcessLink>) {
 impl Inbox {
     /// Receives on one connection until it breaks. `Ok`: the link has ended.
     async fn serve(&mut self, opened: Opened) -> LapinResult<()> {
-        let Opened {
-            connection,
-            mut events,
-            ..
-        } = opened;
         let link = self.link.clone();
-        let channel = connection.create_channel().await?;
         let queue = names::process_queue(&link.id);
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        // The Master makes the queue when it has the process certified.
-        channel
-            .queue_declare(queue.as_str().into(), passive, FieldTable::default())
-            .await?;
-        channel
-            .basic_qos(link.wire.config().prefetch, BasicQosOptions::default())
-            .await?;
-        let mut consumer = channel
-            .basic_consume(
-                queue.as_str().into(),
-                "frames".into(),
-                BasicConsumeOptions::default(),
-                FieldTable::default(),
-            )
-            .await?;
+        let prefetch = link.wire.config().prefetch;
+        let mut deliveries = Deliveries::open(opened, &queue, "frames", prefetch).await?;
         link.wire.is_receiving.send_replace(true);
         self.incoming.connected(Instant::now());
         let mut ending = link.wire.ending.subscribe();
         let mut leaving = link.wire.leaving.subscribe();
         loop {
-            self.acks.send(&channel)?;
-            if *ending.borrow() || *leaving.borrow() {
-                let _ = connection.close(200, "the process has left".into()).await;
+            let now = Instant::now();
+            let is_over = *ending.borrow() || *leaving.borrow();
+            if is_over || self.acks.is_due(0, now) {
+                self.acks.send(&deliveries.channel, now)?;
+            }
+            if is_over {
+                deliveries.close("the process has left").await;
                 return Ok(());
             }
+            let acknowledge_at = self.acks.due().filter(|_| self.acks.is_waiting());
             let deadline = self.incoming.deadline();
             tokio::select! {
-                delivery = consumer.next() => {
-                    let mut next = Some(delivery);
-                    let mut count = 0;
-                    while let Some(delivery) = next {
-                        let delivery = delivery.ok_or(lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed))?;
-                        self.delivered(delivery?, &channel).await?;
-                        count += 1;
-                        next = if count < TOGETHER { consumer.next().now_or_never() } else { None };
-                    }
-                }
-                event = events.next() => match event {
-                    Some(Event::Error(error)) => return Err(error),
-                    Some(_) => {}
-                    None => return Err(lapin::ErrorKind::MissingHeartbeatError.into()),
+                together = deliveries.next() => for delivery in together? {
+                    self.delivered(delivery, &deliveries.channel).await?;
                 },
+                () = sleep_until(acknowledge_at) => {}
                 () = sleep_until(deadline) => {
                     for checked in self.incoming.overdue(Instant::now()) {
                         self.hand_over(checked);

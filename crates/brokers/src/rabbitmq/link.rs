@@ -15,6 +15,7 @@ use super::connect::{self, Client, ConnectError, Opened, Purpose};
 use super::endpoint::Shared;
 use super::names;
 use super::outgoing::{Outcome, Outgoing, Publication, Room};
+use super::publisher::Open;
 
 /// What the links of agents and of processes have in common. `T` is what is noted of each message that is sent.
 pub(crate) struct Wire<T> {
@@ -22,6 +23,8 @@ pub(crate) struct Wire<T> {
     pub(crate) outgoing: Mutex<Outgoing<T>>,
     /// Something is to be published, or the end was announced.
     pub(crate) news: Notify,
+    /// The connection that is published on, if there is one.
+    pub(crate) open: Mutex<Option<Open>>,
     /// Whether the task that sends was started.
     pub(crate) sends: AtomicBool,
     /// Why the broker takes no messages now.
@@ -187,6 +190,7 @@ impl<T: Clone> Wire<T> {
             outgoing: Mutex::new(Outgoing::new(epoch, room)),
             shared,
             news: Notify::new(),
+            open: Mutex::new(None),
             sends: AtomicBool::new(false),
             blocked: Mutex::new(None),
             is_receiving: watch::Sender::new(false),

@@ -19,6 +19,7 @@ mod config;
 mod connect;
 mod consumer;
 mod dead_letters;
+mod deliveries;
 mod endpoint;
 mod files;
 mod frame_inbox;

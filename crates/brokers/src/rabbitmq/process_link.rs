@@ -224,7 +224,7 @@ impl ProcessLink {
         {
             self.wire.shared.runtime.spawn(publisher::run(own));
         }
-        self.wire.news.notify_one();
+        publisher::publish(self);
         Ok(())
     }
 

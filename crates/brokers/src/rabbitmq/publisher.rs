@@ -1,4 +1,5 @@
-//! The task that sends what one agent, or one process, has to send to the broker.
+//! Sends what one agent, or one process, has to send to the broker. Whoever has a message publishes it; a task connects, takes
+//! the broker's answers, and publishes what could not be published then.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -6,6 +7,7 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
@@ -27,7 +29,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
 /// Messages handed to the library before confirmations are looked at.
 const AT_ONCE: usize = 64;
-/// How long confirmations may lie that nobody waits for. To be woken for each costs as much as to send it.
+/// How long after others confirmations may lie that nobody waits for. To be woken for each costs as much as to send it.
 const COLLECT: Duration = Duration::from_millis(5);
 /// How long the broker may leave a message without an answer before another connection is tried. A channel whose first
 /// message for a queue goes to a leader that has just died is not told of the next one, and waits until the dead broker is
@@ -66,7 +68,9 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
         let Some(opened) = connecting.await else {
             return;
         };
-        let why = match serve(&*link, opened).await {
+        let result = serve(&*link, opened).await;
+        *link.wire().open.lock() = None;
+        let why = match result {
             Ok(()) => return,
             Err(error) => error.to_string(),
         };
@@ -96,17 +100,82 @@ fn give_up<L: Sends>(link: &L, why: &str) {
 
 /// What the broker will say to a message. The message stands in the library's line from the first time this is asked on, in
 /// order; nobody waits until it is written, which would cost two switches of threads for each.
-type Answer<'a> = Pin<Box<dyn Future<Output = LapinResult<Confirmation>> + Send + 'a>>;
+type Answer = Pin<Box<dyn Future<Output = LapinResult<Confirmation>> + Send>>;
+
+/// A connection that messages can be published on.
+pub(crate) struct Open {
+    channel: Arc<Channel>,
+    user: String,
+    /// In the order of publication; a broker mostly confirms in it.
+    answers: VecDeque<(u64, Answer)>,
+    /// When the broker, which did not take a message, is to be asked again.
+    again_at: Option<Instant>,
+    /// The task will look for answers.
+    is_watched: bool,
+}
+
+/// Publishes what waits, as far as that can be done without the task; else the task is told.
+pub(crate) fn publish<L: Sends>(link: &L) {
+    let wire = link.wire();
+    let mut open = wire.open.lock();
+    let is_free = |open: &&mut Open| open.again_at.is_none() && wire.blocked.lock().is_none();
+    let Some(open) = open.as_mut().filter(is_free) else {
+        return wire.news.notify_one();
+    };
+    open.publish_some(link);
+    let outgoing = wire.outgoing.lock();
+    // Who may soon have to wait for room waits for the answers.
+    if !open.is_watched || outgoing.is_half_full() || outgoing.is_waiting() {
+        open.is_watched = true;
+        wire.news.notify_one();
+    }
+}
+
+impl Open {
+    /// Publishes some of what waits.
+    fn publish_some<L: Sends>(&mut self, link: &L) {
+        for _ in 0..AT_ONCE {
+            let publication = link.wire().outgoing.lock().publish();
+            let Some(publication) = publication else {
+                return;
+            };
+            let order = publication.order;
+            let mut answer = self.publish(link, publication);
+            // Asked once, the message is on its way.
+            if let Some(answer) = answer.as_mut().now_or_never() {
+                let answer = Box::pin(std::future::ready(answer));
+                self.answers.push_back((order, answer));
+            } else {
+                self.answers.push_back((order, answer));
+            }
+        }
+    }
+
+    fn publish<L: Sends>(&self, link: &L, publication: Publication<L::Note>) -> Answer {
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_user_id(self.user.as_str().into())
+            .with_message_id(publication.stamp.to_string().into());
+        let (exchange, key, properties) = link.address(&publication, properties);
+        let options = BasicPublishOptions {
+            // Without a queue for the receiver it comes back.
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let channel = self.channel.clone();
+        let payload = publication.payload;
+        Box::pin(async move {
+            let (exchange, key) = (exchange.into(), key.as_str().into());
+            let confirm = channel.basic_publish(exchange, key, options, &payload, properties);
+            confirm.await?.await
+        })
+    }
+}
 
 struct Publisher<'a, L> {
     link: &'a L,
-    channel: &'a Channel,
-    user: String,
-    /// In the order of publication; a broker mostly confirms in it.
-    answers: VecDeque<(u64, Answer<'a>)>,
-    /// Until then answers are taken by the way only.
+    /// Until then answers are taken by the way only; without it the next one is waited for.
     collect_at: Option<Instant>,
-    again_at: Option<Instant>,
     /// Answers have come, and who waits for room does not know yet.
     is_freed: bool,
     /// The message that has waited for an answer for longest, and since when it was seen to be that one.
@@ -126,13 +195,16 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
     channel
         .confirm_select(ConfirmSelectOptions::default())
         .await?;
-    let mut publisher = Publisher {
-        link,
-        channel: &channel,
+    *link.wire().open.lock() = Some(Open {
+        channel: Arc::new(channel),
         user,
         answers: VecDeque::new(),
-        collect_at: None,
         again_at: None,
+        is_watched: true,
+    });
+    let mut publisher = Publisher {
+        link,
+        collect_at: None,
         is_freed: false,
         unanswered: None,
         is_stuck: false,
@@ -158,25 +230,22 @@ async fn serve<L: Sends>(link: &L, opened: Opened) -> LapinResult<()> {
         while let Some(event) = events.next().now_or_never() {
             note(link, event)?;
         }
-        let may_publish = link.wire().blocked.lock().is_none() && publisher.again_at.is_none();
-        if may_publish {
-            publisher.publish_some()?;
-        }
+        let may_publish = link.wire().blocked.lock().is_none();
+        let again_at = publisher.publish_some(may_publish);
         publisher.take_ready()?;
-        if may_publish && publisher.again_at.is_none() && link.wire().outgoing.lock().is_waiting() {
+        if may_publish && again_at.is_none() && link.wire().outgoing.lock().is_waiting() {
             tokio::task::yield_now().await;
             continue;
         }
         // Who waits for room, or for the end, waits for the answers.
         let is_urgent = link.wire().has_left() || link.wire().outgoing.lock().is_half_full();
         let collect_at = publisher.collect_at.filter(|_| !is_urgent);
-        let again_at = publisher.again_at;
         tokio::select! {
             answer = publisher.next_answer(), if collect_at.is_none() => publisher.answered(answer)?,
             () = sleep_until(collect_at) => publisher.collect_at = None,
             () = link.wire().news.notified() => {}
             event = events.next() => note(link, event)?,
-            () = sleep_until(again_at) => publisher.again_at = None,
+            () = sleep_until(again_at) => publisher.try_again(),
             _ = look.tick() => if !link.wire().is_settled() {
                 give_up_late(link);
                 publisher.look_for_answers();
@@ -215,52 +284,40 @@ fn give_up_late<L: Sends>(link: &L) {
     );
 }
 
-impl<'a, L: Sends> Publisher<'a, L> {
-    fn publish_some(&mut self) -> LapinResult<()> {
-        for _ in 0..AT_ONCE {
-            let publication = self.link.wire().outgoing.lock().publish();
-            let Some(publication) = publication else {
-                break;
-            };
-            let order = publication.order;
-            let mut answer = self.publish(publication);
-            match answer.as_mut().now_or_never() {
-                Some(answer) => self.answered((order, answer))?,
-                None => self.answers.push_back((order, answer)),
-            }
-            self.collect_at = Some(Instant::now() + COLLECT);
+impl<L: Sends> Publisher<'_, L> {
+    /// Publishes some of what waits; when that is to be tried again, if the broker did not take something.
+    fn publish_some(&mut self, may_publish: bool) -> Option<Instant> {
+        let mut open = self.link.wire().open.lock();
+        let open = open.as_mut()?;
+        if may_publish && open.again_at.is_none() {
+            open.publish_some(self.link);
         }
-        Ok(())
+        open.again_at
     }
 
-    fn publish(&self, publication: Publication<L::Note>) -> Answer<'a> {
-        let properties = BasicProperties::default()
-            .with_delivery_mode(PERSISTENT)
-            .with_user_id(self.user.as_str().into())
-            .with_message_id(publication.stamp.to_string().into());
-        let (exchange, key, properties) = self.link.address(&publication, properties);
-        let options = BasicPublishOptions {
-            // Without a queue for the receiver it comes back.
-            mandatory: true,
-            ..BasicPublishOptions::default()
-        };
-        let channel = self.channel;
-        let payload = publication.payload;
-        Box::pin(async move {
-            let (exchange, key) = (exchange.into(), key.as_str().into());
-            let confirm = channel.basic_publish(exchange, key, options, &payload, properties);
-            confirm.await?.await
-        })
+    fn try_again(&mut self) {
+        if let Some(open) = self.link.wire().open.lock().as_mut() {
+            open.again_at = None;
+        }
     }
 
     /// The next answer; waits for ever if none is expected.
-    async fn next_answer(&mut self) -> (u64, LapinResult<Confirmation>) {
-        let answer = match self.answers.front_mut() {
-            Some((order, answer)) => (*order, answer.await),
-            None => std::future::pending().await,
-        };
-        self.answers.pop_front();
-        answer
+    async fn next_answer(&self) -> (u64, LapinResult<Confirmation>) {
+        std::future::poll_fn(|context| {
+            let mut open = self.link.wire().open.lock();
+            let Some(open) = open.as_mut() else {
+                return Poll::Pending;
+            };
+            let Some((order, answer)) = open.answers.front_mut() else {
+                return Poll::Pending;
+            };
+            let order = *order;
+            answer.as_mut().poll(context).map(|answer| {
+                open.answers.pop_front();
+                (order, answer)
+            })
+        })
+        .await
     }
 
     /// Sees whether a message waits too long for its answer. While the broker is short of something it answers none.
@@ -277,17 +334,23 @@ impl<'a, L: Sends> Publisher<'a, L> {
         };
     }
 
-    /// The answers that are there.
+    /// The answer to the first message, if it is there.
+    fn ready(&self) -> Option<(u64, LapinResult<Confirmation>)> {
+        self.next_answer().now_or_never()
+    }
+
+    /// The answers that are there. More may soon come: they are looked for together.
     fn take_ready(&mut self) -> LapinResult<()> {
-        while let Some((order, answer)) = self.answers.front_mut()
-            && let Some(confirmation) = answer.as_mut().now_or_never()
-        {
-            let order = *order;
-            self.answers.pop_front();
-            self.answered((order, confirmation))?;
+        while let Some(answer) = self.ready() {
+            self.answered(answer)?;
         }
-        if self.answers.is_empty() {
-            self.collect_at = None;
+        if let Some(open) = self.link.wire().open.lock().as_mut() {
+            open.is_watched = !open.answers.is_empty();
+            if !open.is_watched {
+                self.collect_at = None;
+            } else if self.is_freed {
+                self.collect_at = Some(Instant::now() + COLLECT);
+            }
         }
         if mem::take(&mut self.is_freed) {
             self.link.open_gate();
@@ -302,6 +365,7 @@ impl<'a, L: Sends> Publisher<'a, L> {
         let confirmation = confirmation?;
         let mut outgoing = self.link.wire().outgoing.lock();
         let mut outcomes = Vec::new();
+        let mut is_refused = false;
         let (Confirmation::Ack(returned) | Confirmation::Nack(returned)) = &confirmation else {
             return Ok(());
         };
@@ -323,10 +387,13 @@ impl<'a, L: Sends> Publisher<'a, L> {
                 outcomes.extend(outgoing.confirmed(order));
             } else {
                 self.is_stuck |= outgoing.refused(order);
-                self.again_at = Some(Instant::now() + AGAIN);
+                is_refused = true;
             }
         }
         drop(outgoing);
+        if is_refused && let Some(open) = self.link.wire().open.lock().as_mut() {
+            open.again_at = Some(Instant::now() + AGAIN);
+        }
         if !outcomes.is_empty() {
             self.link.tell(outcomes);
         }
