@@ -1,0 +1,111 @@
+"""A node of another CA, though its platform has the same name, gets in nowhere, and both sides are told why."""
+
+import base64
+import json
+import socket
+import ssl
+
+import pytest
+from harness import DEADLINE, PROGRAMS, SEALBUS, wait_for
+
+EMPTY = """
+    [platform]
+    name = "factory"
+"""
+WORKER = f"""
+    [platform]
+    name = "factory"
+
+    [[agent]]
+    name = "worker"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+"""
+
+
+class Stranger:
+    """A node that was properly certified by the other platform's CA."""
+
+    def __init__(self, platform):
+        self.home = platform(EMPTY).up()
+        self.home.node("stranger").end()
+        self.file = self.home.directory / "stranger" / "node.json"
+        self.kept = json.loads(self.file.read_text())
+
+    def goes_to(self, factory, **changes):
+        """Starts it anew, with what its own file says of the platform changed."""
+        self.kept["enrolment"] |= changes
+        self.file.write_text(json.dumps(self.kept))
+        return factory.program(SEALBUS, "node", "--state", self.file.parent, name="stranger")
+
+    def credential(self, folder):
+        """Its certificates and key, for another implementation of TLS."""
+        chain = base64.b64decode(self.kept["chain"])
+        certificates, rest = [], chain[1:]
+        while rest:
+            length = int.from_bytes(rest[:2], "big")
+            certificates.append(ssl.DER_cert_to_PEM_cert(rest[2 : 2 + length]))
+            rest = rest[2 + length :]
+        assert len(certificates) == chain[0]
+        chain_file, key_file = folder / "stranger.pem", folder / "stranger.key"
+        chain_file.write_text("".join(certificates))
+        key_file.write_text(self.kept["key"])
+        return chain_file, key_file
+
+
+@pytest.fixture
+def stranger(platform):
+    return Stranger(platform)
+
+
+def place(factory):
+    """Where nodes join this platform, and its root's fingerprint, as one of its own nodes knows them."""
+    factory.node("own").end()
+    enrolment = json.loads((factory.directory / "own" / "node.json").read_text())["enrolment"]
+    return enrolment["addresses"], enrolment["root"]
+
+
+def test_a_node_of_another_ca_is_not_believed(platform, stranger):
+    factory = platform(WORKER).up()
+    factory.active("worker")
+    addresses, root = place(factory)
+    master = factory.directory / "up.log"
+    # It believes its own platform's root: it is not talked into joining another one.
+    misled = stranger.goes_to(factory, addresses=addresses)
+    wait_for(lambda: "unknown issuer" in misled.output(), "it to say why it waits", also=factory.logs)
+    assert "of another platform or somebody stands between" in misled.output()
+    why = "the peer does not know the issuer of our certificate"
+    wait_for(lambda: why in master.read_text(), "the Master to note it", also=factory.logs)
+    assert misled.end() == 0
+    # It believes this platform's root: now it is the Master that does not believe it.
+    rogue = stranger.goes_to(factory, root=root)
+    assert rogue.wait() == 5
+    why = "spiffe://factory/node/stranger was not issued by a CA of the platform factory"
+    assert why in rogue.output() and "sealbus token" in rogue.output()
+    wait_for(lambda: why in master.read_text(), "the Master to note it", also=factory.logs)
+    assert "stranger" not in factory.nodes()
+    assert not [each for each in factory.ask("ca", "list") if "stranger" in each["identity"]]
+    assert json.loads(factory.send("worker", '["echo", "still here"]')) == "still here"
+
+
+def test_its_certificate_opens_no_link_to_agents(platform, stranger, tmp_path):
+    factory = platform(WORKER).up()
+    host, _, port = factory.active("worker")["worker"]["address"].rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # An intruder believes anybody.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.load_cert_chain(*stranger.credential(tmp_path))
+    context.set_alpn_protocols(["sealbus-mesh/1/auth"])
+    with (
+        pytest.raises(ssl.SSLError, match="(?i)unknown.ca"),
+        socket.create_connection((host, int(port)), DEADLINE) as plain,
+        context.wrap_socket(plain) as stream,
+    ):
+        stream.recv(1)
+
+    def noted():
+        return [each for each in factory.refusals() if "unknown-issuer" in each["reason"]]
+
+    (refusal,) = wait_for(noted, "the refusal to be noted", also=factory.logs)
+    assert "spiffe://factory/node/stranger" in refusal["reason"]
+    assert json.loads(factory.send("worker", '["echo", "still here"]')) == "still here"
