@@ -2,6 +2,7 @@
 //! measure them are those of the papers' benchmark; here they run without a pause as well, and the figures are put
 //! in proportion to each other repetition by repetition.
 
+mod records;
 mod report;
 
 use std::fs;
@@ -236,6 +237,9 @@ async fn measure(arguments: &Arguments, logs: &Path) -> Result<Report, PapersErr
     for part in Part::ALL {
         if !part.name().starts_with(&arguments.only) {
             continue;
+        }
+        if part == Part::Bandwidth {
+            report.note_records(records::measure()?);
         }
         let table = (tables.iter().find(|it| it.id == part.table()))
             .ok_or_else(|| missing("table", part.table()))?;
