@@ -37,7 +37,8 @@ class Scene:
         self.factory.active("source", "sink")
 
     def fill(self, node):
-        """From now on none of the node's files grows, its log included."""
+        """From now on none of the node's files grows, its log included. Before, it has noted all that was taken."""
+        wait_for(lambda: self.waiting()["total"] == 0, "nothing to wait", also=self.factory.logs)
         pid = self.nodes[node].pid
         _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, most))
@@ -46,6 +47,9 @@ class Scene:
         pid = self.nodes[node].pid
         _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, most))
+
+    def waiting(self):
+        return self.factory.ask("mailbox", "sink")
 
     def post(self, number):
         return json.loads(
@@ -86,7 +90,7 @@ def test_the_receivers_disk_is_full(platform, tmp_path):
     scene.arrived([0])
     scene.fill("node-2")
     assert [scene.post(number) for number in range(1, 4)] == ["accepted"] * 3
-    nodes = {letter["node"] for letter in scene.factory.ask("mailbox", "sink")["letters"]}
+    nodes = {letter["node"] for letter in scene.waiting()["letters"]}
     assert nodes <= {"node-1"}
     scene.make_room("node-2")
     assert scene.post(4) == "accepted"
