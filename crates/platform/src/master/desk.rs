@@ -28,6 +28,8 @@ const JOBS_A_WRITE: usize = 256;
 const REFUSALS: usize = 1000;
 /// How often expired certificates are forgotten.
 const PRUNING: UnixMillis = 60_000;
+/// Who wakes so many milliseconds after the moment it was to wake at did not run.
+const LATE: UnixMillis = 1000;
 /// The pause before a write that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -303,8 +305,14 @@ impl Work {
             if !self.unwritten.is_empty() || self.desk.state.has_unsaved() {
                 pause = pause.min(AFTER_FAILURE);
             }
+            let due = now().saturating_add(pause.as_millis() as u64);
             let first = tokio::time::timeout(pause, jobs.recv()).await;
             let now = now();
+            let late = now.saturating_sub(due);
+            if late >= LATE {
+                tracing::warn!(seconds = late / 1000, "the Master did not run for a while");
+                self.desk.state.did_not_run(late, now);
+            }
             let mut done = Vec::new();
             match first {
                 Ok(None) => break,

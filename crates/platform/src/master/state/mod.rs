@@ -43,6 +43,8 @@ const WHILE: UnixMillis = 1000;
 pub struct Patience {
     /// A node that was not heard of for so long is dead.
     pub node: Duration,
+    /// The same where a broker carries what nodes say: a sender may first have to find out that one of its brokers died.
+    pub node_by_broker: Duration,
     /// How long nodes have to come back after the Master was started again.
     pub after_restart: Duration,
     /// How long nodes have to be heard again after the broker was away.
@@ -63,6 +65,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             node: Duration::from_secs(8),
+            node_by_broker: Duration::from_secs(20),
             after_restart: Duration::from_secs(15),
             after_broker: Duration::from_secs(30),
             moving: Duration::from_secs(60),

@@ -204,7 +204,7 @@ impl MasterState {
     /// When a node that says nothing more is given up.
     pub(super) fn deadline(&self, node: &Node) -> Option<UnixMillis> {
         let patience = match node.state {
-            NodeState::Alive | NodeState::Leaving => self.patience.node,
+            NodeState::Alive | NodeState::Leaving => self.patience_with_nodes(),
             NodeState::Expected => self.patience.after_restart,
             NodeState::Left if node.contact.is_some() => LAST_ANSWER,
             NodeState::Left | NodeState::Dead => return None,

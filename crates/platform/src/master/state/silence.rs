@@ -1,5 +1,7 @@
 //! Whether a node's silence counts against it: on a broker, it may be the broker that is silent.
 
+use std::time::Duration;
+
 use super::MasterState;
 use crate::control::UnixMillis;
 use crate::control::admin::NodeState;
@@ -56,6 +58,22 @@ impl MasterState {
         }
         witness.worked = witness.worked.max(at);
         was_away
+    }
+
+    /// The Master itself did not run for so many milliseconds: its machine slept or had no time for it, or the clock was put
+    /// forward. It heard nobody then, which counts against no node.
+    pub fn did_not_run(&mut self, lost: UnixMillis, now: UnixMillis) {
+        for node in self.nodes.values_mut() {
+            node.heard = node.heard.saturating_add(lost).min(now);
+        }
+    }
+
+    /// How long a node may be silent.
+    pub(super) fn patience_with_nodes(&self) -> Duration {
+        match self.witness {
+            Some(_) => self.patience.node_by_broker,
+            None => self.patience.node,
+        }
     }
 
     /// Whether a node has been silent for so long that it is dead, if the broker works.

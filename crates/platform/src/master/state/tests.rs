@@ -460,7 +460,7 @@ fn steps() -> impl Strategy<Value = Step> {
 
 #[test]
 fn silence_that_the_broker_causes_is_held_against_nobody() {
-    let (patience, after) = (8_000, 30_000);
+    let (patience, after) = (20_000, 30_000);
     let is_dead = |master: &MasterState, node: &str| master.nodes()[node].state == NodeState::Dead;
     let mut master = with_nodes(2);
     master.nodes_speak_by_broker(0);
@@ -491,6 +491,32 @@ fn silence_that_the_broker_causes_is_held_against_nobody() {
     master.broker_worked(heard + patience, heard + 10 * patience);
     master.tick(heard + 10 * patience);
     assert!(is_dead(&master, "node-1"));
+}
+
+#[test]
+fn time_in_which_the_master_did_not_run_is_held_against_nobody() {
+    let mut master = with_nodes(2);
+    master.heartbeat("node-1", 0, 1000);
+    master.heartbeat("node-2", 0, 5000);
+    // It should have looked again at 6000 and does so a minute later, before it hears anybody.
+    master.did_not_run(60_000, 66_000);
+    master.tick(66_000);
+    assert!(
+        master
+            .nodes()
+            .values()
+            .all(|node| node.state == NodeState::Alive)
+    );
+    // Each has the patience that was left.
+    master.tick(68_999);
+    assert_eq!(master.nodes()["node-1"].state, NodeState::Alive);
+    master.tick(69_000);
+    assert_eq!(master.nodes()["node-1"].state, NodeState::Dead);
+    assert_eq!(master.nodes()["node-2"].state, NodeState::Alive);
+    // Nobody is heard in the future.
+    master.did_not_run(3_600_000, 70_000);
+    master.tick(78_000);
+    assert_eq!(master.nodes()["node-2"].state, NodeState::Dead);
 }
 
 proptest! {
