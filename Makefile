@@ -139,7 +139,7 @@ SOAK_FIRST_SEED ?= 1000000
 soak: ## Simulate the AgentBus on bad networks, SOAK_SCHEDULES=100000 schedules from SOAK_FIRST_SEED on
 	$(call say,Soak: $(SOAK_SCHEDULES) schedules)
 	SEALBUS_SCHEDULES=$(SOAK_SCHEDULES) SEALBUS_FIRST_SEED=$(SOAK_FIRST_SEED) \
-	  $(CARGO) test --locked -p sealbus-bus --lib simulation -- --nocapture
+	  $(CARGO) test --locked -p sealbus-channels --lib simulation -- --nocapture
 
 clean: ## Remove everything that was built
 	rm -rf target $(VENV)

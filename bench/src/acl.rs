@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
 
-use sealbus_acl::{
+use sealbus_fipa::{
     AclMessage, AclMessageRef, Aid, Limits, Performative, bitefficient, json, string, xml,
 };
 use serde::Serialize;

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::Limits;
-use sealbus_acl::bitefficient::CodeTable;
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::CodeTable;
 
 fuzz_target!(|bytes: &[u8]| {
     let tables = || CodeTable::new(8).into_iter();

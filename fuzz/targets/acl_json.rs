@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::{Limits, Representation, json};
+use sealbus_fipa::{Limits, Representation, json};
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = json::Json.explain(bytes, &Limits::DEFAULT).to_string();

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::{Limits, Representation, string};
+use sealbus_fipa::{Limits, Representation, string};
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = string::StringRepresentation

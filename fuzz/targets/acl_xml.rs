@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::{Limits, Representation, xml};
+use sealbus_fipa::{Limits, Representation, xml};
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = xml::Xml.explain(bytes, &Limits::DEFAULT).to_string();

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::{AclMessage, Content, Expression, Number, Performative};
-use sealbus_bus::channel::{ChannelFilter, ChannelHeader, ChannelPath, Mechanism, Moment, Qos};
+use sealbus_fipa::{AclMessage, Content, Expression, Number, Performative};
+use sealbus_channels::{ChannelFilter, ChannelHeader, ChannelPath, Mechanism, Moment, Qos};
 
 fuzz_target!(|text: &str| {
     let filter = match ChannelFilter::new(text) {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_bus::channel::frame::Frame;
+use sealbus_channels::frame::Frame;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(frame) = Frame::decode(bytes) else {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_bus::channel::{ChannelAddress, ChannelPath, ChannelPattern, QosOverride};
+use sealbus_channels::{ChannelAddress, ChannelPath, ChannelPattern, QosOverride};
 
 fuzz_target!(|text: &str| {
     if let Ok(address) = text.parse::<ChannelAddress>() {

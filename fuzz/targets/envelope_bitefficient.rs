@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::Limits;
-use sealbus_acl::envelope::{EnvelopeRepresentation, bitefficient};
+use sealbus_fipa::Limits;
+use sealbus_fipa::envelope::{EnvelopeRepresentation, bitefficient};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok((envelope, end)) = bitefficient::BitEfficient.decode(bytes, &Limits::DEFAULT) {

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::Limits;
-use sealbus_acl::envelope::{EnvelopeRepresentation, xml};
+use sealbus_fipa::Limits;
+use sealbus_fipa::envelope::{EnvelopeRepresentation, xml};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok((envelope, end)) = xml::Xml.decode(bytes, &Limits::DEFAULT) {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::Limits;
+use sealbus_fipa::Limits;
 use sealbus_gateways::http::multipart;
 use sealbus_gateways::http::response::AnswerReader;
 use sealbus_gateways::http::transmission::{self, Encoding, Writer};

@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::Limits;
-use sealbus_acl::management::{
+use sealbus_fipa::Limits;
+use sealbus_fipa::management::{
     AmsAgentDescription, AmsFunction, ApDescription, DfAgentDescription, DfFunction, Exception,
     results, subscription,
 };
-use sealbus_acl::sl::{ActionExpression, Content, ContentExpression, Term};
+use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Term};
 
 fn act(term: &Term<'_>) {
     if let Ok(function) = DfFunction::from_term(term) {

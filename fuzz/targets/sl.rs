@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_acl::Limits;
-use sealbus_acl::sl::{Content, Term};
+use sealbus_fipa::Limits;
+use sealbus_fipa::sl::{Content, Term};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(content) = Content::parse(bytes, &Limits::DEFAULT) {

@@ -7,9 +7,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use sealbus::{Channel, Expected, Filter};
-use sealbus_acl::{AclMessage, Aid};
-use sealbus_bus::channel::Moment;
+use sealbus_bus::Moment;
 use sealbus_bus::{Acknowledgement, Delivery, ReceivedMessage, TrySendError, Unsent};
+use sealbus_fipa::{AclMessage, Aid};
 use sealbus_platform::process::{AgentHandle, Parting, Thawed, Wish};
 
 use crate::acl::aid::PyAid;

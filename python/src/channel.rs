@@ -14,7 +14,7 @@ use sealbus::{
     RequestOptions, SubscribeError, Subscribing,
 };
 use sealbus_bus::ReceivedMessage;
-use sealbus_bus::channel::Ended;
+use sealbus_channels::Ended;
 
 use crate::acl::message::PyAclMessage;
 use crate::error;

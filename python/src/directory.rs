@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use sealbus::directory::{self, DirectoryError, Template};
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     AmsAgentDescription, AmsFunction, DfAgentDescription, DfFunction, SearchConstraints,
 };
 use sealbus_platform::management::client;

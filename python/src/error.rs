@@ -2,8 +2,8 @@
 
 use pyo3::PyErr;
 use sealbus::{FilterError, PublishError};
-use sealbus_acl::{AidError, DecodeError, EncodeError};
 use sealbus_bus::SendError;
+use sealbus_fipa::{AidError, DecodeError, EncodeError};
 
 mod exceptions {
     pyo3::import_exception!(sealbus.errors, AclError);

@@ -2,10 +2,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, DfAgentDescription, Property, ServiceDescription,
 };
-use sealbus_acl::sl::{Float, Term};
+use sealbus_fipa::sl::{Float, Term};
 
 use crate::acl::aid::{self, PyAid};
 use crate::acl::expression;

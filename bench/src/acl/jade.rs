@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use sealbus_acl::{AclMessage, string};
+use sealbus_fipa::{AclMessage, string};
 use serde::Deserialize;
 
 use super::Row;

@@ -2,7 +2,7 @@
 
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
-use sealbus_acl::{AclMessage, Aid, Expression};
+use sealbus_fipa::{AclMessage, Aid, Expression};
 use serde::{Deserialize, Serialize};
 
 /// An AID for `serde_json`.

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape};
 use sealbus_bus::{Bus, BusConfig};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_gateways::http::{GatewayRule, HttpGateway, HttpGatewayConfig, KnownPlatform};
 use sealbus_seal::PlatformName;
 use serde::{Deserialize, Serialize};

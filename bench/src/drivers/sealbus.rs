@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use sealbus_acl::{AclMessage, Aid, Content, Performative};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
 use sealbus_brokers::rabbitmq::RabbitEndpoint;
-use sealbus_bus::channel::{
-    ChannelPath, ChannelPattern, Channels, Qos, Subscription, SubscriptionOptions,
-};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
+use sealbus_channels::{
+    ChannelPath, ChannelPattern, Channels, Qos, Subscription, SubscriptionOptions,
+};
+use sealbus_fipa::{AclMessage, Aid, Content, Performative};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{Identity, SecurityLevel};
 use serde::{Deserialize, Serialize};
@@ -235,7 +235,7 @@ impl System for Agents {
                         (Kind::Stream, Shape::Broadcast) => {
                             let pattern = ChannelPattern::new(CHANNEL).map_err(failed)?;
                             let options = SubscriptionOptions::new(pattern);
-                            let channels = agents.bus.channels();
+                            let channels = Channels::of(&agents.bus);
                             let subscription =
                                 channels.subscribe(&outbox, options).map_err(failed)?;
                             let size = scenario.size;
@@ -268,7 +268,7 @@ impl System for Agents {
                     }
                     None => {
                         let path = ChannelPath::new(CHANNEL).map_err(failed)?;
-                        channel = Some((agents.bus.channels(), path));
+                        channel = Some((Channels::of(&agents.bus), path));
                     }
                 }
                 senders.push(Speaker {

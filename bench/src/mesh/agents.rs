@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
+use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{Identity, SecurityLevel};
 

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sealbus_acl::Performative;
 use sealbus_bus::{Bus, BusConfig, Mailbox, Outbox, ProcessEndpoint};
+use sealbus_fipa::Performative;
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{Identity, SecurityLevel};
 use tokio::net::TcpListener;

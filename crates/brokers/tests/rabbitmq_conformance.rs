@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sealbus_bus::BoxFuture;
-use sealbus_bus::conformance::{self, Column, Promise, Setting, World};
+use sealbus_conformance::{Column, Promise, Setting, World};
 use sealbus_seal::SecurityLevel;
 use support::Platform;
 use support::processes::Processes;
@@ -71,7 +71,7 @@ async fn all_promises(level: SecurityLevel) {
             continue;
         }
         let start = std::time::Instant::now();
-        match conformance::run(&setting, promise).await {
+        match sealbus_conformance::run(&setting, promise).await {
             Ok(verdict) => {
                 if let Err(stale) = Column::of(&setting).check(&columns, promise, &verdict) {
                     broken.push(stale.to_string());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use sealbus_acl::Aid;
+use sealbus_fipa::Aid;
 use sealbus_seal::Credential;
 
 use crate::gate::Gate;

@@ -8,13 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use sealbus_acl::{AclMessageRef, Aid, Limits, bitefficient};
+use sealbus_fipa::{AclMessageRef, Aid, Limits, bitefficient};
 use sealbus_seal::{Credential, Identity, PlatformName};
 use thiserror::Error;
 use tokio::runtime::Handle;
 
 use crate::agent::LocalAgent;
-use crate::channel::Channels;
 use crate::error::UndeliverableReason;
 use crate::foreign::{self, StandInReader, StandIns};
 use crate::inlet::{ArrivedFrame, FrameInlet, FrameOrigin, LostFrame, Refused, RefusedFrame};
@@ -117,7 +116,6 @@ pub(crate) struct Inner {
     transport: OnceLock<Arc<dyn Transport>>,
     resolver: OnceLock<Arc<dyn Resolver>>,
     inlet: OnceLock<Arc<dyn FrameInlet>>,
-    channels: OnceLock<Channels>,
     pub(crate) post: OnceLock<Arc<dyn Post>>,
     /// The other processes of the platform, by their identity.
     processes: Mutex<HashMap<Identity, ProcessEndpoint>>,
@@ -156,7 +154,6 @@ impl Bus {
                 transport: OnceLock::new(),
                 resolver: OnceLock::new(),
                 inlet: OnceLock::new(),
-                channels: OnceLock::new(),
                 post: OnceLock::new(),
                 processes: Mutex::default(),
                 stand_ins: RwLock::default(),
@@ -207,22 +204,13 @@ impl Bus {
         true
     }
 
-    /// The AgentBus of this process. Asked for the first time it begins to take the frames of other processes, unless
-    /// something else takes them already; so a process asks for it once its transport is set, that others
-    /// hear what its agents subscribe to.
-    pub fn channels(&self) -> Channels {
-        let mut is_new = false;
-        let channels = self.inner.channels.get_or_init(|| {
-            is_new = true;
-            Channels::new(self)
-        });
-        if is_new {
-            self.set_frame_inlet(channels.inlet());
-        }
-        channels.clone()
+    /// What takes the frames of other processes, if anything does.
+    pub fn frame_inlet(&self) -> Option<Arc<dyn FrameInlet>> {
+        self.inner.inlet.get().cloned()
     }
 
-    pub(crate) fn runtime(&self) -> &Handle {
+    /// The runtime on which this process's tasks run.
+    pub fn runtime(&self) -> &Handle {
         &self.inner.runtime
     }
 
@@ -432,8 +420,8 @@ impl Bus {
             .stand_ins
             .write()
             .take_if(|stand_ins| stand_ins.is_of(name));
-        if let Some(channels) = self.inner.channels.get() {
-            channels.agent_left(name);
+        if let Some(inlet) = self.inner.inlet.get() {
+            inlet.agent_left(name);
         }
         self.inner
             .accepted_before

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sealbus_acl::{AclMessage, EncodeError};
+use sealbus_fipa::{AclMessage, EncodeError};
 use thiserror::Error;
 
 use crate::inlet::Refused;

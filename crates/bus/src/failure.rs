@@ -1,7 +1,7 @@
 //! The notice a sender gets for a message that could not be delivered (FIPA00067 and what JADE's AMS sends).
 
-use sealbus_acl::sl::{ActionExpression, Content, Parameter, Term, Wff};
-use sealbus_acl::{AclMessage, AclMessageRef, Aid, Performative};
+use sealbus_fipa::sl::{ActionExpression, Content, Parameter, Term, Wff};
+use sealbus_fipa::{AclMessage, AclMessageRef, Aid, Performative};
 
 use crate::error::UndeliverableReason;
 use crate::transport::Acknowledgement;

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use sealbus_acl::{AclMessageRef, Expression, Performative};
+use sealbus_fipa::{AclMessageRef, Expression, Performative};
 use sealbus_seal::PlatformName;
 
 use crate::agent::LocalAgent;
@@ -182,7 +182,7 @@ impl fmt::Debug for StandIns {
 
 #[cfg(test)]
 mod tests {
-    use sealbus_acl::{AclMessage, Aid, Limits, bitefficient};
+    use sealbus_fipa::{AclMessage, Aid, Limits, bitefficient};
 
     use super::*;
 

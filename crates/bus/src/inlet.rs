@@ -1,12 +1,13 @@
 //! What the buses of two processes say to each other: frames, carried by a [`Transport`](crate::Transport) in order
 //! and once. To the transport a frame is bytes; what stands in it is the business of the [`FrameInlet`].
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sealbus_acl::AclMessageRef;
+use sealbus_fipa::AclMessageRef;
 use sealbus_seal::Identity;
 
 use crate::agent::LocalAgent;
@@ -163,7 +164,7 @@ pub struct LostFrame {
 
 /// Takes the frames that other processes send to the bus of this one. Calls come from the tasks of transports and
 /// must not wait.
-pub trait FrameInlet: Send + Sync {
+pub trait FrameInlet: Any + Send + Sync {
     /// Frames have arrived, oldest first; `frames` is empty afterwards. The transport has proved their `origin`; what they say
     /// is not checked yet.
     ///
@@ -176,6 +177,9 @@ pub trait FrameInlet: Send + Sync {
 
     /// A process is no more: nothing sent to it arrives, and it never comes back under this identity.
     fn process_left(&self, process: &Identity);
+
+    /// An agent of this process was [detached](crate::Bus::detach).
+    fn agent_left(&self, _name: &str) {}
 
     /// Frames that were accepted for `process` were not taken there, oldest first.
     fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason);

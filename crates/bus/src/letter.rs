@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::channel::Moment;
+use crate::moment::Moment;
 use crate::resolver::BoxFuture;
 use crate::transport::Acknowledgement;
 

@@ -8,9 +8,6 @@
 
 mod agent;
 mod bus;
-pub mod channel;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod error;
 mod failure;
 mod foreign;
@@ -20,13 +17,12 @@ mod letter;
 mod lifetime;
 mod mailbox;
 mod message;
+mod moment;
 mod outbox;
 mod permission;
 mod refusal;
 mod resolver;
 mod route;
-#[cfg(any(test, feature = "conformance"))]
-pub mod schedule;
 mod search;
 mod transport;
 
@@ -46,7 +42,8 @@ pub use mailbox::{
     Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, PushError, Window,
     WindowListener, mailbox,
 };
-pub use message::{Provenance, ReceivedMessage};
+pub use message::{Provenance, ReceivedMessage, shared_size};
+pub use moment::Moment;
 pub use outbox::Outbox;
 pub use permission::Permit;
 pub use refusal::{Refusal, RefusalLog, RefusalReason};
@@ -56,8 +53,8 @@ pub use transport::{
 };
 
 /// An identifier that holds just a name, which is legal because an agent was attached or a message decoded under it.
-fn aid_of(name: &str) -> sealbus_acl::Aid {
-    sealbus_acl::Aid {
+pub fn aid_of(name: &str) -> sealbus_fipa::Aid {
+    sealbus_fipa::Aid {
         name: name.to_owned(),
         addresses: Vec::new(),
         resolvers: Vec::new(),

@@ -14,10 +14,10 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use crate::channel::Moment;
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
 use crate::message::ReceivedMessage;
+use crate::moment::Moment;
 
 pub use sender::MailboxSender;
 pub use window::Window;

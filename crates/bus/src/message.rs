@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_acl::bitefficient::{self, EncodedMessage};
-use sealbus_acl::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
+use sealbus_fipa::bitefficient::{self, EncodedMessage};
+use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
 use sealbus_seal::{Identity, VerifiedIdentity};
 
 use crate::foreign::ForeignOrigin;
@@ -156,7 +156,7 @@ impl ReceivedMessage {
     }
 
     /// Bytes this message is counted as in a mailbox (payload only).
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         match &self.body {
             Body::Shared(message) => shared_size(message),
             Body::Encoded(message) => message.bytes().len(),
@@ -165,6 +165,6 @@ impl ReceivedMessage {
 }
 
 /// A shared message is counted by what grows: its content; names and parameters by a flat sum.
-pub(crate) fn shared_size(message: &AclMessage) -> usize {
+pub fn shared_size(message: &AclMessage) -> usize {
     message.content_bytes().map_or(0, <[u8]>::len) + 64 * (1 + message.receivers.len())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessage, Aid};
+use sealbus_fipa::{AclMessage, Aid};
 
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
@@ -63,7 +63,8 @@ impl Outbox {
         &self.bus
     }
 
-    pub(crate) fn agent(&self) -> &Arc<LocalAgent> {
+    /// The agent that sends.
+    pub fn agent(&self) -> &Arc<LocalAgent> {
         &self.agent
     }
 
@@ -106,7 +107,7 @@ impl Outbox {
         }
         let message = self.signed(message.into())?;
         let mut encoded = Vec::new();
-        if let Err(error) = sealbus_acl::bitefficient::encode(&message, &mut encoded) {
+        if let Err(error) = sealbus_fipa::bitefficient::encode(&message, &mut encoded) {
             let receiver = &message.receivers[0].name;
             return Err(self.impossible(receiver, error.into()));
         }

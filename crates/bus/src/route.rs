@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_acl::bitefficient::EncodedMessage;
-use sealbus_acl::{AclMessage, AclMessageRef, Limits};
+use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_fipa::{AclMessage, AclMessageRef, Limits};
 use tokio::sync::Notify;
 
 use crate::agent::LocalAgent;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use sealbus_acl::AclMessage;
+use sealbus_fipa::AclMessage;
 
 use crate::bus::{Bus, WeakBus};
 use crate::error::UndeliverableReason;

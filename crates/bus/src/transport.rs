@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use sealbus_acl::{AclMessage, EncodeError, bitefficient};
+use sealbus_fipa::{AclMessage, EncodeError, bitefficient};
 use sealbus_seal::SecurityLevel;
 use thiserror::Error;
 

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sealbus_bus::conformance::{Promise, Setting, World, table};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, MailboxLimits, Outbox, ReceivedMessage,
     ResolveError, Resolver,
 };
+use sealbus_conformance::{Promise, Setting, World, table};
 use sealbus_seal::{Identity, PlatformName, ProcessId};
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl World for OneProcess {
     }
 }
 
-sealbus_bus::conformance_tests!(InProcess);
+sealbus_conformance::conformance_tests!(InProcess);
 
 /// `docs/transports.md` holds the table of all columns there are; `SEALBUS_WRITE_TRANSPORTS=1` puts it there.
 #[test]

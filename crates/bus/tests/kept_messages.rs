@@ -5,12 +5,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use sealbus_acl::{AclMessage, Performative};
-use sealbus_bus::channel::Moment;
+use sealbus_bus::Moment;
 use sealbus_bus::{
     Bus, BusConfig, Delivery, Kept, KeptListener, KeptOutcome, Letter, MailboxLimits, NotKept,
     Post, Provenance, ReceivedMessage, SendError, mailbox,
 };
+use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::PlatformName;
 
 #[derive(Default)]
@@ -121,7 +121,7 @@ async fn what_is_persistent_goes_to_the_post_and_nothing_else_does() {
     let (alice, _mailbox) = bus.attach("alice@home", None, None).unwrap();
     let (_bob, mut bobs) = bus.attach("bob@home", None, None).unwrap();
     let to = |name: &str| {
-        let receiver = sealbus_acl::Aid::new(name).unwrap();
+        let receiver = sealbus_fipa::Aid::new(name).unwrap();
         AclMessage::new(Performative::Inform)
             .with_receiver(receiver)
             .with_content("x")

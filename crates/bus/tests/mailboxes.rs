@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use sealbus_acl::{AclMessage, Performative};
 use sealbus_bus::{
     Closed, MESSAGE_OVERHEAD, Mailbox, MailboxLimits, MailboxSender, Provenance, PushError,
     ReceivedMessage, WindowListener, mailbox,
 };
+use sealbus_fipa::{AclMessage, Performative};
 
 fn message(number: u64) -> ReceivedMessage {
     let message = AclMessage::new(Performative::Inform).with_content(number.to_string());
@@ -273,7 +273,7 @@ fn a_window_is_widened_as_its_messages_are_taken_and_never_by_more() {
 fn sealbus_acl_encoded(number: usize) -> Vec<u8> {
     let message = AclMessage::new(Performative::Inform).with_content("x".repeat(number % 700));
     let mut encoded = Vec::new();
-    sealbus_acl::bitefficient::encode(&message, &mut encoded).unwrap();
+    sealbus_fipa::bitefficient::encode(&message, &mut encoded).unwrap();
     encoded
 }
 

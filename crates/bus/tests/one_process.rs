@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bus::{
     AttachError, Bus, BusConfig, MailboxLimits, Provenance, SendError, TrySendError,
 };
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_seal::PlatformName;
 use tokio::runtime::Handle;
 

@@ -5,11 +5,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Delivery, Letter, Location, Mailbox, NotKept, Outbox, Permit, Post,
     Provenance, RefusalReason, ResolveError, Resolver, SendError, TrySendError,
 };
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_seal::PlatformName;
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use tokio::runtime::Handle;

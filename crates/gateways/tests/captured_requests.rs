@@ -1,12 +1,12 @@
-//! Whole requests as running JADE platforms sent them (`crates/acl/tests/vectors/README.md` says how they were made).
+//! Whole requests as running JADE platforms sent them (`crates/fipa/tests/vectors/README.md` says how they were made).
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use sealbus_acl::envelope::Envelope;
-use sealbus_acl::{AclMessage, Aid, DateTime, EncodeError, Limits, Performative};
+use sealbus_fipa::envelope::Envelope;
+use sealbus_fipa::{AclMessage, Aid, DateTime, EncodeError, Limits, Performative};
 use sealbus_gateways::http::transmission::{self, Encoding, Transmission, Writer};
 
 fn captured() -> Vec<(String, Vec<u8>)> {
@@ -93,7 +93,7 @@ fn written(
 fn written_again_they_say_the_same() {
     for (name, request) in captured() {
         let first = read(&request);
-        for envelopes in sealbus_acl::envelope::representations() {
+        for envelopes in sealbus_fipa::envelope::representations() {
             let encoding = Encoding {
                 envelope: *envelopes,
                 message: first.representation,
@@ -139,7 +139,7 @@ proptest! {
             .with_receiver(aid("b@two"))
             .with_content(content.as_str());
         let encoding = Encoding {
-            message: sealbus_acl::representations()[number],
+            message: sealbus_fipa::representations()[number],
             ..Encoding::default()
         };
         let envelope = Envelope::new(

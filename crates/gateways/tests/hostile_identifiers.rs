@@ -6,7 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use sealbus_acl::{Aid, Performative};
+use sealbus_fipa::{Aid, Performative};
 use sealbus_gateways::http::{HttpGatewayConfig, KnownPlatform};
 use support::{PATIENCE, Platform, inform, open_to_all, receive};
 use tokio::io::AsyncReadExt;

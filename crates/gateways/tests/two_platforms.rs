@@ -7,8 +7,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sealbus_acl::Performative;
 use sealbus_bus::{MailboxLimits, Provenance};
+use sealbus_fipa::Performative;
 use sealbus_gateways::http::{GatewayLimits, HttpGatewayConfig, KnownPlatform};
 use support::{Platform, allow, content, inform, open_to_all, receive};
 
@@ -128,7 +128,7 @@ async fn several_receivers_get_a_copy_each_and_see_all_others() {
     let (_dora, mut doras) = two.agent("dora");
     let message = inform(two.aid("bob"), "all")
         .with_receiver(two.aid("dora"))
-        .with_receiver(sealbus_acl::Aid::new("carol@one").unwrap());
+        .with_receiver(sealbus_fipa::Aid::new("carol@one").unwrap());
     alice.send(message).await.unwrap();
     for mailbox in [&mut bobs, &mut doras, &mut carols] {
         let message = receive(mailbox).await.into_message();
@@ -264,7 +264,7 @@ async fn what_cannot_be_sent_in_time_comes_back() {
     };
     let one = Platform::new("one", config).await;
     let (alice, mut alices) = one.agent("alice");
-    let to = |name: &str| sealbus_acl::Aid::new(name).unwrap();
+    let to = |name: &str| sealbus_fipa::Aid::new(name).unwrap();
     let far = to("x@far").with_address(&address);
     alice.send(inform(far, "1")).await.unwrap();
     let failure = receive(&mut alices).await.into_message();
@@ -300,7 +300,7 @@ async fn without_a_gateway_other_platforms_are_out_of_reach() {
         tokio::runtime::Handle::current(),
     );
     let (alice, mut alices) = bus.attach("alice@one", None, None).unwrap();
-    let far = sealbus_acl::Aid::new("x@far")
+    let far = sealbus_fipa::Aid::new("x@far")
         .unwrap()
         .with_address("http://127.0.0.1:9/acc");
     alice.send(inform(far, "1")).await.unwrap();

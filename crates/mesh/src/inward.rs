@@ -8,8 +8,8 @@ mod targets;
 
 use std::sync::{Arc, Weak};
 
-use sealbus_acl::Limits;
 use sealbus_bus::{Bus, Provenance, RefusalReason};
+use sealbus_fipa::Limits;
 use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sealbus_acl::Performative;
 use sealbus_bus::{Location, Mailbox, Outbox, Provenance};
+use sealbus_fipa::Performative;
 use sealbus_seal::SecurityLevel;
 use support::proxy::Proxy;
 use support::{Platform, inform, soon};

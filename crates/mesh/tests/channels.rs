@@ -7,12 +7,12 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Performative};
-use sealbus_bus::channel::{
-    ChannelPath, ChannelPattern, ChannelPermissions, FlowPolicy, PublishError, Qos, QueueLimits,
-    Reach, ReceivedEvent, RequestOptions, SubscriptionOptions,
-};
 use sealbus_bus::{Acknowledgement, Outbox, ProcessEndpoint, Provenance, RefusalReason};
+use sealbus_channels::{
+    ChannelPath, ChannelPattern, ChannelPermissions, Channels, FlowPolicy, PublishError, Qos,
+    QueueLimits, Reach, ReceivedEvent, RequestOptions, SubscriptionOptions,
+};
+use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
 use support::proxy::Proxy;
@@ -38,7 +38,7 @@ fn text(event: &ReceivedEvent) -> String {
 /// Each hears that there are the others.
 fn introduce(processes: &[&Process]) {
     for process in processes {
-        process.bus.channels();
+        Channels::of(&process.bus);
     }
     for one in processes {
         for other in processes {
@@ -53,7 +53,7 @@ fn introduce(processes: &[&Process]) {
 async fn until_known(process: &Process, count: usize) {
     soon(async {
         loop {
-            let subscriptions = process.bus.channels().subscriptions();
+            let subscriptions = Channels::of(&process.bus).subscriptions();
             if subscriptions
                 .iter()
                 .filter(|it| it.process.is_some())
@@ -77,7 +77,7 @@ async fn an_event_goes_once_to_each_process_and_its_sender_is_proved() {
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let (carol, _c) = platform.agent(&there, "carol@factory");
-    let channels = there.bus.channels();
+    let channels = Channels::of(&there.bus);
     let mut bobs = channels.subscribe(&bob, on("/dates/*")).unwrap();
     let mut carols = channels.subscribe(&carol, on("/**")).unwrap();
     // What is wanted is decided where it is published.
@@ -91,12 +91,8 @@ async fn an_event_goes_once_to_each_process_and_its_sender_is_proved() {
         ..Qos::default()
     };
     for number in 0..100 {
-        let reach = soon(
-            here.bus
-                .channels()
-                .publish(&alice, &channel, &qos, say(number)),
-        )
-        .await;
+        let reach =
+            soon(Channels::of(&here.bus).publish(&alice, &channel, &qos, say(number))).await;
         assert_eq!(
             reach.unwrap(),
             Reach {
@@ -129,16 +125,14 @@ async fn the_first_event_of_a_process_finds_who_subscribed_before() {
     let there = platform.process("node-2").await;
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
-    let mut subscription = there.bus.channels().subscribe(&bob, on("/dates")).unwrap();
+    let mut subscription = Channels::of(&there.bus)
+        .subscribe(&bob, on("/dates"))
+        .unwrap();
     introduce(&[&here, &there]);
-    assert!(soon(here.bus.channels().ready(Duration::from_secs(120))).await);
-    let reach = soon(here.bus.channels().publish(
-        &alice,
-        &path("/dates"),
-        &Qos::default(),
-        say("x"),
-    ))
-    .await;
+    assert!(soon(Channels::of(&here.bus).ready(Duration::from_secs(120))).await);
+    let reach =
+        soon(Channels::of(&here.bus).publish(&alice, &path("/dates"), &Qos::default(), say("x")))
+            .await;
     assert_eq!(reach.unwrap().processes, 1);
     assert_eq!(text(&soon(subscription.recv()).await.unwrap()), "x");
 }
@@ -154,23 +148,17 @@ async fn one_is_written_to_and_all_are_asked() {
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let (carol, _c) = platform.agent(&elsewhere, "carol@factory");
     let (dave, _d) = platform.agent(&elsewhere, "dave@factory");
-    let mut bobs = there
-        .bus
-        .channels()
+    let mut bobs = Channels::of(&there.bus)
         .subscribe(&bob, on("/offers").answering())
         .unwrap();
-    let mut carols = elsewhere
-        .bus
-        .channels()
+    let mut carols = Channels::of(&elsewhere.bus)
         .subscribe(&carol, on("/offers").answering())
         .unwrap();
-    let daves = elsewhere
-        .bus
-        .channels()
+    let daves = Channels::of(&elsewhere.bus)
         .subscribe(&dave, on("/offers").answering())
         .unwrap();
     until_known(&here, 3).await;
-    let (channels, channel, qos) = (here.bus.channels(), path("/offers"), Qos::default());
+    let (channels, channel, qos) = (Channels::of(&here.bus), path("/offers"), Qos::default());
     soon(channels.send(&alice, &channel, "carol@factory", &qos, say("for carol")))
         .await
         .unwrap();
@@ -205,7 +193,7 @@ async fn one_is_written_to_and_all_are_asked() {
     assert_eq!(&*answers.unanswered[0], "dave@factory");
 }
 
-async fn publish_all(channels: &sealbus_bus::channel::Channels, outbox: &Outbox, count: usize) {
+async fn publish_all(channels: &sealbus_channels::Channels, outbox: &Outbox, count: usize) {
     for number in 0..count {
         soon(channels.publish(outbox, &path("/ticks"), &Qos::default(), say(number)))
             .await
@@ -220,7 +208,7 @@ async fn in_order_and_once_over_a_breaking_connection() {
     let there = platform.process("node-2").await;
     let proxy = Proxy::to(there.endpoint.local_address()).await;
     introduce(&[&there]);
-    here.bus.channels();
+    Channels::of(&here.bus);
     here.bus.process_joined(ProcessEndpoint {
         identity: there.identity.clone(),
         address: proxy.address,
@@ -228,8 +216,14 @@ async fn in_order_and_once_over_a_breaking_connection() {
     // Only this side dials, so that all goes through the proxy.
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
-    let mut subscription = there.bus.channels().subscribe(&bob, on("/ticks")).unwrap();
-    assert!(!here.bus.channels().ready(Duration::from_millis(1)).await);
+    let mut subscription = Channels::of(&there.bus)
+        .subscribe(&bob, on("/ticks"))
+        .unwrap();
+    assert!(
+        !Channels::of(&here.bus)
+            .ready(Duration::from_millis(1))
+            .await
+    );
     soon(async {
         while here.endpoint.links().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -238,7 +232,7 @@ async fn in_order_and_once_over_a_breaking_connection() {
     .await;
     there.bus.process_joined(here.endpoint.process());
     until_known(&here, 1).await;
-    let channels = here.bus.channels();
+    let channels = Channels::of(&here.bus);
     let publisher = tokio::spawn(async move {
         publish_all(&channels, &alice, 3000).await;
         alice
@@ -266,7 +260,7 @@ async fn a_slow_subscription_holds_up_its_publishers_in_other_processes_and_nobo
         events: 100_000,
         bytes: 256 << 10,
     };
-    let channels = there.bus.channels();
+    let channels = Channels::of(&there.bus);
     let mut slow = channels
         .subscribe(&bob, on("/slow").with_limits(limits))
         .unwrap();
@@ -279,7 +273,7 @@ async fn a_slow_subscription_holds_up_its_publishers_in_other_processes_and_nobo
         });
     let mut drops = channels.subscribe(&bob, few).unwrap();
     until_known(&here, 3).await;
-    let channels = here.bus.channels();
+    let channels = Channels::of(&here.bus);
     let qos = Qos::default();
     let mut sent = 0;
     // The window is 64 KiB.
@@ -326,12 +320,14 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
     .unwrap();
     // The other process does not know the policy, or does not keep to it.
     let permissions = ChannelPermissions::compile(&policy, &platform.authority.platform).unwrap();
-    there.bus.channels().set_permissions(Arc::new(permissions));
+    Channels::of(&there.bus).set_permissions(Arc::new(permissions));
     let (mallory, mut mailbox) = platform.agent(&here, "mallory@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
-    let subscription = there.bus.channels().subscribe(&bob, on("/secret")).unwrap();
+    let subscription = Channels::of(&there.bus)
+        .subscribe(&bob, on("/secret"))
+        .unwrap();
     until_known(&here, 1).await;
-    let sent = soon(here.bus.channels().publish(
+    let sent = soon(Channels::of(&here.bus).publish(
         &mallory,
         &path("/secret"),
         &Qos::default(),
@@ -347,9 +343,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
     assert_eq!(refusals[0].reason, RefusalReason::NotPermitted);
     assert!(subscription.try_recv().is_none());
     // It may announce what it likes: nothing is sent to it.
-    let spying = here
-        .bus
-        .channels()
+    let spying = Channels::of(&here.bus)
         .subscribe(&mallory, on("/secret"))
         .unwrap();
     soon(async {
@@ -358,13 +352,9 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
         }
     })
     .await;
-    let reach = soon(there.bus.channels().publish(
-        &bob,
-        &path("/secret"),
-        &Qos::default(),
-        say("s"),
-    ))
-    .await;
+    let reach =
+        soon(Channels::of(&there.bus).publish(&bob, &path("/secret"), &Qos::default(), say("s")))
+            .await;
     assert_eq!(
         reach.unwrap(),
         Reach {
@@ -385,10 +375,10 @@ async fn a_channel_gets_no_less_security_than_it_asks_for() {
         introduce(&[&here, &there]);
         let (alice, _a) = platform.agent(&here, "alice@factory");
         let (bob, _b) = platform.agent(&there, "bob@factory");
-        let channels = there.bus.channels();
+        let channels = Channels::of(&there.bus);
         let mut events = channels.subscribe(&bob, on("/dates")).unwrap();
         until_known(&here, 1).await;
-        let channels = here.bus.channels();
+        let channels = Channels::of(&here.bus);
         for wanted in SecurityLevel::ALL {
             let qos = Qos {
                 level: Some(wanted),
@@ -422,13 +412,11 @@ async fn a_process_that_ends_takes_its_subscriptions_with_it() {
     introduce(&[&here, &there]);
     let (alice, mut mailbox) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
-    let _subscription = there
-        .bus
-        .channels()
+    let _subscription = Channels::of(&there.bus)
         .subscribe(&bob, on("/dates").answering())
         .unwrap();
     until_known(&here, 1).await;
-    let (channels, channel) = (here.bus.channels(), path("/dates"));
+    let (channels, channel) = (Channels::of(&here.bus), path("/dates"));
     there.endpoint.shut_down(Duration::ZERO).await;
     let options = RequestOptions::within(Duration::from_secs(120));
     let replies =
@@ -464,10 +452,10 @@ async fn a_subscriber_learns_that_its_filter_fails_where_something_is_published(
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let cheap = on("/offers").filtered("properties.price < 10");
-    let cheap = there.bus.channels().subscribe(&bob, cheap).unwrap();
+    let cheap = Channels::of(&there.bus).subscribe(&bob, cheap).unwrap();
     until_known(&here, 1).await;
     let publish = async |text: &str| {
-        let channels = here.bus.channels();
+        let channels = Channels::of(&here.bus);
         let (offers, qos) = (path("/offers"), Qos::default());
         let published = channels.publish(&alice, &offers, &qos, say(text));
         assert_eq!(soon(published).await.unwrap(), Reach::default());
@@ -487,6 +475,6 @@ async fn a_subscriber_learns_that_its_filter_fails_where_something_is_published(
         publish("without a price").await;
     }
     counted(6).await;
-    let reports = here.bus.channels().subscriptions();
+    let reports = Channels::of(&here.bus).subscriptions();
     assert_eq!(reports[0].filter_errors, 6);
 }

@@ -6,10 +6,10 @@ mod support;
 
 use std::time::Duration;
 
-use sealbus_bus::conformance::{Promise, Setting, World};
 use sealbus_bus::{
     BoxFuture, Bus, Location, Mailbox, MailboxLimits, Outbox, ProcessEndpoint, ReceivedMessage,
 };
+use sealbus_conformance::{Promise, Setting, World};
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::{Identity, SecurityLevel};
 use support::proxy::Proxy;
@@ -163,15 +163,15 @@ impl World for Processes {
 
 mod auth {
     use super::*;
-    sealbus_bus::conformance_tests!(Mesh(SecurityLevel::Auth));
+    sealbus_conformance::conformance_tests!(Mesh(SecurityLevel::Auth));
 }
 
 mod tls {
     use super::*;
-    sealbus_bus::conformance_tests!(Mesh(SecurityLevel::Tls));
+    sealbus_conformance::conformance_tests!(Mesh(SecurityLevel::Tls));
 }
 
 mod none {
     use super::*;
-    sealbus_bus::conformance_tests!(Mesh(SecurityLevel::None));
+    sealbus_conformance::conformance_tests!(Mesh(SecurityLevel::None));
 }

@@ -37,14 +37,14 @@ async fn converse(level: SecurityLevel) {
         }
         let reply = received
             .message()
-            .create_reply(sealbus_acl::Performative::Confirm);
+            .create_reply(sealbus_fipa::Performative::Confirm);
         buyer.send(reply).await.unwrap();
     }
     for _ in 0..1000 {
         let reply = soon(seller_mailbox.recv()).await.unwrap();
         assert_eq!(
             reply.message().performative(),
-            sealbus_acl::Performative::Confirm
+            sealbus_fipa::Performative::Confirm
         );
     }
     // A message in many pieces.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use intruder::scene::{Scene, deny, expired, from, is_refused, is_returned};
 use intruder::{ALPN_AUTH, Intruder, Seen, handshake};
-use sealbus_acl::Performative;
 use sealbus_bus::{Location, ProcessEndpoint, Provenance, RefusalReason};
+use sealbus_fipa::Performative;
 use sealbus_mesh::frame::{Frame, PREFACE, PROTOCOL_VERSION};
 use sealbus_seal::binding::{Binding, Channel, Role};
 use sealbus_seal::permission::{Messages, Permissions, Policy, Rule};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use sealbus_acl::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_bus::{
     Location, Mailbox, Outbox, ProcessEndpoint, RefusalReason, Returned, SendError,
     UndeliverableReason,
 };
+use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_mesh::frame::{Frame, GoodbyeReason, HEADER_LENGTH, PREFACE, parse};
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::permission::{Messages, Policy, Rule};

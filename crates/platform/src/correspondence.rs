@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bus::{Outbox, Provenance, ReceivedMessage};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;

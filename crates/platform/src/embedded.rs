@@ -110,9 +110,9 @@ impl EmbeddedPlatform {
 
 #[cfg(test)]
 mod tests {
-    use sealbus_acl::management::AgentState;
-    use sealbus_acl::{AclMessage, Performative};
     use sealbus_bus::Delivery;
+    use sealbus_fipa::management::AgentState;
+    use sealbus_fipa::{AclMessage, Performative};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sealbus_bus::channel::ChannelPath;
+use sealbus_channels::ChannelPath;
 use sealbus_journal::Retention;
 use tokio::sync::{mpsc, oneshot};
 

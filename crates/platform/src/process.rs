@@ -39,8 +39,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use sealbus_acl::{Aid, AidError};
 use sealbus_bus::{AttachError, Bus, BusConfig, Outbox};
+use sealbus_channels::Channels;
+use sealbus_fipa::{Aid, AidError};
 use sealbus_mesh::MeshEndpoint;
 use sealbus_seal::{CLOCK_SKEW, Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::runtime::Handle;
@@ -183,7 +184,7 @@ impl Process {
         if host.keeps_letters() {
             bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
             let logs = channel_log::NodeLogs::start(host.clone(), bus.downgrade());
-            bus.channels().set_logs(logs);
+            Channels::of(&bus).set_logs(logs);
         }
         let shared = Arc::new(Shared {
             inbox: letters::Inbox::start(host.clone()),
@@ -412,7 +413,7 @@ impl Process {
             shared.remove(&entry, &Parting::Ended);
         }
         // Each subscription ends by itself in time.
-        shared.bus.channels().settled().await;
+        Channels::of(&shared.bus).settled().await;
         if let Some(carrier) = &shared.carrier {
             carrier.shut_down(LAST_MESSAGES).await;
         }

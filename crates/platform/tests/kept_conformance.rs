@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_bus::channel::LogRetention;
-use sealbus_bus::conformance::{KeepingSetting, KeepingWorld, Promise};
 use sealbus_bus::{BoxFuture, Outbox};
+use sealbus_channels::{Channels, LogRetention};
+use sealbus_conformance::{KeepingSetting, KeepingWorld, Promise};
 use sealbus_platform::embedded::EmbeddedPlatform;
 use sealbus_platform::process::{AgentHandle, Process};
 use sealbus_seal::{PlatformName, SecurityLevel};
@@ -48,7 +48,7 @@ impl Program {
                 count: Some(10),
                 ..LogRetention::default()
             };
-            let channels = process.bus().channels();
+            let channels = Channels::of(process.bus());
             let retained = channels.retain(&"/kept/few".parse().unwrap(), few).await;
             match retained {
                 Ok(()) => {

@@ -9,9 +9,9 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Performative};
-use sealbus_bus::channel::{ChannelPath, Subscription, SubscriptionOptions};
 use sealbus_bus::{Delivery, ProcessEndpoint, Provenance, RefusalReason, SendError};
+use sealbus_channels::{ChannelPath, Channels, Subscription, SubscriptionOptions};
+use sealbus_fipa::{AclMessage, Performative};
 use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, AgentStatus};
 use sealbus_platform::control::{AgentState, FaultCode, Rules};
 use sealbus_platform::manifest::Manifest;
@@ -633,7 +633,7 @@ async fn event(subscription: &mut Subscription) -> (String, String) {
 /// Publishes until the event has reached so many processes: what is announced takes its time.
 async fn publish_to(process: &Process, from: &AgentHandle, what: &str, processes: usize) {
     let channel: ChannelPath = "/dates/business".parse().unwrap();
-    let channels = process.bus().channels();
+    let channels = Channels::of(process.bus());
     let known = async {
         loop {
             let subscriptions = channels.subscriptions();
@@ -684,7 +684,7 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
     }
     let on = |pattern: &str| SubscriptionOptions::new(pattern.parse().unwrap());
     let subscribe = |process: &Process, agent: &AgentHandle| {
-        let channels = process.bus().channels();
+        let channels = Channels::of(process.bus());
         channels.subscribe(agent.outbox(), on("/dates/*")).unwrap()
     };
     let mut at_bob = subscribe(&second, &bob);
@@ -707,7 +707,7 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
     assert_eq!(event(&mut at_carol).await, ("two".to_owned(), alice_is));
     // What the manifest declares and denies holds in every process.
     let channel: ChannelPath = "/dates/business".parse().unwrap();
-    let channels = third.bus().channels();
+    let channels = Channels::of(third.bus());
     let qos = channels.qos_of(&channel);
     assert_eq!(qos.priority.get(), 7);
     let message = AclMessage::new(Performative::Inform).with_content("may I?");

@@ -5,7 +5,7 @@
 
 mod support;
 
-use sealbus_bus::conformance::Promise;
+use sealbus_conformance::Promise;
 use sealbus_seal::SecurityLevel;
 use support::keeping::{OfNodes, keeps};
 

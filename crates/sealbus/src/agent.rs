@@ -6,7 +6,7 @@ use std::future::Future;
 use crate::channel::ChannelEvent;
 use crate::context::Context;
 use crate::message::Message;
-use sealbus_acl::Performative;
+use sealbus_fipa::Performative;
 
 /// What a hook of an agent returns: any error ends the agent, and is reported with the agent's name.
 pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::task::{Context as Waiting, Poll};
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Content, Performative};
-use sealbus_bus::channel::frame::Replay;
-use sealbus_bus::channel::{
+use sealbus_bus::{NotKept, Outbox};
+use sealbus_channels::frame::Replay;
+use sealbus_channels::{
     AddressError, ChannelAddress, ChannelHeader, ChannelPath, ChannelPattern, Channels, DamagedLog,
     Ended, FlowPolicy, LogRetention, Mechanism, PathError, PublishError, Qos, QosError,
     QosOverride, QueueCounters, QueueLimits, Reach, ReceivedEvent, RequestOptions, SubscribeError,
     SubscriptionOptions, UnavailableQos,
 };
-use sealbus_bus::{NotKept, Outbox};
+use sealbus_fipa::{AclMessage, Content, Performative};
 
 use crate::message::Message;
 
@@ -68,7 +68,7 @@ impl Channel {
     /// # Errors
     /// As [`Context::channel`](crate::Context::channel).
     pub fn open(outbox: Arc<Outbox>, platform: &str, address: &str) -> Result<Self, ChannelError> {
-        let channels = outbox.bus().channels();
+        let channels = Channels::of(outbox.bus());
         let (path, qos, agent) = if address.starts_with('/') {
             (ChannelPath::new(address)?, QosOverride::default(), None)
         } else {
@@ -319,7 +319,7 @@ impl Subscribing {
     /// # Errors
     /// [`SubscribeError`], such as a wrong filter with the place of its fault.
     pub fn open(self) -> Result<ChannelSubscription, SubscribeError> {
-        let channels = self.outbox.bus().channels();
+        let channels = Channels::of(self.outbox.bus());
         let subscription = channels.subscribe(&self.outbox, self.options)?;
         Ok(ChannelSubscription(subscription))
     }
@@ -327,7 +327,7 @@ impl Subscribing {
 
 /// What an agent gets from the channels it subscribed to; dropping it ends the subscription.
 #[derive(Debug)]
-pub struct ChannelSubscription(sealbus_bus::channel::Subscription);
+pub struct ChannelSubscription(sealbus_channels::Subscription);
 
 impl ChannelSubscription {
     /// Waits for the next event, message or request. `None`: the subscription has [ended](Self::ended). Safe to
@@ -489,7 +489,7 @@ impl fmt::Display for ChannelEvent {
 
 /// The answers to a request, as they come; dropping it ends the request.
 #[derive(Debug)]
-pub struct ChannelReplies(sealbus_bus::channel::Replies);
+pub struct ChannelReplies(sealbus_channels::Replies);
 
 /// All answers to a request, and who gave none.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use sealbus_acl::{AclMessage, Aid, AidError, Content, Performative};
-use sealbus_bus::channel::{ChannelPattern, PathError, PublishError, SubscribeError};
 use sealbus_bus::{Delivery, ReceivedMessage, SendError, TrySendError};
+use sealbus_channels::{ChannelPattern, PathError, PublishError, SubscribeError};
+use sealbus_fipa::{AclMessage, Aid, AidError, Content, Performative};
 use sealbus_platform::process::{AgentHandle, AgentSender, OpenAgentError, Wish};
 
 use crate::agent::Agent;

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sealbus_acl::sl::Content;
-use sealbus_acl::{AclMessage, AclMessageRef, Expression, ExpressionRef, Limits, Performative};
 use sealbus_bus::Provenance;
+use sealbus_fipa::sl::Content;
+use sealbus_fipa::{AclMessage, AclMessageRef, Expression, ExpressionRef, Limits, Performative};
 use sealbus_platform::management::client::undelivered;
 
 use crate::message::Message;
@@ -116,7 +116,7 @@ impl Undelivered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealbus_acl::Aid;
+    use sealbus_fipa::Aid;
 
     fn aid(name: &str) -> Aid {
         Aid::new(name).unwrap()

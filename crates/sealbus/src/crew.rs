@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use sealbus_acl::Aid;
+use sealbus_fipa::Aid;
 use sealbus_platform::process::{AgentHandle, OpenAgentError, Parting, Process, Thawed, Wishes};
 use tokio::sync::mpsc;
 

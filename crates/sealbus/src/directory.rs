@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     self, AmsAgentDescription, AmsFunction, ApDescription, DfAgentDescription, DfFunction,
     Exception, SearchConstraints, ServiceDescription, subscription,
 };
-use sealbus_acl::sl::{Content, Term};
-use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_fipa::sl::{Content, Term};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_platform::management::client::{self, Answer, AnswerError};
 
 use crate::context::{Context, ReceiveError, RequestError};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{BitAnd, BitOr, Not};
 use std::sync::Arc;
 
-use sealbus_acl::{AclMessageRef, Aid, ExpressionRef, Performative};
+use sealbus_fipa::{AclMessageRef, Aid, ExpressionRef, Performative};
 
 /// A condition on a message: what it takes, in which conversation, from whom.
 ///

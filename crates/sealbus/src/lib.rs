@@ -94,23 +94,23 @@ pub use platform::{
 pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agents};
 
 // What a program needs of the layers below, so that it need not name their crates.
-pub use sealbus_acl::management::{
-    AgentState, AmsAgentDescription, DfAgentDescription, Property, SearchConstraints,
-    ServiceDescription,
+pub use sealbus_bus::{
+    Acknowledgement, Delivery, Lifetime, Mailbox, Outbox, Provenance, ReceivedMessage, SendError,
+    TrySendError, UndeliverableReason,
 };
-pub use sealbus_acl::{
-    AclMessage, AclMessageRef, Aid, AidError, Content, DateTime, Expression, Performative, sl,
-};
-pub use sealbus_bus::channel::frame::Replay;
-pub use sealbus_bus::channel::{
+pub use sealbus_channels::frame::Replay;
+pub use sealbus_channels::{
     ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern, DamagedLog,
     FilterError, FlowPolicy, LogPlace, LogRetention, Mechanism, Moment, PathError, Persistence,
     Priority, PublishError, Qos, QosError, QosOverride, QueueCounters, QueueLimits, Reach,
     Reliability, RequestOptions, SubscribeError, Time, UnavailableQos,
 };
-pub use sealbus_bus::{
-    Acknowledgement, Delivery, Lifetime, Mailbox, Outbox, Provenance, ReceivedMessage, SendError,
-    TrySendError, UndeliverableReason,
+pub use sealbus_fipa::management::{
+    AgentState, AmsAgentDescription, DfAgentDescription, Property, SearchConstraints,
+    ServiceDescription,
+};
+pub use sealbus_fipa::{
+    AclMessage, AclMessageRef, Aid, AidError, Content, DateTime, Expression, Performative, sl,
 };
 pub use sealbus_gateways::http::{
     GatewayCounters, GatewayPolicy, GatewayRule, HttpGatewayConfig, KnownPlatform,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use sealbus_acl::AclMessage;
 use sealbus_bus::{Provenance, ReceivedMessage};
+use sealbus_fipa::AclMessage;
 
 /// A message an agent received: an [`AclMessage`] to read, and what is known about who wrote it.
 ///

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use sealbus_acl::{Aid, AidRef, Expression};
+use sealbus_fipa::{Aid, AidRef, Expression};
 
 use crate::acl::expression;
 use crate::error;

@@ -5,7 +5,7 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDateTime, PyDelta, PyFloat, PyInt, PyList, PyString, PyTuple,
     PyTzInfo,
 };
-use sealbus_acl::{DateTime, Expression, Number, Origin};
+use sealbus_fipa::{DateTime, Expression, Number, Origin};
 
 use crate::error;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
-use sealbus_acl::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
 use sealbus_bus::ReceivedMessage;
+use sealbus_fipa::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
 
 use crate::acl::{aid, expression, performative, representation};
 use crate::error;

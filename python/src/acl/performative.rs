@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
-use sealbus_acl::Performative;
+use sealbus_fipa::Performative;
 
 use crate::error;
 

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sealbus_acl::{
+use sealbus_fipa::{
     AclMessage, Expectations, Limits, Performative, Representation, Severity, bitefficient, string,
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn explain(
 ) -> PyResult<(&'static str, Vec<Piece>, Option<PyErr>, String)> {
     let representation = match representation {
         Some(name) => named(name)?,
-        None => sealbus_acl::detect(data).ok_or_else(|| {
+        None => sealbus_fipa::detect(data).ok_or_else(|| {
             error::acl("these bytes begin like no encoding of a message; name the one they are in")
         })?,
     };
@@ -66,7 +66,7 @@ pub(crate) fn explain(
 pub(crate) fn validate(
     message: &Bound<'_, PyAclMessage>,
 ) -> Vec<(&'static str, String, String, &'static str)> {
-    let findings = sealbus_acl::validate(&message.get().to_message(), &Expectations::default());
+    let findings = sealbus_fipa::validate(&message.get().to_message(), &Expectations::default());
     let findings = findings.into_iter().map(|finding| {
         let severity = match finding.severity {
             Severity::Warning => "warning",
@@ -85,7 +85,7 @@ pub(crate) fn validate(
 /// Short names of all encodings.
 #[pyfunction]
 pub(crate) fn representations() -> Vec<&'static str> {
-    sealbus_acl::representations()
+    sealbus_fipa::representations()
         .iter()
         .map(|known| known.short_name())
         .collect()
@@ -100,7 +100,7 @@ pub(crate) fn representation_name(representation: &str) -> PyResult<&'static str
 /// The encoding that these bytes are in, by how they begin.
 #[pyfunction]
 pub(crate) fn detect(data: &[u8]) -> Option<&'static str> {
-    sealbus_acl::detect(data).map(Representation::short_name)
+    sealbus_fipa::detect(data).map(Representation::short_name)
 }
 
 /// Names of FIPA's communicative acts, in the order of their codes.
@@ -113,7 +113,7 @@ pub(crate) fn performatives() -> Vec<String> {
 }
 
 fn named(representation: &str) -> PyResult<&'static dyn Representation> {
-    sealbus_acl::representation(representation).ok_or_else(|| {
+    sealbus_fipa::representation(representation).ok_or_else(|| {
         error::acl(format!(
             "there is no representation '{representation}'; there are {}",
             representations().join(", ")

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use lapin::message::Delivery;
 use lapin::options::BasicRejectOptions;
 use lapin::{Channel, Result as LapinResult};
-use sealbus_acl::Limits;
-use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{
     Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Window, WindowListener,
 };
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::EncodedMessage;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::acks::{Acks, MANY};

@@ -11,7 +11,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_brokers::rabbitmq::{
     BrokerCertificate, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management, RabbitConfig,
     RabbitEndpoint, RabbitSecurity, names,
@@ -20,6 +19,7 @@ use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ReceivedMessage,
     ResolveError, Resolver,
 };
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::tls::{CertificateSource, Connector};
 use sealbus_seal::{

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use sealbus_acl::{Limits, bitefficient};
 use sealbus_brokers::rabbitmq::{Death, Management, ProcessLogin, RabbitEndpoint, names};
-use sealbus_bus::conformance::World;
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, MailboxLimits, Outbox, ProcessEndpoint,
     ReceivedMessage, ResolveError, Resolver, UndeliverableReason,
 };
+use sealbus_conformance::World;
+use sealbus_fipa::{Limits, bitefficient};
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::tls::{CertificateSource, Connector};
 use sealbus_seal::{Identity, ProcessId, SecurityLevel, Timestamp, Trust};

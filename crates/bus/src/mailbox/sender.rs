@@ -57,7 +57,7 @@ impl MailboxSender {
     }
 
     /// Whether the agent may not send: the mailbox is closed, or the agent has left thousands of failure notices unread.
-    pub(crate) fn is_barred(&self) -> bool {
+    pub fn is_barred(&self) -> bool {
         self.shared.is_barred.load(Ordering::Relaxed)
     }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use sealbus_bus::Lifetime;
-use sealbus_bus::channel::QosOverride;
+use sealbus_channels::QosOverride;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Channel {

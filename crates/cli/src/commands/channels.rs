@@ -8,9 +8,9 @@ use sealbus::{
     ContentError, Expression, LogPlace, Moment, Performative, Platform, PublishError, QosOverride,
     Reach, Replay, RequestOptions, SubscribeError, Subscribing,
 };
-use sealbus_acl::Number;
 use sealbus_bus::Lifetime;
-use sealbus_bus::channel::Ended;
+use sealbus_channels::{Channels, Ended};
+use sealbus_fipa::Number;
 use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SilentNode};
 use sealbus_platform::control::channel_log::KeptLog;
 use sealbus_platform::process::AgentHandle;
@@ -50,7 +50,7 @@ impl Member {
         };
         let platform = Platform::with_ticket(&token).await.map_err(failed)?;
         let agent = platform.agent(&name).await.map_err(failed)?;
-        let channels = agent.outbox().bus().channels();
+        let channels = Channels::of(agent.outbox().bus());
         if !channels.ready(INTRODUCTION).await {
             anstream::eprintln!(
                 "warning: not every process has said what it subscribes to; some may be missing"
@@ -139,7 +139,7 @@ struct Subscriber {
 pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<(), CliError> {
     let member = Member::join(connection, "list").await?;
     let reports = member
-        .during(async |member| Ok(member.agent.outbox().bus().channels().subscriptions()))
+        .during(async |member| Ok(Channels::of(member.agent.outbox().bus()).subscriptions()))
         .await?;
     let mut subscribers: Vec<_> = reports
         .into_iter()

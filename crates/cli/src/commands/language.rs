@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
-use sealbus_acl::{
+use sealbus_fipa::{
     AclMessage, DecodeError, Expectations, Finding, Limits, Representation, Severity, detect,
     representation, representations,
 };
@@ -49,7 +49,7 @@ pub(crate) fn validate(validate: &AclValidate, output: Output) -> Result<(), Cli
     let encoding = chosen(validate.from.as_deref(), &bytes)?;
     let message = decode(encoding, &bytes)?;
     let performative = message.performative.to_string();
-    let findings = sealbus_acl::validate(&message, &Expectations::default());
+    let findings = sealbus_fipa::validate(&message, &Expectations::default());
     let faults = findings
         .iter()
         .filter(|finding| finding.severity == Severity::Error)

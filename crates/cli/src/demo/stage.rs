@@ -230,8 +230,11 @@ impl Stage {
                 PATIENCE.as_secs()
             ))
         })?;
-        let reply = sealbus_acl::string::decode(reply.as_bytes(), &sealbus_acl::Limits::default())
-            .map_err(|error| failed(format!("{agent} answered what cannot be read: {error}")))?;
+        let reply =
+            sealbus_fipa::string::decode(reply.as_bytes(), &sealbus_fipa::Limits::default())
+                .map_err(|error| {
+                    failed(format!("{agent} answered what cannot be read: {error}"))
+                })?;
         let text = reply.content_text().unwrap_or_default();
         serde_json::from_str(text).map_err(|error| {
             failed(format!(

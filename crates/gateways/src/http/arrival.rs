@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use sealbus_acl::{AclMessage, Limits, Performative};
 use sealbus_bus::{RefusalReason, SendError, UndeliverableReason, failure_notice};
+use sealbus_fipa::{AclMessage, Limits, Performative};
 
 use super::config::milliseconds;
 use super::counters::{Counts, Turned};

@@ -184,8 +184,8 @@ impl Known {
     /// The encoding to use where the platform itself last used `own`.
     pub(crate) fn encoding(&self, own: Option<Encoding>) -> Encoding {
         let own = own.unwrap_or_default();
-        let envelopes = sealbus_acl::envelope::representations();
-        let messages = sealbus_acl::representations();
+        let envelopes = sealbus_fipa::envelope::representations();
+        let messages = sealbus_fipa::representations();
         Encoding {
             envelope: self.envelope.map_or(own.envelope, |at| envelopes[at]),
             message: self.message.map_or(own.message, |at| messages[at]),
@@ -207,13 +207,13 @@ impl KnownPlatform {
             known,
         };
         let message = self.encoding.as_ref().map(|name| {
-            let all = sealbus_acl::representations();
+            let all = sealbus_fipa::representations();
             all.iter()
                 .position(|it| is(name, it.name(), it.short_name()))
                 .ok_or_else(|| unknown("encoding", name, "string, xml or bitefficient"))
         });
         let envelope = self.envelope.as_ref().map(|name| {
-            let all = sealbus_acl::envelope::representations();
+            let all = sealbus_fipa::envelope::representations();
             all.iter()
                 .position(|it| is(name, it.name(), it.short_name()))
                 .ok_or_else(|| unknown("envelope", name, "xml or bitefficient"))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use sealbus_acl::envelope::Received;
-use sealbus_acl::{AclMessage, Aid};
 use sealbus_bus::{ForeignOrigin, ORIGIN_PARAMETER, is_foreign};
+use sealbus_fipa::envelope::Received;
+use sealbus_fipa::{AclMessage, Aid};
 use sealbus_seal::PlatformName;
 
 use super::book::MOST_ADDRESSES;

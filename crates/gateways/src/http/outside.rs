@@ -1,12 +1,12 @@
 //! A message as other platforms are to see it: with the gateway's address on every agent of this one.
 
-use sealbus_acl::management::ONTOLOGY;
-use sealbus_acl::sl::{
+use sealbus_bus::{ORIGIN_PARAMETER, is_foreign};
+use sealbus_fipa::management::ONTOLOGY;
+use sealbus_fipa::sl::{
     ActionExpression, Arguments, Content, ContentExpression, FunctionalTerm, IdentifyingExpression,
     Parameter, Profile, Term, Wff,
 };
-use sealbus_acl::{AclMessage, Aid, Expression, Limits};
-use sealbus_bus::{ORIGIN_PARAMETER, is_foreign};
+use sealbus_fipa::{AclMessage, Aid, Expression, Limits};
 use sealbus_seal::PlatformName;
 
 /// The name of this transport (FIPA00084).
@@ -194,7 +194,7 @@ impl Outside<'_> {
 
 #[cfg(test)]
 mod tests {
-    use sealbus_acl::Performative;
+    use sealbus_fipa::Performative;
 
     use super::*;
 
@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(message.receivers[1].addresses, ["http://h:7778/acc"]);
         assert!(message.user_defined.is_empty());
         let content = match message.content.unwrap() {
-            sealbus_acl::Content::Text(text) => text,
-            sealbus_acl::Content::Bytes(_) => unreachable!(),
+            sealbus_fipa::Content::Text(text) => text,
+            sealbus_fipa::Content::Bytes(_) => unreachable!(),
         };
         for expected in [
             ":name df@factory :addresses (sequence http://h:7778/acc)",

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use sealbus_acl::envelope::{Envelope, Received};
-use sealbus_acl::{AclMessage, Aid, DateTime};
 use sealbus_bus::{Mailbox, UndeliverableReason, failure_notice};
+use sealbus_fipa::envelope::{Envelope, Received};
+use sealbus_fipa::{AclMessage, Aid, DateTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::address::HttpAddress;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use memchr::memmem;
-use sealbus_acl::envelope::{self, Envelope, EnvelopeRepresentation};
-use sealbus_acl::{
+use sealbus_fipa::envelope::{self, Envelope, EnvelopeRepresentation};
+use sealbus_fipa::{
     AclMessage, Content, DecodeError, EncodeError, Limits, Representation, representation,
 };
 use thiserror::Error;
@@ -110,7 +110,7 @@ pub fn read(
         .ok_or_else(|| TransmissionError::Representation(shorten(name)))?;
     // Line ends may precede a message that is text.
     let payload = body[second.body].trim_ascii_start();
-    let is_text = representation.name() != sealbus_acl::bitefficient::NAME;
+    let is_text = representation.name() != sealbus_fipa::bitefficient::NAME;
     let recoded = match envelope.newest(|it| it.payload_encoding.as_ref()) {
         Some(charset) if is_text => recode(charset.trim(), payload)?,
         _ => None,
@@ -176,7 +176,7 @@ impl Default for Encoding {
     fn default() -> Self {
         Self {
             envelope: &envelope::xml::Xml,
-            message: &sealbus_acl::string::StringRepresentation,
+            message: &sealbus_fipa::string::StringRepresentation,
         }
     }
 }
@@ -229,7 +229,7 @@ impl Writer {
         encode_message(message, encoding, &mut self.payload)?;
         envelope.base.acl_representation = Some(encoding.message.name().to_owned());
         envelope.base.payload_length = Some(self.payload.len() as u64);
-        if encoding.message.name() != sealbus_acl::bitefficient::NAME && !self.payload.is_ascii() {
+        if encoding.message.name() != sealbus_fipa::bitefficient::NAME && !self.payload.is_ascii() {
             envelope.base.payload_encoding = Some("UTF-8".to_owned());
         }
         encoding.envelope.encode(&envelope, &mut self.envelope)?;
@@ -292,7 +292,7 @@ fn encode_message(
 ) -> Result<(), EncodeError> {
     match &message.content {
         // JADE reads bytes within text in this form only.
-        Some(Content::Bytes(bytes)) if encoding.message.name() == sealbus_acl::string::NAME => {
+        Some(Content::Bytes(bytes)) if encoding.message.name() == sealbus_fipa::string::NAME => {
             let mut text = message.clone();
             text.content = Some(BASE64.encode(bytes).into());
             encoding.message.encode(&text, out)?;

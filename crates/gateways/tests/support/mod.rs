@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bus::{Bus, BusConfig, Mailbox, MailboxLimits, Outbox, ReceivedMessage};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_gateways::http::{GatewayRule, HttpGateway, HttpGatewayConfig};
 use sealbus_seal::PlatformName;
 use tokio::runtime::Handle;

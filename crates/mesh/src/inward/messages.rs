@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, check_sender};
+use sealbus_fipa::bitefficient::EncodedMessage;
 
 use super::senders::{Sender, never_bound};
 use super::targets::{Target, Whom};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sealbus_acl::EncodeError;
 use sealbus_bus::{LocalAgent, Outgoing, Rejected, UndeliverableReason};
+use sealbus_fipa::EncodeError;
 
 use super::{Outward, TargetState};
 use crate::flow::{Admission, Queued};

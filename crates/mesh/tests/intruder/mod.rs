@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sealbus_acl::{AclMessage, bitefficient};
 use sealbus_bus::RefusalReason;
+use sealbus_fipa::{AclMessage, bitefficient};
 use sealbus_mesh::frame::{self, Frame, Hello, LONGEST_BODY, PREFACE, PROTOCOL_VERSION};
 use sealbus_seal::binding::{Binding, Channel, Role};
 use sealbus_seal::tls::{self, CertificateSource, Connector};

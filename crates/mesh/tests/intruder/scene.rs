@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_acl::{AclMessage, Aid};
 use sealbus_bus::{Mailbox, Provenance, RefusalReason};
+use sealbus_fipa::{AclMessage, Aid};
 use sealbus_mesh::frame::Why;
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;

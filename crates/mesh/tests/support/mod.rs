@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessage, Aid, Performative};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{

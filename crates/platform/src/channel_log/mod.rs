@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use sealbus_acl::{Limits, bitefficient};
-use sealbus_bus::channel::frame::{Frame, Head, HeadMechanism};
-use sealbus_bus::channel::{ChannelPath, ChannelPattern, ChannelPermissions, Moment};
+use sealbus_channels::frame::{Frame, Head, HeadMechanism};
+use sealbus_channels::{ChannelPath, ChannelPattern, ChannelPermissions, Moment};
+use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{
     Journal, JournalError, NewRecord, OpenReport, ReadFrom, Retention, Stream, StreamConfig,
 };

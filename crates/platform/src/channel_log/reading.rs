@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use sealbus_acl::{Limits, bitefficient};
-use sealbus_bus::channel::frame::Frame;
-use sealbus_bus::channel::{
+use sealbus_channels::frame::Frame;
+use sealbus_channels::{
     ChannelFilter, ChannelPath, ChannelPattern, EvaluationError, Moment, Persistence,
 };
+use sealbus_fipa::{Limits, bitefficient};
 use sealbus_journal::{JournalError, ReadFrom, Record};
 use sealbus_seal::permission::ChannelRight;
 

@@ -73,7 +73,7 @@ pub enum LogAnswer {
 pub struct PostedEvent {
     /// Local name of its publisher.
     pub publisher: String,
-    /// A [`Frame::Keep`](sealbus_bus::channel::frame::Frame::Keep). Its stamp is the process that gives it, by a number of
+    /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep). Its stamp is the process that gives it, by a number of
     /// its own, and how many it gave before: whoever keeps it knows by both what it has had already.
     pub frame: Blob,
 }

@@ -2,11 +2,11 @@
 
 use std::time::SystemTime;
 
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, AmsFunction, ApDescription, ApService, Exception,
 };
-use sealbus_acl::sl::{Content, Term, Wff};
-use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_fipa::sl::{Content, Term, Wff};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::catalogue::{Catalogue, Former};
 use super::dialogue::{action, answer, apology, asks, read, turn_down};

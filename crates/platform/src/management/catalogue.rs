@@ -4,9 +4,9 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
-use sealbus_acl::management::{AmsAgentDescription, DfAgentDescription, Exception};
-use sealbus_acl::sl::Term;
-use sealbus_acl::{Aid, Limits};
+use sealbus_fipa::management::{AmsAgentDescription, DfAgentDescription, Exception};
+use sealbus_fipa::sl::Term;
+use sealbus_fipa::{Aid, Limits};
 
 use super::LoadError;
 use crate::store::Batch;

@@ -1,8 +1,8 @@
 //! What an agent says to AMS and DF, and what it reads in their answers.
 //!
 //! ```
-//! use sealbus_acl::management::{DfAgentDescription, DfFunction, SearchConstraints};
-//! use sealbus_acl::{AclMessage, Aid, Performative};
+//! use sealbus_fipa::management::{DfAgentDescription, DfFunction, SearchConstraints};
+//! use sealbus_fipa::{AclMessage, Aid, Performative};
 //! use sealbus_platform::management::client::{self, Answer};
 //!
 //! let df = Aid::new("df@factory")?;
@@ -16,14 +16,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     AmsAgentDescription, AmsFunction, ApDescription, DfAgentDescription, DfFunction, Exception,
     ONTOLOGY, SearchConstraints, results, subscription,
 };
-use sealbus_acl::sl::{
+use sealbus_fipa::sl::{
     ActionExpression, Arguments, Content, ContentExpression, Profile, Term, Wff,
 };
-use sealbus_acl::{AclMessage, Aid, Limits, Performative};
+use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
 use super::dialogue::unreached;
 

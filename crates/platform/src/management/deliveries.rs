@@ -2,8 +2,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sealbus_acl::AclMessage;
 use sealbus_bus::{Outbox, TrySendError};
+use sealbus_fipa::AclMessage;
 
 /// Messages that wait for one receiver; what comes beyond is dropped.
 const MOST_WAITING: usize = 256;

@@ -1,8 +1,8 @@
 //! Reading requests and writing answers, as AMS and DF both do (FIPA00026, FIPA00023).
 
-use sealbus_acl::management::{Exception, ONTOLOGY};
-use sealbus_acl::sl::{ActionExpression, Content, ContentExpression, Profile, Term, Wff};
-use sealbus_acl::{AclMessage, Aid, Expression, Limits, Performative};
+use sealbus_fipa::management::{Exception, ONTOLOGY};
+use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Profile, Term, Wff};
+use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative};
 
 use crate::store::StoreError;
 
@@ -126,7 +126,7 @@ pub(super) fn asks(performative: &Performative) -> bool {
 
 /// The agent that a notice of the message transport says a message did not reach.
 pub(super) fn unreached(content: &Content<'_>) -> Option<Aid> {
-    use sealbus_acl::sl::Arguments;
+    use sealbus_fipa::sl::Arguments;
     content
         .expressions
         .iter()

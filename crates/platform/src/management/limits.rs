@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use sealbus_acl::management::{DfAgentDescription, Exception};
-use sealbus_acl::sl::{Arguments, Term};
+use sealbus_fipa::management::{DfAgentDescription, Exception};
+use sealbus_fipa::sl::{Arguments, Term};
 
 use super::catalogue::Description;
 

@@ -17,9 +17,9 @@ mod service;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sealbus_acl::AclMessage;
-use sealbus_acl::management::Exception;
 use sealbus_bus::Provenance;
+use sealbus_fipa::AclMessage;
+use sealbus_fipa::management::Exception;
 
 use crate::store::{Batch, StoreError};
 

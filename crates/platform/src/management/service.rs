@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sealbus_acl::AclMessage;
-use sealbus_acl::management::Exception;
 use sealbus_bus::{Mailbox, Outbox, ReceivedMessage};
+use sealbus_fipa::AclMessage;
+use sealbus_fipa::management::Exception;
 use tokio::sync::{mpsc, oneshot};
 
 use super::deliveries::Deliveries;

@@ -123,7 +123,7 @@ pub struct AgentEntry {
 pub struct ChannelEntry {
     /// The path, or a pattern for many, such as `/dates/**`. The first entry that fits a channel holds for it.
     pub path: String,
-    /// Its quality of service, as a text; see [`Qos`](sealbus_bus::channel::Qos).
+    /// Its quality of service, as a text; see [`Qos`](sealbus_channels::Qos).
     #[serde(default)]
     pub qos: String,
     /// How much of a persistent channel is kept, at most.

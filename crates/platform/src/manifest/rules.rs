@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sealbus_bus::channel::{ChannelPattern, ChannelPermissions, Persistence, QosOverride};
+use sealbus_channels::{ChannelPattern, ChannelPermissions, Persistence, QosOverride};
 use sealbus_gateways::http::HttpGatewayConfig;
 use sealbus_seal::PlatformName;
 use sealbus_seal::permission::Policy;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_acl::Aid;
-use sealbus_acl::management::{DfAgentDescription, DfFunction, ServiceDescription};
 use sealbus_bus::GATEWAY;
+use sealbus_fipa::Aid;
+use sealbus_fipa::management::{DfAgentDescription, DfFunction, ServiceDescription};
 use sealbus_gateways::http::GatewayPolicy;
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{Fingerprint, Name, certificate_pem};
@@ -706,10 +706,10 @@ fn lifetime_of(seconds: u64) -> Result<Duration, Fault> {
     Err(Fault::new(FaultCode::BadRequest, message).advise("from 1 second to 30 days"))
 }
 
-fn lease_end(seconds: u64) -> Result<sealbus_acl::DateTime, Fault> {
+fn lease_end(seconds: u64) -> Result<sealbus_fipa::DateTime, Fault> {
     let end = super::desk::now().saturating_add(seconds.saturating_mul(1000));
     i64::try_from(end)
         .ok()
-        .and_then(|end| sealbus_acl::DateTime::from_unix_ms(end).ok())
+        .and_then(|end| sealbus_fipa::DateTime::from_unix_ms(end).ok())
         .ok_or_else(|| Fault::new(FaultCode::BadRequest, "the lease is too long"))
 }

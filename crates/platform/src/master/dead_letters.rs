@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessageRef, Limits, bitefficient};
 use sealbus_brokers::rabbitmq::{DeadLetter, Death, names};
 use sealbus_bus::{Outbox, RefusalReason, UndeliverableReason};
+use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 
 use super::desk::{DeskHandle, now};
 use crate::control::RefusalRecord;

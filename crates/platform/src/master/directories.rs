@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sealbus_acl::management::{AgentState as AmsState, DfAgentDescription};
-use sealbus_acl::{AclMessage, Aid};
+use sealbus_fipa::management::{AgentState as AmsState, DfAgentDescription};
+use sealbus_fipa::{AclMessage, Aid};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessage, Aid, Performative, string};
 use sealbus_bus::{Outbox, ReceivedMessage};
+use sealbus_fipa::{AclMessage, Aid, Performative, string};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use sealbus_bus::channel::ChannelPath;
+use sealbus_channels::ChannelPath;
 use sealbus_journal::Retention;
 use sealbus_seal::{Identity, Name};
 use tokio::sync::{mpsc, oneshot, watch};

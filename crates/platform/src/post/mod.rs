@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use sealbus_acl::{Aid, Limits, bitefficient};
+use sealbus_fipa::{Aid, Limits, bitefficient};
 use sealbus_journal::{Journal, JournalError, NewRecord, Written};
 use sealbus_seal::Identity;
 use tokio::sync::mpsc;

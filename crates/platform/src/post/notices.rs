@@ -1,9 +1,9 @@
 //! What the sender of a letter is told: that it has arrived, that it has expired, or why it is not delivered.
 
-use sealbus_acl::{AclMessage, Limits, bitefficient};
 use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
 };
+use sealbus_fipa::{AclMessage, Limits, bitefficient};
 
 use super::mailbox::Mailbox;
 use super::{LIFETIME, Post, storage};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use sealbus_bus::channel::ChannelPath;
+use sealbus_channels::ChannelPath;
 use tokio::sync::{OnceCell, mpsc};
 use tokio::task::AbortHandle;
 

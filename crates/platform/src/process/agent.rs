@@ -8,8 +8,8 @@ use std::task::{Poll, Waker};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use sealbus_acl::{AclMessage, Aid};
 use sealbus_bus::{Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError};
+use sealbus_fipa::{AclMessage, Aid};
 
 use super::Process;
 use super::freeze::Rest;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use sealbus_bus::channel::frame::{Frame, Head, Replay, Stamp};
-use sealbus_bus::channel::{
+use sealbus_bus::{BoxFuture, NotKept, WeakBus};
+use sealbus_channels::frame::{Frame, Head, Replay, Stamp};
+use sealbus_channels::{
     ChannelLogs, ChannelPath, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
     LoggedEvent, Moment, NotRead,
 };
-use sealbus_bus::{BoxFuture, NotKept, WeakBus};
 use sealbus_journal::Retention;
 use sealbus_seal::Identity;
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sealbus_acl::Limits;
-use sealbus_acl::bitefficient::EncodedMessage;
 use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage};
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sealbus_bus::channel::Moment;
+use sealbus_bus::Moment;
 use sealbus_bus::{
     Acknowledgement, BoxFuture, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post,
 };

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sealbus_bus::ProcessEndpoint;
-use sealbus_bus::channel::{ChannelPattern, ChannelPermissions, DeclaredChannels, QosOverride};
+use sealbus_channels::{
+    ChannelPattern, ChannelPermissions, Channels, DeclaredChannels, QosOverride,
+};
 use sealbus_seal::Identity;
 
 use super::Shared;
@@ -80,7 +82,7 @@ impl Shared {
     /// Obeys what holds for all processes. The manifest was checked; of a part that cannot be obeyed all the same, the
     /// former one stays in force.
     pub(super) fn obey_rules(&self, rules: &Rules) {
-        let channels = self.bus.channels();
+        let channels = Channels::of(&self.bus);
         let mut services = SYSTEM_AGENTS.to_vec();
         // The node's own agent has the node's name.
         services.push(&self.host.membership().node);

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
+use sealbus_bus::Moment;
 use sealbus_bus::NotKept;
-use sealbus_bus::channel::Moment;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::control::{Fault, FaultCode};

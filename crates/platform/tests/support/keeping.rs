@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealbus_brokers::rabbitmq::{BrokerPorts, ManagedBroker};
-use sealbus_bus::conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
 use sealbus_bus::{BoxFuture, Outbox};
+use sealbus_conformance::{Column, KeepingSetting, KeepingWorld, Promise, run_kept};
 use sealbus_platform::control::Rules;
 use sealbus_platform::manifest::Manifest;
 use sealbus_platform::master::{BrokerChoice, Master, RabbitSettings};

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     DfAgentDescription, DfFunction, ONTOLOGY, SearchConstraints, ServiceDescription,
 };
-use sealbus_acl::{AclMessage, Aid, DateTime, Expression};
+use sealbus_fipa::{AclMessage, Aid, DateTime, Expression};
 
 use super::super::client::{Answer, ask_df};
 use super::Requester;

@@ -7,11 +7,11 @@ mod subscriptions;
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     DfAgentDescription, DfFunction, Exception, SearchConstraints, ServiceDescription,
 };
-use sealbus_acl::sl::{ActionExpression, Content, Term, Wff};
-use sealbus_acl::{AclMessage, Aid, DateTime, Performative};
+use sealbus_fipa::sl::{ActionExpression, Content, Term, Wff};
+use sealbus_fipa::{AclMessage, Aid, DateTime, Performative};
 
 use super::catalogue::{Catalogue, Former, Sequence};
 use super::dialogue::{action, answer, apology, asks, read, replace_act, turn_down, unreached};
@@ -548,7 +548,7 @@ impl Df {
     /// A notification did not arrive: its subscriber is not there any more.
     fn on_undelivered(&mut self, message: &AclMessage, outcome: &mut Outcome) {
         let content = message.content_bytes().unwrap_or_default();
-        let Ok(content) = Content::parse(content, &sealbus_acl::Limits::DEFAULT) else {
+        let Ok(content) = Content::parse(content, &sealbus_fipa::Limits::DEFAULT) else {
             return;
         };
         let Some(receiver) = unreached(&content) else {

@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     DfAgentDescription, DfFunction, Exception, SearchConstraints, subscription,
 };
-use sealbus_acl::sl::{ActionExpression, Content, ContentExpression, IdentifyingExpression};
-use sealbus_acl::{AclMessage, Aid, Expression, Limits, Performative, bitefficient};
+use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, IdentifyingExpression};
+use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative, bitefficient};
 
 use super::super::catalogue::{Sequence, Words};
 use super::super::dialogue::read;

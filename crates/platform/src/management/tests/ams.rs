@@ -1,4 +1,4 @@
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, AmsFunction, ApService, Exception, SearchConstraints,
 };
 

@@ -1,4 +1,4 @@
-use sealbus_acl::management::{DfAgentDescription, Exception, SearchConstraints};
+use sealbus_fipa::management::{DfAgentDescription, Exception, SearchConstraints};
 
 use super::*;
 use crate::management::client::{Answer, AnswerError, cancel, subscribe};

@@ -1,5 +1,5 @@
-use sealbus_acl::DateTime;
-use sealbus_acl::management::{DfAgentDescription, SearchConstraints, ServiceDescription};
+use sealbus_fipa::DateTime;
+use sealbus_fipa::management::{DfAgentDescription, SearchConstraints, ServiceDescription};
 
 use super::*;
 use crate::management::client::{Answer, cancel, subscribe};
@@ -582,7 +582,7 @@ fn every_limit_is_named_when_it_is_met() {
     let mut wordy = DfAgentDescription::of(aid("a@factory"));
     wordy.protocols = vec!["p".into(); 13];
     check(wordy, "words");
-    let value = sealbus_acl::sl::Term::Set(vec![sealbus_acl::sl::Term::Integer(1); 13]);
+    let value = sealbus_fipa::sl::Term::Set(vec![sealbus_fipa::sl::Term::Integer(1); 13]);
     let nested = ServiceDescription::new("s", "t").with_property("p", value);
     check(
         DfAgentDescription::of(aid("a@factory")).with_service(nested),

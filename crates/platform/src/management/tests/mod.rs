@@ -6,8 +6,8 @@ mod service;
 
 use std::time::{Duration, SystemTime};
 
-use sealbus_acl::management::DfFunction;
-use sealbus_acl::{AclMessage, Aid, Performative};
+use sealbus_fipa::management::DfFunction;
+use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::client::ask_df;
 use super::*;

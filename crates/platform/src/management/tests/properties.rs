@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sealbus_acl::management::{
+use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, DfAgentDescription, SearchConstraints, ServiceDescription,
 };
-use sealbus_acl::sl::Term;
+use sealbus_fipa::sl::Term;
 
 use super::*;
 use crate::management::client::{Answer, cancel, subscribe};
@@ -155,7 +155,7 @@ impl World {
             service.service_type.get_or_insert_with(|| "y".into());
         }
         it.lease_time = lease.map(|seconds| {
-            sealbus_acl::DateTime::from_system_time(self.now() + Duration::from_secs(seconds))
+            sealbus_fipa::DateTime::from_system_time(self.now() + Duration::from_secs(seconds))
                 .unwrap()
         });
         it

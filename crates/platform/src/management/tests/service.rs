@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use sealbus_acl::management::{
+use sealbus_bus::{Bus, BusConfig, Mailbox, MailboxLimits, Outbox, ReceivedMessage};
+use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, AmsFunction, DfAgentDescription, SearchConstraints,
     ServiceDescription,
 };
-use sealbus_bus::{Bus, BusConfig, Mailbox, MailboxLimits, Outbox, ReceivedMessage};
 
 use super::*;
 use crate::management::client::{Answer, AnswerError, ask_ams, cancel, subscribe};
@@ -243,7 +243,7 @@ async fn a_subscriber_that_does_not_read_keeps_nobody_waiting() {
     for cost in 0..20 {
         let mut changed = seller();
         changed.services[0] = ServiceDescription::new("gears", "selling")
-            .with_property("cost", sealbus_acl::sl::Term::Integer(cost));
+            .with_property("cost", sealbus_fipa::sl::Term::Integer(cost));
         let done = seller_agent.ask_df(DfFunction::Modify(changed)).await;
         assert!(Answer::read(&done).unwrap().is_done());
     }
@@ -256,7 +256,7 @@ async fn a_subscriber_that_does_not_read_keeps_nobody_waiting() {
     for cost in 0..20 {
         let told = sleeper.receive().await;
         let told = Answer::read(&told).unwrap().changes().unwrap();
-        let cost = sealbus_acl::sl::Term::Integer(cost);
+        let cost = sealbus_fipa::sl::Term::Integer(cost);
         assert_eq!(told[0].services[0].properties[0].value, Some(cost));
     }
 }

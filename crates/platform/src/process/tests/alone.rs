@@ -224,9 +224,9 @@ async fn agents_that_move_take_state_and_unread_messages_along() {
 #[tokio::test]
 async fn an_inherited_mailbox_is_not_believed_blindly() {
     let forged = AclMessage::new(Performative::Inform)
-        .with_sender(sealbus_acl::Aid::new("alice@factory").unwrap());
+        .with_sender(sealbus_fipa::Aid::new("alice@factory").unwrap());
     let mut bytes = Vec::new();
-    sealbus_acl::bitefficient::encode(&forged, &mut bytes).unwrap();
+    sealbus_fipa::bitefficient::encode(&forged, &mut bytes).unwrap();
     let identity = "spiffe://factory/agent/mallory".to_owned();
     let waiting = |bytes: Vec<u8>, identity: &str| crate::control::WaitingMessage {
         message: Blob(bytes),

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use sealbus_bus::channel::frame::Replay;
-use sealbus_bus::channel::{ChannelPath, DamagedLog, Subscription};
+use sealbus_channels::frame::Replay;
+use sealbus_channels::{ChannelPath, Channels, DamagedLog, Subscription};
 use sealbus_journal::Retention;
 
 use super::killable::{LONG, Life, NODE, Node, durable, next, text};
@@ -88,7 +88,7 @@ async fn until_damage(subscription: &mut Subscription) -> (Vec<u64>, Vec<String>
 /// Ends a process when its node knows what its agent has dealt with.
 async fn leave(life: Life, subscription: Subscription) {
     drop(subscription);
-    life.bus.channels().settled().await;
+    Channels::of(&life.bus).settled().await;
     life.kill(None);
 }
 

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
 
-use sealbus_acl::Expression;
-use sealbus_bus::channel::{ChannelPath, ChannelPattern, Moment, SubscriptionOptions};
-use sealbus_bus::schedule::seeds;
+use sealbus_channels::{ChannelPath, ChannelPattern, Channels, Moment, SubscriptionOptions};
+use sealbus_conformance::schedule::seeds;
+use sealbus_fipa::Expression;
 use sealbus_journal::Retention;
 
 use super::killable::{Life, NODE, Node, durable, next, text};
@@ -135,10 +135,10 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
             durable: Some("news".to_owned()),
             ..SubscriptionOptions::new(ChannelPattern::new("/news").unwrap())
         };
-        let refused = ben.bus.channels().subscribe(&ben.outbox, twice);
+        let refused = Channels::of(&ben.bus).subscribe(&ben.outbox, twice);
         assert!(refused.unwrap_err().to_string().contains("already"));
     }
-    ben.bus.channels().settled().await;
+    Channels::of(&ben.bus).settled().await;
     node.fall().await;
     anna.publish("/news", "4").await.unwrap();
     // On a channel that there was not yet.
@@ -152,10 +152,10 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     }
     // Another durable subscription begins now, and others where they want.
     let mut late = ben.subscribe("/news", |options| {
-        options.replay = sealbus_bus::channel::frame::Replay::Last(2);
+        options.replay = sealbus_channels::frame::Replay::Last(2);
     });
     let mut whole = ben.subscribe("/*", |options| {
-        options.replay = sealbus_bus::channel::frame::Replay::From(1);
+        options.replay = sealbus_channels::frame::Replay::From(1);
         options.filter = "content != '2'".to_owned();
     });
     assert_eq!(text(&next(&mut late).await), "3");
@@ -196,7 +196,7 @@ async fn what_was_not_kept_long_enough_is_said() {
         anna.publish("/news", "0").await.unwrap();
         assert_eq!(text(&next(&mut news).await), "0");
     }
-    ben.bus.channels().settled().await;
+    Channels::of(&ben.bus).settled().await;
     for number in 1..10 {
         anna.publish("/news", &number.to_string()).await.unwrap();
     }
@@ -235,7 +235,7 @@ async fn filters_that_cannot_be_evaluated_for_kept_events_are_counted() {
     publish("dear", Some(12)).await;
     publish("cheap", Some(7)).await;
     let mut offers = ben.subscribe("/offers", |options| {
-        options.replay = sealbus_bus::channel::frame::Replay::From(1);
+        options.replay = sealbus_channels::frame::Replay::From(1);
         options.filter = "properties.price < 10".to_owned();
     });
     assert_eq!(text(&next(&mut offers).await), "cheap");
@@ -245,7 +245,7 @@ async fn filters_that_cannot_be_evaluated_for_kept_events_are_counted() {
     assert_eq!(text(&next(&mut offers).await), "cheap again");
     let counters = offers.counts().2;
     assert_eq!((counters.filter_errors, counters.handed_out), (2, 2));
-    let reports = ben.bus.channels().subscriptions();
+    let reports = Channels::of(&ben.bus).subscriptions();
     assert_eq!(reports[0].filter_errors, 2);
 }
 
@@ -274,7 +274,7 @@ async fn kept_events_are_read_in_their_time() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let mut news = ben.subscribe("/news", |options| {
-        options.replay = sealbus_bus::channel::frame::Replay::From(1);
+        options.replay = sealbus_channels::frame::Replay::From(1);
     });
     let mut seen = [text(&next(&mut news).await), text(&next(&mut news).await)];
     seen.sort();

@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use sealbus_bus::channel::{
-    ChannelPath, ChannelPattern, Qos, ReceivedEvent, Subscription, SubscriptionOptions,
-};
-use sealbus_bus::schedule::Random;
 use sealbus_bus::{Mailbox, Outbox};
+use sealbus_channels::{
+    ChannelPath, ChannelPattern, Channels, Qos, ReceivedEvent, Subscription, SubscriptionOptions,
+};
+use sealbus_conformance::schedule::Random;
 use sealbus_journal::{Journal, JournalConfig, Retention};
 
 use super::*;
@@ -263,7 +263,7 @@ impl Life {
         let platform = PlatformName::new("factory").unwrap();
         let bus = Bus::new(BusConfig::new(platform), Handle::current());
         let logs = NodeLogs::start(link.clone(), bus.downgrade());
-        assert!(bus.channels().set_logs(logs));
+        assert!(Channels::of(&bus).set_logs(logs));
         let name = format!("{agent}@factory");
         let (outbox, mailbox) = bus.attach(&name, None, None).unwrap();
         Self {
@@ -288,7 +288,7 @@ impl Life {
     ) -> Result<(), String> {
         let qos: Qos = qos.parse().unwrap();
         let channel = ChannelPath::new(channel).unwrap();
-        let channels = self.bus.channels();
+        let channels = Channels::of(&self.bus);
         let published = channels.publish(&self.outbox, &channel, &qos, message);
         let published = tokio::time::timeout(LONG, published).await.unwrap();
         published.map(|_| ()).map_err(|error| error.to_string())
@@ -301,8 +301,7 @@ impl Life {
     ) -> Subscription {
         let mut options = SubscriptionOptions::new(ChannelPattern::new(pattern).unwrap());
         change(&mut options);
-        self.bus
-            .channels()
+        Channels::of(&self.bus)
             .subscribe(&self.outbox, options)
             .unwrap()
     }
@@ -328,6 +327,6 @@ pub(super) fn durable(name: &str) -> impl FnOnce(&mut SubscriptionOptions) {
     let name = name.to_owned();
     move |options| {
         options.durable = Some(name);
-        options.replay = sealbus_bus::channel::frame::Replay::Resume;
+        options.replay = sealbus_channels::frame::Replay::Resume;
     }
 }

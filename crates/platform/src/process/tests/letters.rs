@@ -8,12 +8,12 @@ use crate::control::{UnixMillis, WaitingMessage, WaitingProvenance};
 use crate::master;
 
 fn letter(number: u64, sender: &str, posted: UnixMillis) -> DeliveredLetter {
-    let aid = sealbus_acl::Aid::new(format!("{sender}@factory")).unwrap();
+    let aid = sealbus_fipa::Aid::new(format!("{sender}@factory")).unwrap();
     let message = AclMessage::new(Performative::Inform)
         .with_sender(aid)
         .with_content(number.to_string());
     let mut bytes = Vec::new();
-    sealbus_acl::bitefficient::encode(&message, &mut bytes).unwrap();
+    sealbus_fipa::bitefficient::encode(&message, &mut bytes).unwrap();
     let provenance = match sender {
         "ams" => WaitingProvenance::Platform,
         _ => WaitingProvenance::SameProcess {

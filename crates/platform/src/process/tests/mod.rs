@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
-use sealbus_acl::{AclMessage, Performative};
 use sealbus_bus::{Provenance, RefusalReason, SendError, TrySendError};
+use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::denylist::{Denial, DenyList, Reason};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{

@@ -1,0 +1,205 @@
+//! Persistent channels as agents use them: an event goes to the log first, then to those who listen now; and
+//! subscriptions that read logs are fed from there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use sealbus_fipa::{AclMessage, bitefficient};
+use tokio::sync::oneshot;
+
+use super::{Channels, Shared};
+use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
+use crate::exchange::{Consumer, PublishError, Reach};
+use crate::log::{
+    ChannelLogs, EventToKeep, Feed, FeedSink, FilterErrorSink, LogReading, LogRetention,
+};
+use crate::path::ChannelPath;
+use crate::qos::Qos;
+use sealbus_bus::Acknowledgement;
+use sealbus_bus::NotKept;
+use sealbus_bus::Outbox;
+use sealbus_bus::RefusalReason;
+use sealbus_bus::UndeliverableReason;
+
+/// What one agent publishes persistently is handed out in the order it was kept in.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<HashMap<Arc<str>, oneshot::Receiver<()>>>);
+
+/// A place in that order, given up when this is dropped.
+struct Turn {
+    before: Option<oneshot::Receiver<()>>,
+    _after: oneshot::Sender<()>,
+}
+
+impl Turns {
+    fn enter(&self, agent: &Arc<str>) -> Turn {
+        let (after, next) = oneshot::channel();
+        Turn {
+            before: self.0.lock().insert(agent.clone(), next),
+            _after: after,
+        }
+    }
+
+    pub(super) fn forget(&self, agent: &str) {
+        self.0.lock().remove(agent);
+    }
+}
+
+impl Turn {
+    async fn come(&mut self) {
+        if let Some(before) = self.before.take() {
+            // It never sends; it is dropped.
+            let _ = before.await;
+        }
+    }
+}
+
+impl Channels {
+    /// Says who keeps the events of persistent channels; before anybody asks what channels can promise. Returns false if
+    /// somebody was set before.
+    pub fn set_logs(&self, logs: Arc<dyn ChannelLogs>) -> bool {
+        self.shared.logs.set(logs).is_ok()
+    }
+
+    /// Waits until the nodes know how far durable subscriptions have come that have ended.
+    pub async fn settled(&self) {
+        self.shared.feeds.all_ended().await;
+    }
+
+    /// Has so much kept of a persistent channel, on an embedded platform; on others their manifest says how much.
+    ///
+    /// # Errors
+    /// [`NotKept`], if this is not to be said here, or nothing is kept.
+    pub async fn retain(
+        &self,
+        channel: &ChannelPath,
+        retention: LogRetention,
+    ) -> Result<(), NotKept> {
+        let no_log = || NotKept("this platform keeps no events".to_owned());
+        let logs = self.shared.logs.get().ok_or_else(no_log)?;
+        let retained = logs.retain(channel, retention).await;
+        retained.map_err(|error| NotKept(error.to_string()))
+    }
+
+    /// Publishes an event of a persistent channel.
+    pub(super) async fn publish_kept(
+        &self,
+        outbox: &Outbox,
+        channel: &ChannelPath,
+        qos: &Qos,
+        message: &Arc<AclMessage>,
+    ) -> Result<Reach, PublishError> {
+        let publisher = outbox.name();
+        let no_log = || PublishError::NotKept(NotKept("this platform keeps no events".to_owned()));
+        let logs = self.shared.logs.get().ok_or_else(no_log)?;
+        let now = self.shared.work(|exchange, now| {
+            exchange.may_publish(publisher, channel)?;
+            Ok::<_, PublishError>(now.moment)
+        })?;
+        let header = ChannelHeader::new(Mechanism::Event, channel.clone(), *qos, 0, now);
+        if header.is_never_valid(now) {
+            return Err(PublishError::Expired);
+        }
+        let mut body = Vec::new();
+        bitefficient::encode(message, &mut body)?;
+        let limit = self.shared.capabilities().0.largest_message;
+        if body.len() > limit {
+            let size = body.len();
+            return Err(PublishError::TooLarge { size, limit });
+        }
+        let mut turn = self.shared.turns.enter(publisher);
+        let event = EventToKeep {
+            publisher: publisher.clone(),
+            channel: channel.clone(),
+            header: Arc::new(header),
+            body: body.into(),
+        };
+        let place = logs.keep(event).await.map_err(PublishError::NotKept)?;
+        turn.come().await;
+        let qos = Qos {
+            // It is there.
+            acknowledgement: qos
+                .acknowledgement
+                .filter(|wanted| *wanted < Acknowledgement::OnDisk),
+            ..*qos
+        };
+        let handed_out = self
+            .put(
+                outbox,
+                channel,
+                &qos,
+                message,
+                Some((place.number, now)),
+                |exchange, publication, now| exchange.publish(publication, now),
+            )
+            .await;
+        let kept = Some(place);
+        match handed_out {
+            Ok(reach) => Ok(Reach { kept, ..reach }),
+            // It waited too long for those who listen now, and is in the log all the same.
+            Err(PublishError::Expired) => Ok(Reach {
+                kept,
+                ..Reach::default()
+            }),
+            Err(PublishError::Unacknowledged(_)) => handed_out,
+            Err(error) => Err(PublishError::Unacknowledged(UndeliverableReason::Refused {
+                reason: RefusalReason::NotPermitted,
+                explanation: format!(
+                    "it is in the log, and was not given to those who listen now: {error}"
+                ),
+            })),
+        }
+    }
+
+    /// Feeds a subscription from the logs, if it reads them.
+    pub(super) fn feed(&self, consumer: &Arc<Consumer>) {
+        let Some(tracker) = consumer.tracker.clone() else {
+            return;
+        };
+        let (Some(logs), Some(bus)) = (self.shared.logs.get(), self.shared.bus.upgrade()) else {
+            return;
+        };
+        let options = &consumer.options;
+        let weak = Arc::downgrade(&self.shared);
+        let id = consumer.id;
+        let sink: FeedSink = Arc::new(move |event: ReceivedEvent, note| {
+            weak.upgrade().is_some_and(|shared: Arc<Shared>| {
+                shared.work(|exchange, now| exchange.hand_logged(id, event, note, now))
+            })
+        });
+        let weak = Arc::downgrade(&self.shared);
+        let filter_errors: FilterErrorSink = {
+            let consumer = consumer.clone();
+            Arc::new(move |count, problem: &str| {
+                if let Some(shared) = weak.upgrade() {
+                    shared.work(|exchange, _| {
+                        exchange.count_filter_errors(&consumer, count, problem);
+                    });
+                }
+            })
+        };
+        let feed = Feed {
+            logs: logs.clone(),
+            tracker,
+            sink,
+            filter_errors,
+            reading: LogReading {
+                agent: consumer.agent.clone(),
+                pattern: options.pattern.clone(),
+                filter: options.filter.clone(),
+                durable: options.durable.clone(),
+                replay: options.replay,
+                began: SystemTime::now(),
+                resumes: false,
+                positions: None,
+                events: 0,
+                bytes: 0,
+                wait: std::time::Duration::ZERO,
+            },
+            limits: options.limits,
+        };
+        feed.start(bus.runtime(), &self.shared.feeds);
+    }
+}

@@ -1,0 +1,164 @@
+//! What travels on a channel: an ACL message behind a small header.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::log::Logged;
+use super::path::ChannelPath;
+use super::qos::Qos;
+use sealbus_bus::Moment;
+use sealbus_bus::{Provenance, ReceivedMessage};
+
+/// The number by which a requester knows the answers to its request again; unique among the requests of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.0)
+    }
+}
+
+/// The three ways to talk on a channel, and the answer to the third.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// An event, which every consumer of the channel sees.
+    Event,
+    /// A message to one named agent on the channel.
+    Message {
+        /// The agent's AID name.
+        receiver: Arc<str>,
+    },
+    /// A question to everyone on the channel, any of whom may answer.
+    Request {
+        /// What the answers name.
+        id: RequestId,
+    },
+    /// An answer to a request; it goes to the requester alone.
+    Reply {
+        /// The request answered.
+        id: RequestId,
+    },
+}
+
+impl Mechanism {
+    /// Its name in logs and on the command line.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Message { .. } => "message",
+            Self::Request { .. } => "request",
+            Self::Reply { .. } => "reply",
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What the bus must know about a message on a channel; made once by its publisher, and shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelHeader {
+    /// Which of the ways to talk it is.
+    pub mechanism: Mechanism,
+    /// The channel.
+    pub channel: ChannelPath,
+    /// The QoS in effect: the channel's, overridden by the message's.
+    pub qos: Qos,
+    /// Counts what the publisher put on this channel, from 1; in a persistent channel, the number in the log of its
+    /// publisher's node. Order and deduplication go by it.
+    pub number: u64,
+    /// When it was published.
+    pub published: Moment,
+    /// It is not to be handed out before; [`Qos::valid_from`] as a moment.
+    pub valid_from: Option<Moment>,
+    /// It is not to be handed out from then on; [`Qos::expiry`] as a moment.
+    pub expiry: Option<Moment>,
+    /// What is to be known of it if it was read from a log.
+    pub logged: Option<Logged>,
+}
+
+impl ChannelHeader {
+    /// The header of what is published at `published` with this QoS.
+    pub fn new(
+        mechanism: Mechanism,
+        channel: ChannelPath,
+        qos: Qos,
+        number: u64,
+        published: Moment,
+    ) -> Self {
+        Self {
+            mechanism,
+            channel,
+            number,
+            published,
+            valid_from: qos.valid_from.map(|time| time.from(published)),
+            expiry: qos.expiry.map(|time| time.from(published)),
+            qos,
+            logged: None,
+        }
+    }
+
+    /// Whether it may no longer be handed out.
+    pub fn is_expired(&self, now: Moment) -> bool {
+        self.expiry.is_some_and(|expiry| now >= expiry)
+    }
+
+    /// Whether it expires before it may be handed out.
+    pub fn is_never_valid(&self, now: Moment) -> bool {
+        let is_too_late = |expiry| self.valid_from.is_some_and(|from| from >= expiry);
+        self.is_expired(now) || self.expiry.is_some_and(is_too_late)
+    }
+
+    /// Whether it may be handed out already.
+    pub fn is_valid_from(&self, now: Moment) -> bool {
+        self.valid_from.is_none_or(|from| now >= from)
+    }
+}
+
+/// What a subscriber gets; shared with the other receivers in this process.
+#[derive(Clone, Debug)]
+pub struct ReceivedEvent(Arc<EventParts>);
+
+/// The parts of a [`ReceivedEvent`].
+#[derive(Clone, Debug)]
+pub struct EventParts {
+    /// The header.
+    pub header: ChannelHeader,
+    /// The ACL message, with what is known about its sender.
+    pub message: ReceivedMessage,
+}
+
+impl Deref for ReceivedEvent {
+    type Target = EventParts;
+
+    fn deref(&self) -> &EventParts {
+        &self.0
+    }
+}
+
+impl ReceivedEvent {
+    /// What came with this header.
+    pub(crate) fn new(header: ChannelHeader, message: ReceivedMessage) -> Self {
+        Self(Arc::new(EventParts { header, message }))
+    }
+
+    /// Whether both are the same event, shared.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What is known about who published it.
+    pub fn provenance(&self) -> &Provenance {
+        self.message.provenance()
+    }
+
+    /// Bytes it is counted as in a subscription's queue, without [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
+    pub fn size(&self) -> usize {
+        self.message.size()
+    }
+}

@@ -1,0 +1,59 @@
+//! The answers to one request, as they come.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::event::ReceivedEvent;
+
+/// Where the answers to a request are collected for the agent that asked.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    replies: VecDeque<ReceivedEvent>,
+    unanswered: Vec<Arc<str>>,
+    is_over: bool,
+}
+
+impl Collector {
+    pub(super) fn add(&self, reply: ReceivedEvent) {
+        self.state.lock().replies.push_back(reply);
+        self.news.notify_one();
+    }
+
+    /// No answers come any more; these agents were asked and have not answered.
+    pub(super) fn close(&self, unanswered: Vec<Arc<str>>) {
+        let mut state = self.state.lock();
+        state.unanswered = unanswered;
+        state.is_over = true;
+        drop(state);
+        self.news.notify_one();
+    }
+
+    /// The next answer, `Ok(None)` if there is none yet, or `Err` once there will be none.
+    pub(crate) fn take(&self) -> Result<Option<ReceivedEvent>, ()> {
+        let mut state = self.state.lock();
+        match state.replies.pop_front() {
+            Some(reply) => Ok(Some(reply)),
+            None if state.is_over => Err(()),
+            None => Ok(None),
+        }
+    }
+
+    /// The agents that were asked and have not answered; known once there will be no more answers.
+    pub(crate) fn unanswered(&self) -> Vec<Arc<str>> {
+        self.state.lock().unanswered.clone()
+    }
+
+    /// Waits until there may be news. One task waits at a time.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+}

@@ -1,0 +1,693 @@
+//! A subscription of this process: what the exchange puts into its queue and its agent takes out.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::publish::Turn;
+use super::receipt::Receipt;
+use super::targets::Filter;
+use crate::event::{Mechanism, ReceivedEvent, RequestId};
+use crate::flow::{FlowPolicy, QueueLimits};
+use crate::frame::Replay;
+use crate::log::{LogNote, Tracker};
+use crate::pattern::ChannelPattern;
+use crate::qos::Reliability;
+use crate::queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
+use sealbus_bus::Gate;
+use sealbus_bus::Moment;
+
+/// Requests that an agent has taken and not answered, before the oldest counts as not to be answered.
+const OPEN_REQUESTS: usize = 4096;
+/// The least that a subscription lets another process send at a time, and the most, in bytes. Small in tests, so that
+/// credit runs out.
+const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 64 << 10 };
+const LARGEST_WINDOW: usize = 4 << 20;
+/// Between two lines in the log that publishers wait for the same subscription.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Tells another process from all others that there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PeerKey {
+    pub(super) index: u32,
+    /// Counts the sessions with it.
+    pub(super) serial: u32,
+}
+
+/// What an agent wants of a channel.
+#[derive(Clone, Debug)]
+pub struct SubscriptionOptions {
+    /// The channels.
+    pub pattern: ChannelPattern,
+    /// Only what this expression holds for; empty: everything.
+    pub filter: String,
+    /// What happens when it is full.
+    pub policy: FlowPolicy,
+    /// How much it holds.
+    pub limits: QueueLimits,
+    /// Whether it takes events.
+    pub takes_events: bool,
+    /// Whether its agent answers requests; they come to it then.
+    pub answers: bool,
+    /// The name under which it goes on after an absence, on persistent channels.
+    pub durable: Option<String>,
+    /// From where on it reads persistent channels.
+    pub replay: Replay,
+}
+
+impl SubscriptionOptions {
+    /// All events and directed messages of the channels that match, and no requests.
+    pub fn new(pattern: ChannelPattern) -> Self {
+        Self {
+            pattern,
+            filter: String::new(),
+            policy: FlowPolicy::default(),
+            limits: QueueLimits::default(),
+            takes_events: true,
+            answers: false,
+            durable: None,
+            replay: Replay::Now,
+        }
+    }
+
+    /// Whether it gets the events of persistent channels from the logs, and not as they are published.
+    pub fn reads_logs(&self) -> bool {
+        self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
+    }
+
+    /// The same with requests.
+    #[must_use]
+    pub fn answering(mut self) -> Self {
+        self.answers = true;
+        self
+    }
+
+    /// The same for what `filter` holds for.
+    #[must_use]
+    pub fn filtered(mut self, filter: impl Into<String>) -> Self {
+        self.filter = filter.into();
+        self
+    }
+
+    /// The same with another flow policy.
+    #[must_use]
+    pub fn with_policy(mut self, policy: FlowPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: QueueLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+/// Tells another process when all the agents that an event was for have taken it.
+#[derive(Debug)]
+pub(super) struct TakenNote {
+    pub(super) peer: PeerKey,
+    pub(super) number: u64,
+    /// How many are to take it, and whether one of them will not.
+    pub(super) state: Mutex<(usize, bool)>,
+}
+
+/// Where an event came from.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// An agent of this process.
+    Here(Option<Arc<Receipt>>),
+    /// Another process; with what is to be told it.
+    There(PeerKey, Option<Arc<TakenNote>>),
+    /// A log.
+    Log(Box<LogNote>),
+}
+
+impl Source {
+    pub(super) fn peer(&self) -> Option<PeerKey> {
+        match self {
+            Self::Here(_) | Self::Log(_) => None,
+            Self::There(peer, _) => Some(*peer),
+        }
+    }
+}
+
+struct Entry {
+    event: ReceivedEvent,
+    source: Source,
+    cost: usize,
+}
+
+impl Entry {
+    /// The process whose credit it took. Best-effort events take none, for they may be lost on the way.
+    fn payer(&self) -> Option<PeerKey> {
+        let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
+        self.source.peer().filter(|_| is_kept)
+    }
+}
+
+/// What the exchange has to do after events have left a queue.
+#[derive(Default)]
+pub(crate) struct Aftermath {
+    /// Processes that may send more: up to so many bytes in all.
+    pub(super) credit: Vec<(PeerKey, u64)>,
+    /// Requests that will not be answered: whose, and which.
+    pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
+    /// Events that all agents have taken, or not all will: of whom, the frame, and whether they have.
+    pub(super) taken: Vec<(PeerKey, u64, bool)>,
+    /// Whether there is room again for publishers of this process.
+    pub(super) has_room: bool,
+}
+
+impl Aftermath {
+    /// Whether there is room again for publishers of this process.
+    pub(crate) fn frees_room(&self) -> bool {
+        self.has_room
+    }
+
+    /// Whether the exchange has nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.credit.is_empty() && self.unanswered.is_empty() && self.taken.is_empty()
+    }
+}
+
+/// What became of a request that an agent has taken.
+struct Open {
+    source: Option<PeerKey>,
+    id: RequestId,
+    requester: Arc<str>,
+    expiry: Option<Moment>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    received: u64,
+    taken: u64,
+    announced: u64,
+}
+
+struct State {
+    queue: SubscriptionQueue<Entry>,
+    /// Sorted; there are few, and each event looks one up.
+    ledgers: Vec<(PeerKey, Ledger)>,
+    open: VecDeque<Open>,
+    lost: Vec<(Entry, Loss)>,
+    ended: Option<Ended>,
+    waker: Option<Waker>,
+    /// How often publishers of this process had to wait since it was last said, and when to say it again.
+    waits: u64,
+    next_report: Moment,
+    /// How often its filter could not be evaluated, here and elsewhere.
+    filter_errors: u64,
+}
+
+/// Why a subscription has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its agent cancelled it, or has left.
+    Cancelled,
+    /// It was full, and its policy is to disconnect.
+    Disconnected,
+    /// Its agent may not read any of its channels any more.
+    NotPermitted,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cancelled => "it was cancelled, or its agent has left",
+            Self::Disconnected => "it was slower than its channel, and its policy is to disconnect",
+            Self::NotPermitted => "its agent may not read its channels any more",
+        })
+    }
+}
+
+/// A subscription of this process.
+pub(crate) struct Consumer {
+    pub(crate) id: u32,
+    pub(crate) agent: Arc<str>,
+    pub(crate) options: SubscriptionOptions,
+    pub(super) filter: Option<Filter>,
+    /// What it has read of the logs, if it reads them.
+    pub(crate) tracker: Option<Arc<Tracker>>,
+    state: Mutex<State>,
+    /// Where publishers of this process wait for room.
+    pub(super) gate: Arc<Gate>,
+}
+
+/// What happened to an event that was put into a queue.
+pub(super) enum Put {
+    /// It is in the queue.
+    Taken,
+    /// It is lost: dropped, expired, or the subscription has ended.
+    Lost,
+    /// It is lost, and the subscription has ended by it.
+    Disconnected,
+    /// Its process has sent far more than it had credit for: it is not taken.
+    Beyond,
+}
+
+impl Consumer {
+    pub(super) fn new(
+        id: u32,
+        agent: Arc<str>,
+        options: SubscriptionOptions,
+        filter: Option<Filter>,
+    ) -> Self {
+        let queue = SubscriptionQueue::new(options.policy, options.limits);
+        Self {
+            id,
+            agent,
+            tracker: options.reads_logs().then(Arc::default),
+            options,
+            filter,
+            state: Mutex::new(State {
+                queue,
+                ledgers: Vec::new(),
+                open: VecDeque::new(),
+                lost: Vec::new(),
+                ended: None,
+                waker: None,
+                waits: 0,
+                next_report: Moment::default(),
+                filter_errors: 0,
+            }),
+            gate: Arc::default(),
+        }
+    }
+
+    pub(super) fn pushes_back(&self) -> bool {
+        self.options.policy == FlowPolicy::PushBack
+    }
+
+    /// What another process may send at a time.
+    pub(super) fn window(&self) -> u64 {
+        (self.options.limits.bytes / 2).clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
+    }
+
+    /// Whether an event that counts as so many bytes finds room, or the policy does not ask.
+    pub(super) fn has_room(&self, cost: usize, turn: Turn<'_>) -> bool {
+        if !self.pushes_back() {
+            return true;
+        }
+        if turn.is_behind_others_at(&self.gate) {
+            return false;
+        }
+        let state = self.state.lock();
+        state.queue.has_room(cost) || state.ended.is_some()
+    }
+
+    /// Puts an event in. The aftermath of those that were lost for it is added to `aftermath`.
+    pub(super) fn put(
+        &self,
+        event: ReceivedEvent,
+        source: Source,
+        now: Moment,
+        aftermath: &mut Aftermath,
+    ) -> Put {
+        let terms = QueueTerms::from(&event);
+        let entry = Entry {
+            event,
+            source,
+            cost: terms.cost,
+        };
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.ended.is_some() {
+            state.give_up(&entry, self, aftermath);
+            return Put::Lost;
+        }
+        let put = if let Some(peer) = entry.payer()
+            && self.pushes_back()
+        {
+            let window = self.window();
+            let ledger = state.ledger(peer, window);
+            let is_beyond = ledger.received.saturating_sub(ledger.taken) > 4 * window;
+            ledger.received += entry.cost as u64;
+            // Its publisher had credit for it, but for a little that was sent before it knew of the subscription. A
+            // process that does not keep to that does not fill the memory.
+            if is_beyond {
+                state.give_up(&entry, self, aftermath);
+                return Put::Beyond;
+            }
+            state
+                .queue
+                .push_accepted(entry, terms, now, &mut state.lost);
+            Put::Taken
+        } else if matches!(entry.source, Source::Log(_)) {
+            // No more is read of the logs than there is room for.
+            state
+                .queue
+                .push_accepted(entry, terms, now, &mut state.lost);
+            Put::Taken
+        } else {
+            match state.queue.push(entry, terms, now, &mut state.lost) {
+                Pushed::Taken => Put::Taken,
+                Pushed::Lost => Put::Lost,
+                // What came without asking for room is lost.
+                Pushed::Full(entry) if entry.source.peer().is_some() => {
+                    state.give_up(&entry, self, aftermath);
+                    Put::Lost
+                }
+                // Room was asked for before; what found none is kept rather than lost.
+                Pushed::Full(entry) => {
+                    state
+                        .queue
+                        .push_accepted(entry, terms, now, &mut state.lost);
+                    Put::Taken
+                }
+                Pushed::Disconnected(entry) => {
+                    state.give_up(&entry, self, aftermath);
+                    state.ended = Some(Ended::Disconnected);
+                    Put::Disconnected
+                }
+            }
+        };
+        state.settle_lost(self, aftermath);
+        let waker = match put {
+            Put::Lost | Put::Beyond => None,
+            Put::Taken | Put::Disconnected => state.waker.take(),
+        };
+        drop(guard);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        put
+    }
+
+    /// The credit of an event of a process that is not put into the queue.
+    pub(super) fn refund(&self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
+        if self.pushes_back() {
+            let mut state = self.state.lock();
+            state.ledger(peer, self.window()).received += cost as u64;
+            state.pay(peer, cost, self, aftermath);
+        }
+    }
+
+    /// Takes up to `most` events out. 0: there is none now; `waker` is woken when that may have changed.
+    pub(crate) fn take(
+        &self,
+        now: Moment,
+        waker: Option<&Waker>,
+        most: usize,
+        mut out: impl FnMut(ReceivedEvent),
+        aftermath: &mut Aftermath,
+    ) -> usize {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut count = 0;
+        while count < most {
+            let entry = state.queue.pop(now, &mut state.lost);
+            state.settle_lost(self, aftermath);
+            let Some(entry) = entry else { break };
+            count += 1;
+            out(self.hand_out(state, entry, now, aftermath));
+        }
+        if count == 0
+            && let Some(waker) = waker
+        {
+            state.waker = Some(waker.clone());
+        }
+        aftermath.has_room |= count > 0 && self.pushes_back();
+        count
+    }
+
+    /// An event that its agent takes.
+    fn hand_out(
+        &self,
+        state: &mut State,
+        entry: Entry,
+        now: Moment,
+        aftermath: &mut Aftermath,
+    ) -> ReceivedEvent {
+        if let Some(peer) = entry.payer() {
+            state.pay(peer, entry.cost, self, aftermath);
+        }
+        note_taken(&entry.source, true, aftermath);
+        let event = entry.event;
+        if let Mechanism::Request { id } = event.header.mechanism {
+            let requester = requester(&event);
+            state.open.push_back(Open {
+                source: entry.source.peer(),
+                id,
+                requester,
+                expiry: event.header.expiry,
+            });
+            while let Some(first) = state.open.front()
+                && (state.open.len() > OPEN_REQUESTS
+                    || first.expiry.is_some_and(|expiry| expiry <= now))
+            {
+                aftermath.unanswered.push((first.source, first.id));
+                state.open.pop_front();
+            }
+        }
+        event
+    }
+
+    /// Whose request `event` is, if it is one that was taken here and is not answered yet; it counts as answered
+    /// then.
+    pub(super) fn close_request(
+        &self,
+        event: &ReceivedEvent,
+    ) -> Option<(Option<PeerKey>, RequestId)> {
+        let Mechanism::Request { id } = event.header.mechanism else {
+            return None;
+        };
+        let requester = requester(event);
+        let mut state = self.state.lock();
+        let index = state
+            .open
+            .iter()
+            .position(|open| open.id == id && open.requester == requester)?;
+        let open = state.open.remove(index)?;
+        Some((open.source, open.id))
+    }
+
+    /// Puts a request back that could not be answered now.
+    pub(super) fn reopen_request(
+        &self,
+        event: &ReceivedEvent,
+        source: Option<PeerKey>,
+        id: RequestId,
+    ) {
+        self.state.lock().open.push_back(Open {
+            source,
+            id,
+            requester: requester(event),
+            expiry: event.header.expiry,
+        });
+    }
+
+    /// Lets time pass: gives up what has expired. Returns when to do it again.
+    pub(super) fn advance(&self, now: Moment, aftermath: &mut Aftermath) -> Option<Moment> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.queue.advance(now, &mut state.lost);
+        aftermath.has_room |= !state.lost.is_empty() && self.pushes_back();
+        state.settle_lost(self, aftermath);
+        let next = state.queue.next_change();
+        let waker = if state.queue.is_ready() {
+            state.waker.take()
+        } else {
+            None
+        };
+        drop(guard);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        next
+    }
+
+    /// Ends it. What is in the queue stays with the agent, unless it is `drained`.
+    pub(super) fn end(&self, why: Ended, aftermath: &mut Aftermath) {
+        if let Some(tracker) = &self.tracker {
+            tracker.finish();
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.ended.get_or_insert(why);
+        if why == Ended::Cancelled {
+            for entry in state.queue.drain() {
+                state.give_up(&entry, self, aftermath);
+            }
+        }
+        for open in state.open.drain(..) {
+            aftermath.unanswered.push((open.source, open.id));
+        }
+        let waker = state.waker.take();
+        drop(guard);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.gate.open_all();
+    }
+
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        self.state.lock().ended
+    }
+
+    /// Forgets what it owes processes that are gone.
+    pub(super) fn forget(&self, peer: PeerKey) {
+        let mut state = self.state.lock();
+        state.ledgers.retain(|(key, _)| *key != peer);
+        state.open.retain(|open| open.source != Some(peer));
+    }
+
+    /// Events that wait, their bytes, and what happened so far.
+    pub(crate) fn counts(&self) -> (usize, usize, QueueCounters) {
+        let state = self.state.lock();
+        (
+            state.queue.len(),
+            state.queue.bytes(),
+            QueueCounters {
+                filter_errors: state.filter_errors,
+                ..state.queue.counters()
+            },
+        )
+    }
+
+    /// Its filter could not be evaluated so many times. Returns whether that is the first time.
+    pub(super) fn count_filter_errors(&self, count: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_first = state.filter_errors == 0;
+        state.filter_errors = state.filter_errors.saturating_add(count);
+        is_first && count > 0
+    }
+
+    /// What to write to the log now, if the policy has acted.
+    pub(super) fn report(&self, now: Moment) -> Option<FlowReport> {
+        self.state.lock().queue.report(now)
+    }
+
+    /// A publisher of this process has to wait. Returns what to write to the log now.
+    pub(super) fn note_wait(&self, now: Moment) -> Option<FlowReport> {
+        let mut state = self.state.lock();
+        state.waits += 1;
+        if now < state.next_report {
+            return None;
+        }
+        state.next_report = now.plus(REPORT_INTERVAL);
+        Some(FlowReport {
+            policy: FlowPolicy::PushBack,
+            dropped: 0,
+            pushed_back: std::mem::take(&mut state.waits),
+            disconnected: false,
+        })
+    }
+
+    /// Lets the next publisher of this process try.
+    pub(crate) fn open_gate(&self) {
+        self.gate.open();
+    }
+}
+
+impl State {
+    fn ledger(&mut self, peer: PeerKey, window: u64) -> &mut Ledger {
+        let place = match self.ledgers.binary_search_by_key(&peer, |(key, _)| *key) {
+            Ok(place) => place,
+            Err(place) => {
+                let ledger = Ledger {
+                    received: 0,
+                    taken: 0,
+                    announced: window,
+                };
+                self.ledgers.insert(place, (peer, ledger));
+                place
+            }
+        };
+        &mut self.ledgers[place].1
+    }
+
+    fn pay(&mut self, peer: PeerKey, cost: usize, consumer: &Consumer, aftermath: &mut Aftermath) {
+        if !consumer.pushes_back() {
+            return;
+        }
+        let window = consumer.window();
+        // What is left of a former session is nobody's.
+        let found = self.ledgers.binary_search_by_key(&peer, |(key, _)| *key);
+        let Some((_, ledger)) = found.ok().and_then(|place| self.ledgers.get_mut(place)) else {
+            return;
+        };
+        ledger.taken += cost as u64;
+        let limit = ledger.taken + window;
+        // Half a window at a time: often enough never to stall, seldom enough to cost nothing.
+        if limit.saturating_sub(ledger.announced) >= window / 2 {
+            ledger.announced = limit;
+            aftermath.credit.retain(|(other, _)| *other != peer);
+            aftermath.credit.push((peer, limit));
+        }
+    }
+
+    /// An event that no agent gets.
+    fn give_up(&mut self, entry: &Entry, consumer: &Consumer, aftermath: &mut Aftermath) {
+        if let Some(peer) = entry.payer() {
+            self.pay(peer, entry.cost, consumer, aftermath);
+        }
+        if let Mechanism::Request { id } = entry.event.header.mechanism {
+            aftermath.unanswered.push((entry.source.peer(), id));
+        }
+        note_taken(&entry.source, false, aftermath);
+    }
+
+    fn settle_lost(&mut self, consumer: &Consumer, aftermath: &mut Aftermath) {
+        if self.lost.is_empty() {
+            return;
+        }
+        for (entry, _) in std::mem::take(&mut self.lost) {
+            self.give_up(&entry, consumer, aftermath);
+        }
+    }
+}
+
+fn requester(event: &ReceivedEvent) -> Arc<str> {
+    event
+        .message
+        .message()
+        .sender()
+        .map(|sender| sender.name().into())
+        .unwrap_or_default()
+}
+
+/// One agent has taken an event, or will not.
+fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Aftermath) {
+    match source {
+        Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
+        Source::Here(Some(receipt)) => receipt.fail(&not_taken()),
+        Source::Here(None) | Source::There(_, None) => {}
+        Source::Log(note) if is_taken => note.taken(),
+        Source::Log(note) => note.lost(),
+        Source::There(_, Some(note)) => {
+            let mut state = note.state.lock();
+            state.0 = state.0.saturating_sub(1);
+            state.1 |= !is_taken;
+            if state.0 == 0 {
+                aftermath.taken.push((note.peer, note.number, !state.1));
+            }
+        }
+    }
+}
+
+/// Why a receipt fails whose event an agent did not take.
+pub(super) fn not_taken() -> sealbus_bus::UndeliverableReason {
+    sealbus_bus::UndeliverableReason::Refused {
+        reason: sealbus_bus::RefusalReason::OverLimit,
+        explanation: "an agent that subscribes to the channel did not take it: it expired, was dropped by the \
+                      subscription's flow policy, or the subscription ended"
+            .to_owned(),
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("id", &self.id)
+            .field("agent", &self.agent)
+            .field("pattern", &self.options.pattern)
+            .finish_non_exhaustive()
+    }
+}

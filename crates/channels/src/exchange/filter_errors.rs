@@ -1,0 +1,168 @@
+//! Filters that cannot be evaluated for what is published: counted where that happens, and told to the process whose
+//! subscription it is.
+//!
+//! What a filter cannot be evaluated for is not sent. The subscriber's process could not know of it by itself, so it is told of
+//! the first such message at once, and of the next ones together, every second.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sealbus_fipa::AclMessageRef;
+
+use super::consumer::Consumer;
+use super::targets::{Filter, Targets};
+use super::{Exchange, Now, Outcome};
+use crate::event::ChannelHeader;
+use crate::filter::EvaluationError;
+use crate::frame::Frame;
+
+/// Between two words to a process about the same filters.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whose filter it is: by index among the targets of a channel.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    Here(usize),
+    /// The process, and the subscription's number there.
+    There(usize, u32),
+}
+
+/// Evaluates filters for one message, and remembers those that fail.
+pub(super) struct Sieve<'a> {
+    header: &'a ChannelHeader,
+    message: &'a AclMessageRef<'a>,
+    failed: Vec<(Whose, EvaluationError)>,
+}
+
+/// Filters that could not be evaluated.
+#[derive(Default)]
+pub(super) struct FailedFilters(Vec<(Whose, EvaluationError)>);
+
+impl<'a> Sieve<'a> {
+    pub(super) fn new(header: &'a ChannelHeader, message: &'a AclMessageRef<'a>) -> Self {
+        Self {
+            header,
+            message,
+            failed: Vec::new(),
+        }
+    }
+
+    fn passes(&mut self, whose: Whose, filter: Option<&Filter>) -> bool {
+        let Some(filter) = filter else { return true };
+        match filter.matches(self.header, self.message) {
+            Ok(passes) => passes,
+            Err(error) => {
+                self.failed.push((whose, error));
+                false
+            }
+        }
+    }
+
+    /// Whether it passes the filter of a subscription of this process. One that cannot be evaluated holds it back.
+    pub(super) fn passes_here(&mut self, index: usize, filter: Option<&Filter>) -> bool {
+        self.passes(Whose::Here(index), filter)
+    }
+
+    /// The same for a subscription of another process.
+    pub(super) fn passes_there(&mut self, at: usize, id: u32, filter: Option<&Filter>) -> bool {
+        self.passes(Whose::There(at, id), filter)
+    }
+
+    pub(super) fn failed(self) -> FailedFilters {
+        FailedFilters(self.failed)
+    }
+}
+
+/// What a process has not been told yet of the filters of its subscriptions: by number, how often and why.
+#[derive(Debug, Default)]
+pub(super) struct Untold {
+    by_subscription: BTreeMap<u32, (u64, String)>,
+    pub(super) at: Option<Duration>,
+}
+
+impl Exchange {
+    /// Counts filters that could not be evaluated for something that was published.
+    pub(super) fn note_failed_filters(
+        &mut self,
+        targets: &Targets,
+        failed: FailedFilters,
+        now: Now,
+    ) {
+        for (whose, error) in failed.0 {
+            targets.counts.filter_errors.fetch_add(1, Ordering::Relaxed);
+            match whose {
+                Whose::Here(index) => {
+                    if let Some(here) = targets.here.get(index) {
+                        let consumer = here.consumer.clone();
+                        self.count_filter_errors(&consumer, 1, &error.to_string());
+                    }
+                }
+                Whose::There(at, id) => {
+                    if let Some(there) = targets.there.get(at) {
+                        self.note_untold(there.peer, id, error, now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_untold(&mut self, index: u32, id: u32, error: EvaluationError, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let Some(subscription) = peer.subscriptions.get(&id) else {
+            return;
+        };
+        let before = subscription.filter_errors.fetch_add(1, Ordering::Relaxed);
+        let untold = &mut peer.untold;
+        let entry = untold.by_subscription.entry(id);
+        entry.or_insert_with(|| (0, error.to_string())).0 += 1;
+        if before == 0 {
+            self.tell_filter_errors(index, now);
+        } else {
+            let at = *untold.at.get_or_insert(now.since_start + PAUSE);
+            self.set_alarm(Some(at));
+        }
+    }
+
+    /// Tells a process of the filters that could not be evaluated since it was told last.
+    pub(super) fn tell_filter_errors(&mut self, index: u32, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let untold = std::mem::take(&mut peer.untold);
+        for (subscription, (count, text)) in untold.by_subscription {
+            if peer.subscriptions.contains_key(&subscription) {
+                peer.tell(None, now.since_start, |stamp| Frame::FilterErrors {
+                    stamp,
+                    subscription,
+                    count,
+                    text: &text,
+                });
+            }
+        }
+        self.mark_ready(index);
+        let absence = Some(now.since_start + self.config.absence);
+        self.set_alarm(absence);
+    }
+
+    /// The filter of a subscription of this process could not be evaluated, here or where something was published. The log
+    /// says so once.
+    pub(crate) fn count_filter_errors(
+        &mut self,
+        consumer: &Arc<Consumer>,
+        count: u64,
+        problem: &str,
+    ) {
+        if consumer.count_filter_errors(count) {
+            self.outcomes.push(Outcome::FilterError {
+                agent: consumer.agent.clone(),
+                pattern: consumer.options.pattern.clone(),
+                filter: consumer.options.filter.clone(),
+                problem: problem.to_owned(),
+            });
+        }
+    }
+}

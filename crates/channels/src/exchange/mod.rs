@@ -1,0 +1,189 @@
+//! The exchange: who subscribes to what, here and in the other processes, and what is published, asked and answered between
+//! them. A state machine without I/O and without a clock: what happened and what time it is come in, frames
+//! and outcomes come out.
+//!
+//! **Epochs.** Two processes first tell each other the epoch they speak in (*hello*). A process that
+//! was started anew has a higher one, and so has one that gave the other up; frames of a former epoch are known by their
+//! session and ignored. On a new session both announce their subscriptions anew.
+//!
+//! **Reliability.** Frames are numbered for each session and kept until acknowledged; they are sent again after a
+//! pause, and at once when the transport has lost them. The receiver takes each once and in order, or, if its QoS does
+//! not ask for order, as it comes. What is not acknowledged within [`ExchangeConfig::absence`] is reported to its
+//! publisher, and the two processes begin anew. Best-effort events are sent once and neither kept nor reported.
+//!
+//! **Flow.** A publisher waits while a process has more unacknowledged than [`ExchangeConfig::kept_bytes`], and while a
+//! subscription that pushes back has no room, or its process has given no credit for more. All other subscriptions take
+//! what comes and act by their policy. Best-effort events wait for no other process: what finds no room there is lost.
+//!
+//! **Requests** name the subscriptions that are asked. Each answers once, declines, or is gone; so the requester knows who
+//! did not answer, and need not wait for those that cannot.
+//!
+//! **Rights** are looked at where an event arrives, by the identity that its transport proved, and where a subscription is
+//! announced to; at the publisher once more, so that it learns of it early.
+
+mod arrival;
+mod collector;
+mod config;
+mod consumer;
+mod filter_errors;
+#[cfg(test)]
+mod hostile;
+mod peer;
+mod peers;
+mod processes;
+mod publish;
+mod receipt;
+mod reports;
+mod requests;
+mod sending;
+#[cfg(test)]
+mod simulation;
+mod stream;
+mod subscriptions;
+mod targets;
+mod time;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sealbus_seal::Identity;
+
+pub(crate) use collector::Collector;
+pub(crate) use config::ExchangeConfig;
+pub(crate) use consumer::{Aftermath, Consumer};
+pub use consumer::{Ended, SubscriptionOptions};
+use peers::Peers;
+pub(crate) use publish::{Asked, Attempt, Publication, Turn};
+pub use publish::{PublishError, Reach};
+pub(crate) use receipt::Receipt;
+pub use reports::{ChannelReport, SubscriptionReport};
+use requests::Asking;
+pub use subscriptions::SubscribeError;
+use targets::Channel;
+
+use super::path::ChannelPath;
+use super::pattern::{ChannelPattern, PatternIndex};
+use super::permission::ChannelPermissions;
+use super::queue::FlowReport;
+use sealbus_bus::Moment;
+use sealbus_bus::RefusalReason;
+use sealbus_bus::UndeliverableReason;
+
+/// What time it is, by two clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// Since the exchange began; never goes back.
+    pub(crate) since_start: Duration,
+    /// By the calendar, which others share.
+    pub(crate) moment: Moment,
+}
+
+/// What somebody is to be told.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// What an agent published did not get where it was to.
+    Failed {
+        publisher: Arc<str>,
+        receiver: String,
+        /// The ACL message.
+        body: Bytes,
+        reason: UndeliverableReason,
+    },
+    /// Something was refused.
+    Refused {
+        tried_by: String,
+        proved: Option<String>,
+        channel: Option<String>,
+        reason: RefusalReason,
+        explanation: String,
+    },
+    /// A subscription's policy has acted.
+    Flow {
+        agent: Arc<str>,
+        pattern: ChannelPattern,
+        report: FlowReport,
+    },
+    /// A subscription's filter cannot be evaluated for what is published; said once.
+    FilterError {
+        agent: Arc<str>,
+        pattern: ChannelPattern,
+        filter: String,
+        problem: String,
+    },
+}
+
+/// The exchange of a process.
+pub(crate) struct Exchange {
+    config: ExchangeConfig,
+    rights: Arc<ChannelPermissions>,
+    // Sorted, so that what is sent does not depend on the order of a hash table.
+    consumers: BTreeMap<u32, Arc<Consumer>>,
+    next_subscription: u32,
+    here: PatternIndex<u32>,
+    peers: Peers,
+    indexes: HashMap<Identity, u32>,
+    /// The process that the last frame came from.
+    heard: Option<(Arc<Identity>, u32)>,
+    next_peer: u32,
+    there: PatternIndex<(u32, u32)>,
+    channels: HashMap<ChannelPath, Channel>,
+    /// Numbers of channels that were forgotten are not used again.
+    lowest_number: u64,
+    generation: u64,
+    asking: BTreeMap<u64, Asking>,
+    next_request: u64,
+    /// Subscriptions of this process that did not take the request that is just being made.
+    declined_at_once: Vec<u32>,
+    outcomes: Vec<Outcome>,
+    /// Room for the message that is being published.
+    encoded: Vec<u8>,
+    ready: VecDeque<u32>,
+    /// Whether an agent of this process has published, so that it wants to know who subscribes elsewhere.
+    is_interested: bool,
+    /// When to look through the queues for what has expired or become valid.
+    sweep_at: Option<Duration>,
+    alarm: Option<Duration>,
+    is_alarm_sooner: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(config: ExchangeConfig) -> Self {
+        Self {
+            config,
+            rights: Arc::default(),
+            consumers: BTreeMap::new(),
+            next_subscription: 1,
+            here: PatternIndex::new(),
+            peers: Peers::default(),
+            indexes: HashMap::new(),
+            heard: None,
+            next_peer: 0,
+            there: PatternIndex::new(),
+            channels: HashMap::new(),
+            lowest_number: 0,
+            generation: 1,
+            asking: BTreeMap::new(),
+            next_request: 1,
+            declined_at_once: Vec::new(),
+            outcomes: Vec::new(),
+            encoded: Vec::new(),
+            ready: VecDeque::new(),
+            is_interested: false,
+            sweep_at: None,
+            alarm: None,
+            is_alarm_sooner: false,
+        }
+    }
+
+    /// From now on these permissions hold.
+    pub(crate) fn set_permissions(&mut self, rights: Arc<ChannelPermissions>) {
+        self.rights = rights;
+        self.generation += 1;
+    }
+
+    pub(crate) fn take_outcomes(&mut self) -> Vec<Outcome> {
+        std::mem::take(&mut self.outcomes)
+    }
+}

@@ -1,0 +1,224 @@
+//! What the exchange knows of another process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sealbus_seal::Identity;
+
+use super::consumer::PeerKey;
+use super::filter_errors::Untold;
+use super::receipt::Receipt;
+use super::stream::{Incoming, Kept, Outgoing, Parcel};
+use super::targets::Filter;
+use crate::flow::FlowPolicy;
+use crate::frame::{Announcement, Frame, Replay, Stamp, session};
+use crate::pattern::ChannelPattern;
+use sealbus_bus::ArrivedFrame;
+use sealbus_bus::Gate;
+
+/// A subscription of another process, as it announced it.
+#[derive(Debug)]
+pub(crate) struct RemoteSubscription {
+    pub(crate) agent: Arc<str>,
+    pub(crate) pattern: ChannelPattern,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) policy: FlowPolicy,
+    pub(crate) takes_events: bool,
+    pub(crate) answers: bool,
+    /// Whether it gets the events of persistent channels from the logs.
+    pub(crate) reads_logs: bool,
+    /// Bytes that may be sent to it in all, and that were.
+    limit: AtomicU64,
+    sent: AtomicU64,
+    /// How often its filter could not be evaluated here.
+    pub(super) filter_errors: AtomicU64,
+    /// Where publishers wait for more credit.
+    pub(super) gate: Arc<Gate>,
+}
+
+impl RemoteSubscription {
+    pub(super) fn new(
+        agent: Arc<str>,
+        pattern: ChannelPattern,
+        filter: Option<Filter>,
+        announcement: &Announcement<'_>,
+    ) -> Self {
+        Self {
+            agent,
+            pattern,
+            filter,
+            policy: announcement.policy,
+            takes_events: announcement.takes_events,
+            answers: announcement.answers,
+            reads_logs: !announcement.durable.is_empty() || announcement.replay != Replay::Now,
+            limit: AtomicU64::new(announcement.credit),
+            sent: AtomicU64::new(0),
+            filter_errors: AtomicU64::new(0),
+            gate: Arc::default(),
+        }
+    }
+
+    pub(super) fn pushes_back(&self) -> bool {
+        self.policy == FlowPolicy::PushBack
+    }
+
+    /// Whether its process lets something more be sent to it.
+    pub(super) fn has_credit(&self) -> bool {
+        !self.pushes_back()
+            || self.sent.load(Ordering::Relaxed) < self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn charge(&self, cost: u64) {
+        if self.pushes_back() {
+            self.sent.fetch_add(cost, Ordering::Relaxed);
+        }
+    }
+
+    /// What was charged is not sent after all.
+    pub(super) fn refund(&self, cost: u64) {
+        if self.pushes_back() {
+            let _ = self
+                .sent
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sent| {
+                    Some(sent.saturating_sub(cost))
+                });
+        }
+    }
+
+    pub(super) fn raise(&self, limit: u64) {
+        self.limit.fetch_max(limit, Ordering::Relaxed);
+        self.gate.open();
+    }
+}
+
+/// Another process.
+pub(super) struct Peer {
+    pub(super) key: PeerKey,
+    pub(super) identity: Arc<Identity>,
+    /// The epoch under which this process speaks to it.
+    pub(super) own_epoch: u64,
+    /// Its epoch; 0: not known.
+    pub(super) epoch: u64,
+    pub(super) outgoing: Outgoing,
+    pub(super) incoming: Incoming<ArrivedFrame>,
+    pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
+    /// Whether there is a reason to talk to it.
+    pub(super) is_wanted: bool,
+    /// Whether it was heard in this session, so that it knows both epochs.
+    pub(super) is_heard: bool,
+    /// Whether it has announced all its subscriptions.
+    pub(super) is_known: bool,
+    /// The transport has no room at the moment.
+    pub(super) is_blocked: bool,
+    /// Whether it is among those that have something to send.
+    pub(super) is_ready: bool,
+    pub(super) greet_at: Option<Duration>,
+    pub(super) greet_pause: Duration,
+    /// When to see whether it is there still, because publishers wait for credit from it.
+    pub(super) probe_at: Option<Duration>,
+    /// What it is to be told of the filters of its subscriptions.
+    pub(super) untold: Untold,
+    /// When a frame of a wrong session was last answered.
+    pub(super) corrected: Option<Duration>,
+    /// An acknowledgement that holds once its frame `after` has come: upto, beyond, after.
+    pub(super) early_acknowledgement: Option<(u64, u64, u64)>,
+    /// The last frame that tells it of something refused.
+    pub(super) last_report: u64,
+    /// Receipts of frames that the process has taken, and its agents not yet.
+    pub(super) untaken: HashMap<u64, Arc<Receipt>>,
+    /// Where publishers wait for room.
+    pub(super) gate: Arc<Gate>,
+}
+
+impl Peer {
+    pub(super) fn new(
+        key: PeerKey,
+        identity: Arc<Identity>,
+        epoch: u64,
+        resend: Duration,
+        greet: Duration,
+    ) -> Self {
+        Self {
+            key,
+            identity,
+            own_epoch: epoch,
+            epoch: 0,
+            outgoing: Outgoing::new(resend),
+            incoming: Incoming::default(),
+            subscriptions: HashMap::new(),
+            is_wanted: false,
+            is_heard: false,
+            is_known: false,
+            is_blocked: false,
+            is_ready: false,
+            greet_at: None,
+            greet_pause: greet,
+            probe_at: None,
+            untold: Untold::default(),
+            corrected: None,
+            early_acknowledgement: None,
+            last_report: 0,
+            untaken: HashMap::new(),
+            gate: Arc::default(),
+        }
+    }
+
+    /// Whether frames beside hellos can be written.
+    pub(super) fn is_introduced(&self) -> bool {
+        self.epoch != 0
+    }
+
+    /// The session of frames to it.
+    pub(super) fn session_out(&self) -> u64 {
+        session(self.own_epoch, self.epoch)
+    }
+
+    /// The session of frames from it.
+    pub(super) fn session_in(&self) -> u64 {
+        session(self.epoch, self.own_epoch)
+    }
+
+    /// The stamp of the next frame that is kept until it is acknowledged.
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp {
+            session: self.session_out(),
+            number: self.outgoing.next(),
+        }
+    }
+
+    /// Sends a frame that is made for a stamp and is kept until it is acknowledged.
+    pub(super) fn tell<'a>(
+        &mut self,
+        author: Option<&Arc<str>>,
+        now: Duration,
+        frame: impl FnOnce(Stamp) -> Frame<'a>,
+    ) {
+        let mut parcel = Parcel::of_process(&frame(self.stamp()));
+        parcel.author = author.cloned();
+        self.outgoing.push(Kept::new(parcel), now);
+    }
+
+    pub(super) fn greet(&mut self) {
+        self.outgoing.push_control(&Frame::Hello {
+            from: self.own_epoch,
+            to: self.epoch,
+        });
+    }
+}
+
+/// Tells a process what has come from it.
+pub(super) fn acknowledge(peer: &mut Peer) {
+    let (upto, beyond) = peer.incoming.acknowledgement();
+    let frame = Frame::Acknowledge {
+        stamp: Stamp {
+            session: peer.session_out(),
+            number: 0,
+        },
+        upto,
+        beyond,
+        after: peer.last_report,
+    };
+    peer.outgoing.push_control(&frame);
+}

@@ -1,0 +1,69 @@
+//! What a publisher that waits for an acknowledgement waits at.
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use sealbus_bus::UndeliverableReason;
+
+/// The acknowledgements of one event, from each process it went to.
+#[derive(Debug, Default)]
+pub(crate) struct Receipt {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Acknowledgements that are missing.
+    missing: usize,
+    failed: Option<UndeliverableReason>,
+}
+
+impl Receipt {
+    /// One more process is to acknowledge.
+    pub(super) fn expect(&self) {
+        self.state.lock().missing += 1;
+    }
+
+    /// A process has acknowledged.
+    pub(super) fn acknowledge(&self) {
+        let mut state = self.state.lock();
+        state.missing = state.missing.saturating_sub(1);
+        let is_complete = state.missing == 0;
+        drop(state);
+        if is_complete {
+            self.news.notify_waiters();
+        }
+    }
+
+    /// A process will not acknowledge.
+    pub(super) fn fail(&self, reason: &UndeliverableReason) {
+        self.state
+            .lock()
+            .failed
+            .get_or_insert_with(|| reason.clone());
+        self.acknowledge();
+    }
+
+    /// How it stands: `None` while acknowledgements are missing.
+    pub(crate) fn outcome(&self) -> Option<Result<(), UndeliverableReason>> {
+        let state = self.state.lock();
+        (state.missing == 0).then(|| state.failed.clone().map_or(Ok(()), Err))
+    }
+
+    /// Waits for all acknowledgements.
+    ///
+    /// # Errors
+    /// The first reason for which a process did not take it.
+    pub(crate) async fn wait(&self) -> Result<(), UndeliverableReason> {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            news.await;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What is known about the channels in use and about all subscriptions, for those who look.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sealbus_seal::Identity;
+
+use super::Exchange;
+use super::targets::Counts;
+use crate::flow::FlowPolicy;
+use crate::path::ChannelPath;
+use crate::pattern::ChannelPattern;
+use crate::queue::QueueCounters;
+
+/// What is known about a channel, for `channel list`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelReport {
+    /// The channel.
+    pub channel: ChannelPath,
+    /// Events, messages and requests put on it by agents of this process.
+    pub published: u64,
+    /// Those that came from other processes.
+    pub received: u64,
+    /// Best-effort events that were not sent to a process for want of room, counted for each process.
+    pub dropped: u64,
+    /// How often a subscription's filter could not be evaluated for what agents of this process put on it.
+    pub filter_errors: u64,
+    /// Subscriptions of this process that match.
+    pub subscriptions_here: usize,
+    /// Those of other processes.
+    pub subscriptions_there: usize,
+}
+
+/// What is known about a subscription, for `channel list`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionReport {
+    /// Its agent.
+    pub agent: Arc<str>,
+    /// The process it is in; `None`: this one.
+    pub process: Option<Identity>,
+    /// The channels.
+    pub pattern: ChannelPattern,
+    /// Its filter; empty: none.
+    pub filter: String,
+    /// What it does when it is full.
+    pub policy: FlowPolicy,
+    /// Whether it answers requests.
+    pub answers: bool,
+    /// How often its filter could not be evaluated: for what was published anywhere, if it is of this process, else for what
+    /// was published here.
+    pub filter_errors: u64,
+    /// Of a subscription of this process: events and bytes that wait, and what happened so far.
+    pub queue: Option<(usize, usize, QueueCounters)>,
+}
+
+impl Exchange {
+    /// What is known about the channels in use.
+    pub(crate) fn channel_reports(&mut self) -> Vec<ChannelReport> {
+        let paths: Vec<ChannelPath> = self.channels.keys().cloned().collect();
+        let exact = self
+            .consumers
+            .values()
+            .map(|it| it.options.pattern.as_path());
+        let remote = self
+            .peers
+            .values()
+            .flat_map(|peer| peer.subscriptions.values());
+        let remote = remote.map(|it| it.pattern.as_path());
+        let mut paths: Vec<ChannelPath> = paths
+            .into_iter()
+            .chain(exact.chain(remote).flatten())
+            .collect();
+        paths.sort();
+        paths.dedup();
+        let mut reports = Vec::with_capacity(paths.len());
+        for path in paths {
+            let targets = self.targets(&path);
+            let Counts {
+                published,
+                kept,
+                received,
+                dropped,
+                filter_errors,
+            } = &*targets.counts;
+            reports.push(ChannelReport {
+                published: published.load(Ordering::Relaxed) + kept.load(Ordering::Relaxed),
+                received: received.load(Ordering::Relaxed),
+                dropped: dropped.load(Ordering::Relaxed),
+                filter_errors: filter_errors.load(Ordering::Relaxed),
+                subscriptions_here: targets.here.len(),
+                subscriptions_there: targets.there.iter().map(|it| it.subscriptions.len()).sum(),
+                channel: path,
+            });
+        }
+        reports
+    }
+
+    /// What is known about all subscriptions.
+    pub(crate) fn subscription_reports(&self) -> Vec<SubscriptionReport> {
+        let here = self.consumers.values().map(|it| SubscriptionReport {
+            agent: it.agent.clone(),
+            process: None,
+            pattern: it.options.pattern.clone(),
+            filter: it.options.filter.clone(),
+            policy: it.options.policy,
+            answers: it.options.answers,
+            filter_errors: it.counts().2.filter_errors,
+            queue: Some(it.counts()),
+        });
+        let there = self.peers.values().flat_map(|peer| {
+            peer.subscriptions.values().map(|it| SubscriptionReport {
+                agent: it.agent.clone(),
+                process: Some((*peer.identity).clone()),
+                pattern: it.pattern.clone(),
+                filter: it
+                    .filter
+                    .as_ref()
+                    .map_or_else(String::new, ToString::to_string),
+                policy: it.policy,
+                answers: it.answers,
+                filter_errors: it.filter_errors.load(Ordering::Relaxed),
+                queue: None,
+            })
+        });
+        let mut reports: Vec<_> = here.chain(there).collect();
+        reports.sort_by(|a, b| (a.pattern.as_str(), &a.agent).cmp(&(b.pattern.as_str(), &b.agent)));
+        reports
+    }
+}

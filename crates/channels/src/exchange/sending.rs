@@ -1,0 +1,162 @@
+//! Frames on their way to the transport: whose turn it is, and what could not be sent.
+
+use std::sync::Arc;
+
+use sealbus_seal::Identity;
+
+use super::stream::Parcel;
+use super::{Exchange, Now};
+use crate::frame::{self, Frame, HeadMechanism};
+use sealbus_bus::UndeliverableReason;
+
+impl Exchange {
+    /// A process that has something to send, or had when it was marked; each time another one.
+    pub(crate) fn next_ready(&mut self) -> Option<u32> {
+        let index = self.ready.pop_front()?;
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.is_ready = false;
+        }
+        Some(index)
+    }
+
+    pub(crate) fn identity(&self, index: u32) -> Option<&Arc<Identity>> {
+        self.peers.get(index).map(|peer| &peer.identity)
+    }
+
+    pub(crate) fn index_of(&self, identity: &Identity) -> Option<u32> {
+        self.indexes.get(identity).copied()
+    }
+
+    /// The next frame for a process, unless its transport has no room.
+    pub(crate) fn next_parcel(&self, index: u32) -> Option<&Parcel> {
+        let peer = self.peers.get(index)?;
+        if peer.is_blocked {
+            return None;
+        }
+        peer.outgoing.peek(peer.is_introduced())
+    }
+
+    /// The transport has taken the frame.
+    pub(crate) fn sent(&mut self, index: u32, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let is_known = peer.is_introduced();
+        peer.outgoing.advance(is_known, now.since_start);
+        let at = peer.outgoing.deadline();
+        self.set_alarm(at);
+    }
+
+    /// The transport has no room; [`unblock`](Self::unblock) says when it has again.
+    pub(crate) fn block(&mut self, index: u32) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.is_blocked = true;
+        }
+    }
+
+    pub(crate) fn unblock(&mut self, index: u32) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.is_blocked = false;
+            self.mark_ready(index);
+        }
+    }
+
+    /// The transport can never take the frame: its publisher hears of it, and the other process that nothing comes.
+    pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let is_known = peer.is_introduced();
+        let number = peer
+            .outgoing
+            .peek(is_known)
+            .filter(|parcel| !matches!(Frame::decode(&parcel.head), Ok(Frame::Void { .. })))
+            .and(peer.outgoing.peek_number(is_known));
+        let Some(number) = number else {
+            peer.outgoing.advance(is_known, now.since_start);
+            return;
+        };
+        self.give_up(index, number, reason);
+    }
+
+    /// A void takes the place of a frame that will never be accepted, and its publisher is told.
+    fn give_up(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let session = peer.session_out();
+        let void = Parcel::of_process(&Frame::Void {
+            stamp: frame::Stamp { session, number },
+        });
+        let Some(kept) = peer.outgoing.void(number, void) else {
+            return;
+        };
+        for id in kept.charged.iter().flat_map(|ids| ids.iter()) {
+            if let Some(subscription) = peer.subscriptions.get(id) {
+                subscription.refund(kept.cost);
+            }
+        }
+        if kept.is_settled {
+            return;
+        }
+        let identity = peer.identity.clone();
+        if let Ok(Frame::Event { head, targets, .. }) = Frame::decode(&kept.parcel.head)
+            && let HeadMechanism::Request { id } = head.mechanism
+        {
+            for subscription in targets.iter() {
+                self.decline((Some(index), subscription), id);
+            }
+        }
+        self.report(kept, &identity, reason);
+    }
+
+    /// The other process, or the transport on its behalf, does not take a frame, for who wrote it is not accepted.
+    pub(crate) fn frame_refused(
+        &mut self,
+        identity: &Identity,
+        frame: &[u8],
+        reason: &UndeliverableReason,
+        now: Now,
+    ) {
+        let Some(index) = self.index_of(identity) else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        match Frame::decode(frame).map(|frame| frame.stamp()) {
+            // It does not take frames at all; if that changes it will greet.
+            Ok(None) => {
+                peer.is_wanted = false;
+                peer.greet_at = None;
+            }
+            Ok(Some(stamp)) if stamp.number != 0 && stamp.session == peer.session_out() => {
+                self.give_up(index, stamp.number, reason);
+                if let Some(peer) = self.peers.get_mut(index) {
+                    peer.outgoing.hurry(now.since_start);
+                }
+                self.set_alarm(Some(now.since_start));
+            }
+            _ => {}
+        }
+    }
+
+    /// The transport has lost frames that it had taken.
+    pub(crate) fn frames_lost(&mut self, identity: &Identity, now: Now) {
+        if let Some(index) = self.index_of(identity)
+            && let Some(peer) = self.peers.get_mut(index)
+        {
+            peer.outgoing.hurry(now.since_start);
+            self.set_alarm(Some(now.since_start));
+        }
+    }
+
+    pub(super) fn mark_ready(&mut self, index: u32) {
+        if let Some(peer) = self.peers.get_mut(index)
+            && !peer.is_ready
+        {
+            peer.is_ready = true;
+            self.ready.push_back(index);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The subscriptions of this process: how they begin and end, and what is told of them and of their queues.
+
+use std::sync::Arc;
+
+use sealbus_seal::permission::ChannelRight;
+use thiserror::Error;
+
+use super::consumer::{Aftermath, Consumer, Ended, SubscriptionOptions};
+use super::peer::Peer;
+use super::targets::Filter;
+use super::{Exchange, Now};
+use crate::filter::{ChannelFilter, FilterError};
+use crate::frame::{self, Announcement, Frame};
+use crate::pattern::ChannelPattern;
+
+/// Why a subscription was not made.
+#[derive(Clone, Debug, Error)]
+pub enum SubscribeError {
+    /// The filter is wrong.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// It would never get anything.
+    #[error(
+        "a subscription that takes neither events nor requests gets nothing: choose at least one"
+    )]
+    Nothing,
+    /// The agent may not read the channel.
+    #[error(
+        "agent {agent} may not subscribe to {pattern}: the platform's policy does not allow it"
+    )]
+    NotPermitted {
+        /// The agent.
+        agent: Arc<str>,
+        /// The channels.
+        pattern: ChannelPattern,
+    },
+    /// There is nothing to go on from after an absence, or to replay.
+    #[error(
+        "this platform keeps no events: a subscription cannot be durable, nor begin before now"
+    )]
+    NoLog,
+    /// More subscriptions than other processes take.
+    #[error("this process has {0} subscriptions, as many as it may have")]
+    TooMany(usize),
+    /// Another subscription of the agent has the durable name.
+    #[error(
+        "agent {agent} has a subscription with the durable name {durable:?} already: end it, or take another name"
+    )]
+    DurableTwice {
+        /// The agent.
+        agent: Arc<str>,
+        /// The name.
+        durable: String,
+    },
+    /// No durable name.
+    #[error("{0:?} cannot be a durable name: it has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
+    DurableName(String),
+    /// The agent has left this process.
+    #[error("agent {0} has left this process and cannot subscribe")]
+    Detached(Arc<str>),
+    /// The QoS asked for cannot be had.
+    #[error(transparent)]
+    Unavailable(#[from] crate::qos::UnavailableQos),
+}
+
+impl Exchange {
+    pub(crate) fn subscribe(
+        &mut self,
+        agent: &Arc<str>,
+        options: SubscriptionOptions,
+        now: Now,
+    ) -> Result<Arc<Consumer>, SubscribeError> {
+        if !options.takes_events && !options.answers {
+            return Err(SubscribeError::Nothing);
+        }
+        if let Some(durable) = &options.durable {
+            let is_legal = !durable.is_empty()
+                && durable.len() <= frame::LONGEST_NAME
+                && !durable.chars().any(char::is_control);
+            if !is_legal {
+                return Err(SubscribeError::DurableName(durable.clone()));
+            }
+            let has_it = |other: &Consumer| {
+                other.agent == *agent && other.options.durable.as_ref() == Some(durable)
+            };
+            if self.consumers.values().any(|other| has_it(other)) {
+                return Err(SubscribeError::DurableTwice {
+                    agent: agent.clone(),
+                    durable: durable.clone(),
+                });
+            }
+        }
+        if self.consumers.len() >= self.config.subscriptions_per_process {
+            return Err(SubscribeError::TooMany(self.consumers.len()));
+        }
+        // A pattern is judged channel by channel, as they are used.
+        if !self.may_subscribe(agent, &options.pattern, options.answers) {
+            return Err(SubscribeError::NotPermitted {
+                agent: agent.clone(),
+                pattern: options.pattern,
+            });
+        }
+        let filter = compile(&options.filter)?;
+        let id = self.next_subscription;
+        self.next_subscription += 1;
+        let consumer = Arc::new(Consumer::new(id, agent.clone(), options, filter));
+        self.here.insert(&consumer.options.pattern, id);
+        self.consumers.insert(id, consumer.clone());
+        self.generation += 1;
+        let indexes = self.peers.indexes();
+        for index in indexes {
+            self.want(index, now);
+            if let Some(peer) = self.peers.get_mut(index)
+                && peer.is_introduced()
+            {
+                announce(peer, &consumer, now);
+                self.mark_ready(index);
+            }
+        }
+        Ok(consumer)
+    }
+
+    /// Whether there may be a channel of the pattern on which the agent may get something.
+    pub(super) fn may_subscribe(
+        &self,
+        agent: &str,
+        pattern: &ChannelPattern,
+        answers: bool,
+    ) -> bool {
+        let may = |right| self.rights.may_on_some(agent, right, pattern);
+        may(ChannelRight::Subscribe) || answers && may(ChannelRight::Answer)
+    }
+
+    /// Ends a subscription of this process.
+    pub(crate) fn unsubscribe(&mut self, id: u32, why: Ended, now: Now) {
+        let Some(consumer) = self.consumers.remove(&id) else {
+            return;
+        };
+        self.here
+            .remove(&consumer.options.pattern, |other| *other == id);
+        self.generation += 1;
+        let mut aftermath = Aftermath::default();
+        consumer.end(why, &mut aftermath);
+        // Its process says that it is gone; what it owes need not be said.
+        aftermath.credit.clear();
+        self.settle(id, aftermath, now);
+        self.stop_awaiting(None, Some(id));
+        let indexes = self.peers.indexes();
+        for index in indexes {
+            if let Some(peer) = self.peers.get_mut(index)
+                && peer.is_introduced()
+            {
+                peer.tell(None, now.since_start, |stamp| Frame::Withdraw {
+                    stamp,
+                    subscription: id,
+                });
+                self.mark_ready(index);
+            }
+        }
+    }
+
+    /// Ends all subscriptions of an agent that has left.
+    pub(crate) fn agent_left(&mut self, agent: &str, now: Now) {
+        let ids: Vec<u32> = self
+            .consumers
+            .values()
+            .filter(|consumer| *consumer.agent == *agent)
+            .map(|consumer| consumer.id)
+            .collect();
+        for id in ids {
+            self.unsubscribe(id, Ended::Cancelled, now);
+        }
+    }
+
+    /// Does what is to be done after events have left the queue of a subscription.
+    pub(crate) fn settle(&mut self, id: u32, aftermath: Aftermath, now: Now) {
+        if aftermath.has_room
+            && let Some(consumer) = self.consumers.get(&id)
+        {
+            consumer.gate.open();
+        }
+        for (key, limit) in aftermath.credit {
+            if let Some(peer) = self.peer_of(key) {
+                peer.tell(None, now.since_start, |stamp| Frame::Credit {
+                    stamp,
+                    subscription: id,
+                    limit,
+                });
+                self.mark_ready(key.index);
+            }
+        }
+        for (source, request) in aftermath.unanswered {
+            match source {
+                None => self.decline((None, id), request.0),
+                Some(key) => {
+                    if let Some(peer) = self.peer_of(key) {
+                        peer.tell(None, now.since_start, |stamp| Frame::NoAnswer {
+                            stamp,
+                            request: request.0,
+                            subscription: id,
+                        });
+                        self.mark_ready(key.index);
+                    }
+                }
+            }
+        }
+        for (key, number, is_taken) in aftermath.taken {
+            if let Some(peer) = self.peer_of(key) {
+                peer.tell(None, now.since_start, |stamp| {
+                    if is_taken {
+                        Frame::Taken {
+                            stamp,
+                            taken: number,
+                        }
+                    } else {
+                        Frame::Absent {
+                            stamp,
+                            message: number,
+                        }
+                    }
+                });
+                self.mark_ready(key.index);
+            }
+        }
+    }
+}
+
+pub(super) fn compile(text: &str) -> Result<Option<Filter>, FilterError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    ChannelFilter::new(text).map(Some)
+}
+
+/// Tells a process of a subscription of this one.
+pub(super) fn announce(peer: &mut Peer, consumer: &Consumer, now: Now) {
+    let options = &consumer.options;
+    peer.tell(Some(&consumer.agent), now.since_start, |stamp| {
+        Frame::Announce {
+            stamp,
+            announcement: Announcement {
+                subscription: consumer.id,
+                pattern: options.pattern.as_str(),
+                filter: &options.filter,
+                policy: options.policy,
+                answers: options.answers,
+                takes_events: options.takes_events,
+                credit: consumer.window(),
+                durable: options.durable.as_deref().unwrap_or_default(),
+                replay: options.replay,
+            },
+        }
+    });
+}

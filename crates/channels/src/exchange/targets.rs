@@ -1,0 +1,235 @@
+//! Whom something on a channel is for: worked out once for each channel, until a subscription comes or goes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sealbus_seal::permission::ChannelRight;
+
+use super::Exchange;
+use super::consumer::{Consumer, SubscriptionOptions};
+use super::peer::RemoteSubscription;
+use crate::event::ChannelHeader;
+use crate::filter::ChannelFilter;
+use crate::path::ChannelPath;
+use crate::permission::ChannelPermissions;
+
+/// A filter, compiled.
+pub(crate) type Filter = ChannelFilter;
+
+/// What a subscription may get on a channel, and wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Uses {
+    /// Events.
+    pub(super) sees: bool,
+    /// Messages to its agent.
+    pub(super) reads: bool,
+    /// Requests, which it answers.
+    pub(super) answers: bool,
+}
+
+impl Uses {
+    /// What the policy leaves an agent of what it wants; `None` if nothing.
+    pub(super) fn new(
+        rights: &ChannelPermissions,
+        agent: &str,
+        channel: &ChannelPath,
+        takes_events: bool,
+        answers: bool,
+    ) -> Option<Self> {
+        let reads = rights.may(agent, ChannelRight::Subscribe, channel);
+        let answers = answers && rights.may(agent, ChannelRight::Answer, channel);
+        (reads || answers).then_some(Self {
+            sees: takes_events && reads,
+            reads,
+            answers,
+        })
+    }
+}
+
+/// A subscription of this process that matches a channel.
+#[derive(Debug)]
+pub(super) struct Here {
+    pub(super) consumer: Arc<Consumer>,
+    pub(super) uses: Uses,
+}
+
+impl Here {
+    /// Whether it sees an event that is published now: not if it reads that from a log.
+    pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
+        self.uses.sees && !(is_kept(header) && self.consumer.options.reads_logs())
+    }
+}
+
+/// A subscription of another process that matches a channel.
+#[derive(Debug)]
+pub(super) struct There {
+    pub(super) id: u32,
+    pub(super) subscription: Arc<RemoteSubscription>,
+    pub(super) uses: Uses,
+}
+
+impl There {
+    /// As [`Here::sees`].
+    pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
+        self.uses.sees && !(is_kept(header) && self.subscription.reads_logs)
+    }
+}
+
+/// Whether an event is in a log.
+pub(super) fn is_kept(header: &ChannelHeader) -> bool {
+    header.qos.persistence.is_persistent()
+}
+
+/// The subscriptions of one other process that match a channel.
+#[derive(Debug)]
+pub(super) struct PeerTargets {
+    pub(super) peer: u32,
+    pub(super) subscriptions: Vec<There>,
+    /// Those that push back and see events, if all that take events see all.
+    pub(super) all: Option<Arc<[u32]>>,
+}
+
+/// Whom something on a channel is for.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    /// What is counted of the channel, however often its targets change.
+    pub(super) counts: Arc<Counts>,
+    pub(super) here: Vec<Here>,
+    /// Subscriptions of this process that match and may get nothing. Another process may not know that yet.
+    pub(super) barred: Vec<u32>,
+    pub(super) there: Vec<PeerTargets>,
+}
+
+/// What is counted of a channel. Only the exchange counts, under its lock.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// What was published on it here.
+    pub(super) published: AtomicU64,
+    /// What was published on it here and is in a log.
+    pub(super) kept: AtomicU64,
+    /// What came from other processes.
+    pub(super) received: AtomicU64,
+    /// What could not be sent for want of room, as only best-effort events may.
+    pub(super) dropped: AtomicU64,
+    /// Evaluations of filters that failed for what was published on it here.
+    pub(super) filter_errors: AtomicU64,
+}
+
+/// What the exchange knows of a channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    pub(super) counts: Arc<Counts>,
+    /// Of which state of all subscriptions the targets are.
+    pub(super) generation: u64,
+    pub(super) targets: Arc<Targets>,
+}
+
+impl Exchange {
+    /// A channel that is in use, and whom something on it is for.
+    pub(super) fn known(&self, path: &str) -> Option<(ChannelPath, Arc<Targets>)> {
+        let (path, channel) = self.channels.get_key_value(path)?;
+        let is_current = channel.generation == self.generation;
+        is_current.then(|| (path.clone(), channel.targets.clone()))
+    }
+
+    /// Whom something on a channel is for.
+    pub(super) fn targets(&mut self, path: &ChannelPath) -> Arc<Targets> {
+        if let Some(channel) = self.channels.get(path)
+            && channel.generation == self.generation
+        {
+            return channel.targets.clone();
+        }
+        let mut targets = Targets::default();
+        self.here.for_each_match(path, |id| {
+            if let Some(consumer) = self.consumers.get(id) {
+                let SubscriptionOptions {
+                    takes_events,
+                    answers,
+                    ..
+                } = consumer.options;
+                let uses = Uses::new(&self.rights, &consumer.agent, path, takes_events, answers);
+                match uses {
+                    Some(uses) => targets.here.push(Here {
+                        consumer: consumer.clone(),
+                        uses,
+                    }),
+                    None if takes_events => targets.barred.push(*id),
+                    None => {}
+                }
+            }
+        });
+        targets.here.sort_by_key(|here| here.consumer.id);
+        let mut there: HashMap<u32, Vec<There>> = HashMap::new();
+        self.there.for_each_match(path, |(index, id)| {
+            if let Some(peer) = self.peers.get(*index)
+                && let Some(it) = peer.subscriptions.get(id)
+                && let Some(uses) =
+                    Uses::new(&self.rights, &it.agent, path, it.takes_events, it.answers)
+            {
+                there.entry(*index).or_default().push(There {
+                    id: *id,
+                    subscription: it.clone(),
+                    uses,
+                });
+            }
+        });
+        for (peer, mut subscriptions) in there {
+            subscriptions.sort_by_key(|it| it.id);
+            let sees_all = subscriptions.iter().all(|it| {
+                !it.subscription.takes_events || it.uses.sees && it.subscription.filter.is_none()
+            });
+            let all = sees_all.then(|| {
+                subscriptions
+                    .iter()
+                    .filter(|it| it.uses.sees && it.subscription.pushes_back())
+                    .map(|it| it.id)
+                    .collect()
+            });
+            targets.there.push(PeerTargets {
+                peer,
+                subscriptions,
+                all,
+            });
+        }
+        targets.there.sort_by_key(|targets| targets.peer);
+        if self.channels.len() >= self.config.channels && !self.channels.contains_key(path) {
+            self.forget_channels();
+        }
+        let lowest = self.lowest_number;
+        let channel = self
+            .channels
+            .entry(path.clone())
+            .or_insert_with(|| Channel {
+                counts: Arc::new(Counts {
+                    published: AtomicU64::new(lowest),
+                    ..Counts::default()
+                }),
+                ..Channel::default()
+            });
+        targets.counts = channel.counts.clone();
+        let targets = Arc::new(targets);
+        channel.generation = self.generation;
+        channel.targets = targets.clone();
+        targets
+    }
+
+    /// Makes room for other channels: half of them go, those without subscriptions first.
+    fn forget_channels(&mut self) {
+        let keep = self.config.channels / 2;
+        let mut left = self.channels.len();
+        let mut highest = self.lowest_number;
+        for only_unused in [true, false] {
+            self.channels.retain(|_, channel| {
+                let is_unused = channel.targets.here.is_empty() && channel.targets.there.is_empty();
+                let stays = left <= keep || (only_unused && !is_unused);
+                if !stays {
+                    left -= 1;
+                    highest = highest.max(channel.counts.published.load(Ordering::Relaxed));
+                }
+                stays
+            });
+        }
+        self.lowest_number = highest;
+    }
+}

@@ -1,0 +1,170 @@
+//! What happens as time passes: greetings, frames sent again, processes given up, requests over, events expired.
+
+use std::time::Duration;
+
+use super::consumer::Aftermath;
+use super::peer::acknowledge;
+use super::{Exchange, Now};
+use crate::frame::Frame;
+use sealbus_bus::Moment;
+use sealbus_bus::UndeliverableReason;
+
+/// The least time between two looks through all queues.
+const SWEEP: Duration = Duration::from_millis(10);
+
+impl Exchange {
+    pub(super) fn set_alarm(&mut self, at: Option<Duration>) {
+        if let Some(at) = at
+            && self.alarm.is_none_or(|alarm| at < alarm)
+        {
+            self.alarm = Some(at);
+            self.is_alarm_sooner = true;
+        }
+    }
+
+    /// When [`tick`](Self::tick) is to be called, if that is sooner than was said before.
+    pub(crate) fn take_alarm(&mut self) -> Option<Duration> {
+        if std::mem::take(&mut self.is_alarm_sooner) {
+            self.alarm
+        } else {
+            None
+        }
+    }
+
+    /// Time has passed. Returns when to call it again.
+    pub(crate) fn tick(&mut self, now: Now) -> Option<Duration> {
+        let time = now.since_start;
+        self.alarm = None;
+        let indexes = self.peers.indexes();
+        for index in indexes {
+            self.tick_peer(index, now);
+        }
+        let over: Vec<u64> = self
+            .asking
+            .iter()
+            .filter(|(_, asking)| asking.deadline <= time)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in over {
+            self.end_request(id);
+        }
+        if self.sweep_at.is_some_and(|at| at <= time) {
+            self.sweep(now);
+        }
+        let next = self
+            .asking
+            .values()
+            .map(|asking| asking.deadline)
+            .chain(self.sweep_at)
+            .min();
+        self.set_alarm(next);
+        self.is_alarm_sooner = false;
+        self.alarm
+    }
+
+    /// Publishers wait for credit from a process that may owe nothing else: it is to be seen whether it is there still.
+    pub(super) fn probe_later(&mut self, index: u32, now: Now) {
+        let at = now.since_start + self.config.absence / 3;
+        if let Some(peer) = self.peers.get_mut(index) {
+            let at = *peer.probe_at.get_or_insert(at);
+            self.set_alarm(Some(at));
+        }
+    }
+
+    /// Sends something that a process must acknowledge, while one of its subscriptions has no credit left.
+    fn probe(&mut self, index: u32, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        peer.probe_at = None;
+        if peer.subscriptions.values().all(|it| it.has_credit()) {
+            return;
+        }
+        if peer.outgoing.size().0 == 0 {
+            peer.tell(None, now.since_start, |stamp| Frame::Void { stamp });
+            self.mark_ready(index);
+        }
+        self.probe_later(index, now);
+    }
+
+    fn tick_peer(&mut self, index: u32, now: Now) {
+        let time = now.since_start;
+        let (absence, longest) = (self.config.absence, self.config.longest_resend);
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if peer.outgoing.silence(time) >= absence {
+            let reason = UndeliverableReason::ProcessUnreachable(format!(
+                "{} has acknowledged nothing for {} s",
+                peer.identity,
+                absence.as_secs()
+            ));
+            // In a new epoch, so that what comes of the old one is not taken any more.
+            peer.own_epoch = peer.own_epoch.saturating_add(1);
+            self.lose(index, &reason, now);
+            self.begin(index, now);
+        }
+        let probe_at = self.peers.get(index).and_then(|peer| peer.probe_at);
+        if probe_at.is_some_and(|at| at <= time) {
+            self.probe(index, now);
+        }
+        let untold_at = self.peers.get(index).and_then(|peer| peer.untold.at);
+        if untold_at.is_some_and(|at| at <= time) {
+            self.tell_filter_errors(index, now);
+        }
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let mut is_ready = false;
+        if peer.greet_at.is_some_and(|at| at <= time) {
+            if peer.is_heard {
+                peer.greet_at = None;
+            } else {
+                peer.greet();
+                peer.greet_at = Some(time + peer.greet_pause);
+                peer.greet_pause = (peer.greet_pause * 2).min(self.config.greet.1);
+                is_ready = true;
+            }
+        }
+        is_ready |= peer.outgoing.tick(time, longest);
+        if peer.incoming.deadline().is_some_and(|at| at <= time) {
+            acknowledge(peer);
+            is_ready = true;
+        }
+        let next = [
+            peer.greet_at,
+            peer.probe_at,
+            peer.untold.at,
+            peer.outgoing.deadline(),
+            peer.incoming.deadline(),
+            peer.outgoing.waiting_since().map(|since| since + absence),
+        ];
+        let next = next.into_iter().flatten().min();
+        if is_ready {
+            self.mark_ready(index);
+        }
+        self.set_alarm(next);
+    }
+
+    /// Something in a queue changes at `moment`.
+    pub(super) fn sweep_by(&mut self, moment: Option<Moment>, now: Now) {
+        let Some(moment) = moment else { return };
+        let at = now.since_start + moment.since(now.moment).max(SWEEP);
+        if self.sweep_at.is_none_or(|old| at < old) {
+            self.sweep_at = Some(at);
+            self.set_alarm(self.sweep_at);
+        }
+    }
+
+    /// Gives up what has expired in the queues, and wakes those for whom something has become valid.
+    fn sweep(&mut self, now: Now) {
+        let consumers: Vec<_> = self.consumers.values().cloned().collect();
+        self.sweep_at = None;
+        for consumer in consumers {
+            let mut aftermath = Aftermath::default();
+            let next = consumer.advance(now.moment, &mut aftermath);
+            self.settle(consumer.id, aftermath, now);
+            self.sweep_by(next, now);
+        }
+    }
+}

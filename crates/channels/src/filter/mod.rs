@@ -1,0 +1,346 @@
+//! Which events a subscription wants: expressions over a message's parameters and properties.
+
+mod evaluate;
+mod parser;
+mod token;
+mod value;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use regex::Regex;
+use sealbus_fipa::AclMessageRef;
+use thiserror::Error;
+
+use super::event::ChannelHeader;
+pub use value::EvaluationError;
+
+/// The longest filter, in bytes.
+pub const MAX_FILTER_LENGTH: usize = 2048;
+/// How deep a filter nests.
+pub const MAX_FILTER_DEPTH: usize = 32;
+/// What one evaluation may cost: about a unit for each operation and for each 64 bytes of text looked at or made.
+pub const MAX_FILTER_COST: u32 = 50_000;
+/// The size in bytes to which a regular expression may be compiled.
+pub const MAX_PATTERN_SIZE: usize = 256 << 10;
+
+/// An expression in the Common Expression Language (CEL) that a message fulfils or not.
+///
+/// ```
+/// # use sealbus_channels::ChannelFilter;
+/// let filter: ChannelFilter = "performative == 'inform' && properties.price < 10".parse()?;
+/// # Ok::<(), sealbus_channels::FilterError>(())
+/// ```
+///
+/// **Variables** are the parameters of the ACL message: `performative`, `sender`, `receivers`, `reply_to`, `content`,
+/// `language`, `encoding`, `ontology`, `protocol`, `conversation_id`, `reply_with` and `in_reply_to`, where one that
+/// the message does not have reads as the empty text (or list); its user-defined parameters as `properties.NAME` or
+/// `properties["NAME"]`, where the `X-` of `X-NAME` may be left out; and of the channel's header `channel`, `mechanism`,
+/// `priority`, `persistent`, `number` and `published` (milliseconds since 1970). A property is a number, a truth value
+/// (the words `true` and `false`), a list, or a text.
+///
+/// **Operators** are CEL's: `&&`, `||`, `!`, `?:`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `+`, `-`, `*`, `/`, `%`, `[]` and lists; `has(properties.NAME)`,
+/// `size`, `startsWith`, `endsWith`, `contains`, `matches` (the regular expression a literal), `int`, `uint`, `double`, `string`, and `LIST.all(x, …)`
+/// and `LIST.exists(x, …)`. Of the language, maps, structures, bytes, times and the macros that make lists
+/// are left out: a filter decides, it does not transform.
+///
+/// An expression that cannot be evaluated for a message, because a property is missing or of another type, is not
+/// fulfilled by it; as in CEL, `&&` and `||` are decided by their other side where that suffices.
+///
+/// Filters come from other processes, so length, depth, the size of regular expressions and the cost of an evaluation are
+/// limited, and evaluating neither recurses deeper than [`MAX_FILTER_DEPTH`] nor touches a variable that is not needed.
+#[derive(Clone)]
+pub struct ChannelFilter {
+    text: Arc<str>,
+    root: Arc<Node>,
+}
+
+impl ChannelFilter {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// [`FilterError`] with the place and what was expected there.
+    pub fn new(text: &str) -> Result<Self, FilterError> {
+        match parser::parse(text) {
+            Ok(root) => Ok(Self {
+                text: text.into(),
+                root: Arc::new(root),
+            }),
+            Err((offset, problem)) => Err(FilterError::new(text, offset, problem)),
+        }
+    }
+
+    /// The expression, as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the message fulfils it.
+    ///
+    /// # Errors
+    /// [`EvaluationError`], which counts as not fulfilled.
+    pub fn matches(
+        &self,
+        header: &ChannelHeader,
+        message: &AclMessageRef<'_>,
+    ) -> Result<bool, EvaluationError> {
+        evaluate::evaluate(&self.root, header, message)
+    }
+}
+
+impl FromStr for ChannelFilter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        Self::new(text)
+    }
+}
+
+impl PartialEq for ChannelFilter {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for ChannelFilter {}
+
+impl fmt::Display for ChannelFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for ChannelFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ChannelFilter").field(&self.text).finish()
+    }
+}
+
+/// Why a text is no filter, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}, column {column} of the filter: {problem}")]
+pub struct FilterError {
+    /// Where, in bytes from the start of the text.
+    pub offset: usize,
+    /// The line, from 1.
+    pub line: usize,
+    /// The character of the line, from 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub problem: FilterProblem,
+}
+
+impl FilterError {
+    fn new(text: &str, offset: usize, problem: FilterProblem) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line = before.split('\n').count();
+        let last = before.rsplit('\n').next().unwrap_or_default();
+        Self {
+            offset,
+            line,
+            column: last.chars().count() + 1,
+            problem,
+        }
+    }
+}
+
+/// What is wrong with the text of a filter.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FilterProblem {
+    /// Longer than [`MAX_FILTER_LENGTH`].
+    #[error("longer than {MAX_FILTER_LENGTH} bytes")]
+    TooLong,
+    /// Deeper than [`MAX_FILTER_DEPTH`].
+    #[error("nested more than {MAX_FILTER_DEPTH} deep")]
+    TooDeep,
+    /// A character that begins nothing.
+    #[error("the character {0:?} has no meaning here")]
+    Character(char),
+    /// No number, or one that does not fit.
+    #[error("not a number of 64 bits")]
+    Number,
+    /// A text without its closing quote.
+    #[error("the text has no closing quote")]
+    OpenText,
+    /// A backslash before what cannot be escaped.
+    #[error("not an escape: write \\\\ for a backslash")]
+    Escape,
+    /// Something else stands there.
+    #[error("expected {expected}, found {found}")]
+    Expected {
+        /// What should have been there.
+        expected: &'static str,
+        /// What is.
+        found: String,
+    },
+    /// No such variable.
+    #[error(
+        "there is no variable {0:?}; there are performative, sender, receivers, reply_to, content, language, encoding, ontology, \
+         protocol, conversation_id, reply_with, in_reply_to, properties.NAME, channel, mechanism, priority, persistent, number and \
+         published"
+    )]
+    Variable(String),
+    /// No such function.
+    #[error(
+        "there is no function {0:?}; there are has, size, startsWith, endsWith, contains, matches, all, exists, int, uint, double \
+         and string"
+    )]
+    Function(String),
+    /// A function with the wrong number of arguments.
+    #[error("{function} takes {expected}")]
+    Arguments {
+        /// The function.
+        function: &'static str,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// A part of CEL that filters leave out.
+    #[error("{0} cannot be used in a filter")]
+    Unsupported(&'static str),
+    /// A truth value is needed.
+    #[error("expected a condition, which is true or false; this is {0}")]
+    NoCondition(&'static str),
+    /// The regular expression is none, or too large.
+    #[error("{0}")]
+    Pattern(String),
+}
+
+/// A value written in the expression.
+#[derive(Clone, Debug, PartialEq)]
+enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// 2^63, which is an `int` only behind a minus.
+    MinimumWithoutSign,
+    Uint(u64),
+    Double(f64),
+    Text(String),
+}
+
+/// A checked expression.
+#[derive(Debug)]
+enum Node {
+    Literal(Literal),
+    List(Vec<Node>),
+    Variable(Variable),
+    /// A user-defined parameter of the message.
+    Property(Box<str>),
+    /// Whether the message has that parameter.
+    Has(Box<str>),
+    /// The item that `all` or `exists` is at, counted from the outermost.
+    Local(usize),
+    Not(Box<Node>),
+    Negate(Box<Node>),
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Conditional(Box<[Node; 3]>),
+    Compare(Comparison, Box<[Node; 2]>),
+    In(Box<[Node; 2]>),
+    Arithmetic(Arithmetic, Box<[Node; 2]>),
+    Index(Box<[Node; 2]>),
+    Text(TextTest, Box<[Node; 2]>),
+    Matches(Box<Node>, Box<Regex>),
+    Convert(Conversion, Box<Node>),
+    /// Whether all items of a list, or one, fulfil a condition.
+    Quantified {
+        is_all: bool,
+        list: Box<Node>,
+        condition: Box<Node>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variable {
+    Performative,
+    Sender,
+    Receivers,
+    ReplyTo,
+    Content,
+    Language,
+    Encoding,
+    Ontology,
+    Protocol,
+    ConversationId,
+    ReplyWith,
+    InReplyTo,
+    Properties,
+    Channel,
+    Mechanism,
+    Priority,
+    Persistent,
+    Number,
+    Published,
+}
+
+impl Variable {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "performative" => Self::Performative,
+            "sender" => Self::Sender,
+            "receivers" => Self::Receivers,
+            "reply_to" => Self::ReplyTo,
+            "content" => Self::Content,
+            "language" => Self::Language,
+            "encoding" => Self::Encoding,
+            "ontology" => Self::Ontology,
+            "protocol" => Self::Protocol,
+            "conversation_id" => Self::ConversationId,
+            "reply_with" => Self::ReplyWith,
+            "in_reply_to" => Self::InReplyTo,
+            "properties" => Self::Properties,
+            "channel" => Self::Channel,
+            "mechanism" => Self::Mechanism,
+            "priority" => Self::Priority,
+            "persistent" => Self::Persistent,
+            "number" => Self::Number,
+            "published" => Self::Published,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextTest {
+    StartsWith,
+    EndsWith,
+    Contains,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Conversion {
+    Int,
+    Uint,
+    Double,
+    String,
+    Size,
+}
+
+/// A short form of what was found, for errors.
+fn excerpt(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}

@@ -1,0 +1,103 @@
+//! A subscription as its process announces it to the others.
+
+use super::field::{Reader, number, text};
+use super::{FrameError, LONGEST_NAME};
+use crate::filter::MAX_FILTER_LENGTH;
+use crate::flow::FlowPolicy;
+use crate::path::MAX_PATH_LENGTH;
+use sealbus_bus::Moment;
+
+/// A subscription as its process announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement<'a> {
+    /// Its number in that process.
+    pub subscription: u32,
+    /// The channels.
+    pub pattern: &'a str,
+    /// The filter expression; empty: everything.
+    pub filter: &'a str,
+    /// What it does when it is full.
+    pub policy: FlowPolicy,
+    /// Whether its agent answers requests.
+    pub answers: bool,
+    /// Whether it takes events; directed messages it takes always.
+    pub takes_events: bool,
+    /// With [`FlowPolicy::PushBack`]: the bytes that may be sent at the beginning, each event counted with
+    /// [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
+    pub credit: u64,
+    /// The name under which it goes on after an absence; empty: none.
+    pub durable: &'a str,
+    /// From where on it reads persistent channels.
+    pub replay: Replay,
+}
+
+/// From where on a subscription reads a persistent channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replay {
+    /// What comes from now on.
+    #[default]
+    Now,
+    /// What was published since.
+    Since(Moment),
+    /// The last so many events of each channel on each node: a node counts what it keeps.
+    Last(u64),
+    /// From this event number on, of each channel on each node.
+    From(u64),
+    /// From where the durable subscription of that name stopped; if there is none, from now on.
+    Resume,
+}
+
+const ANSWERS: u8 = 1;
+const TAKES_EVENTS: u8 = 2;
+
+impl<'a> Announcement<'a> {
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, FrameError> {
+        let subscription = reader.short("the subscription")?;
+        let flags = reader.byte("the flags")?;
+        if flags & !(ANSWERS | TAKES_EVENTS) != 0 {
+            return Err(FrameError::Limit("the flags"));
+        }
+        Ok(Self {
+            subscription,
+            answers: flags & ANSWERS != 0,
+            takes_events: flags & TAKES_EVENTS != 0,
+            pattern: reader.text("the pattern", MAX_PATH_LENGTH)?,
+            filter: reader.text("the filter", MAX_FILTER_LENGTH)?,
+            policy: FlowPolicy::from_code(reader.byte("the flow policy")?)
+                .ok_or(FrameError::Limit("the flow policy"))?,
+            credit: reader.number("the credit")?,
+            durable: reader.text("the durable name", LONGEST_NAME)?,
+            replay: match reader.byte("the replay")? {
+                0 => Replay::Now,
+                1 => Replay::Since(reader.moment("the replay")?),
+                2 => Replay::Last(reader.number("the replay")?),
+                3 => Replay::From(reader.number("the replay")?),
+                4 => Replay::Resume,
+                _ => return Err(FrameError::Limit("the replay")),
+            },
+        })
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        number(out, self.subscription.into());
+        let answers = if self.answers { ANSWERS } else { 0 };
+        let takes_events = if self.takes_events { TAKES_EVENTS } else { 0 };
+        out.push(answers | takes_events);
+        text(out, self.pattern, MAX_PATH_LENGTH);
+        text(out, self.filter, MAX_FILTER_LENGTH);
+        out.push(self.policy.code());
+        number(out, self.credit);
+        text(out, self.durable, LONGEST_NAME);
+        let (code, value) = match self.replay {
+            Replay::Now => (0, None),
+            Replay::Since(moment) => (1, Some(moment.unix_ms())),
+            Replay::Last(count) => (2, Some(count)),
+            Replay::From(number) => (3, Some(number)),
+            Replay::Resume => (4, None),
+        };
+        out.push(code);
+        if let Some(value) = value {
+            number(out, value);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What the exchanges of two processes say to each other.
+//!
+//! A frame is carried whole by a transport ([`ProcessDestination`](sealbus_bus::ProcessDestination)), written by an agent or by
+//! the process itself. Numbers are little-endian where they have a fixed length, else LEB128: seven bits a
+//! byte, the least first, at most ten bytes. A text is its length in bytes as such a number, then UTF-8.
+//!
+//! | byte | kind | written by | after it |
+//! |---|---|---|---|
+//! | `01` | hello | process | `from`: 8 bytes, `to`: 8 bytes |
+//! | `02` | acknowledge | process | stamp, `upto`, `beyond`: 8 bytes, `after` |
+//! | `10` | void | process | stamp |
+//! | `11` | announce | agent | stamp, subscription, flags, pattern, filter, flow policy: 1 byte, credit, durable name, replay |
+//! | `12` | withdraw | process | stamp, subscription |
+//! | `13` | credit | process | stamp, subscription, limit |
+//! | `14` | taken | process | stamp, frame number |
+//! | `15` | known | process | stamp |
+//! | `16` | filter errors | process | stamp, subscription, count, text |
+//! | `20` | event, message, request | agent | stamp, head, targets, ACL message |
+//! | `21` | reply | agent | stamp, head, subscription, ACL message |
+//! | `22` | no answer | process | stamp, request, subscription |
+//! | `23` | refusal | process | stamp, frame number, reason: 1 byte, text |
+//! | `24` | absent | process | stamp, frame number |
+//! | `30` | keep | agent | stamp, head, ACL message |
+//!
+//! A *stamp* is the session, 8 bytes, and the frame's number in it, 0 if the frame is neither acknowledged nor sent again.
+//! The session is [made](session) of the two epochs that the processes told each other by *hello*.
+//!
+//! A *head* is:
+//!
+//! ```text
+//! byte 0   bits 0-1 mechanism: 0 event, 1 message, 2 request, 3 reply
+//!          bits 2-3 reliability: 0 best-effort, 1 at-least-once, 2 exactly-once
+//!          bit 4    ordered       bit 5    persistent
+//!          bit 6    valid-from    bit 7    expiry
+//! byte 1   bits 0-3 priority      bits 4-7 security level and 1; 0: the platform's
+//! byte 2   bits 0-2 acknowledgement wanted and 1; 0: none
+//!          bit 3    lifetime, only if persistent       the others 0
+//! channel (text) · number · published (ms since 1970) · valid-from, if bit 6 · expiry, if bit 7
+//! · lifetime (ms), if byte 2 bit 3 · receiver (text) of a message · request number of a request or reply
+//! ```
+//!
+//! *Targets* are the subscriptions meant in the receiving process: their count and their numbers; a count of 0 means all
+//! whose pattern matches. The ACL message is in the bit-efficient encoding (FIPA00069), the last in the frame and the same
+//! for all receivers.
+
+mod announcement;
+mod codec;
+mod field;
+mod head;
+#[cfg(test)]
+mod round_trips;
+mod targets;
+
+use thiserror::Error;
+
+use sealbus_bus::RefusalReason;
+
+pub use announcement::{Announcement, Replay};
+pub use codec::begin_event;
+pub use head::{Head, HeadMechanism};
+pub use targets::{MOST_TARGETS, Targets};
+
+/// The longest agent name or durable name, in bytes.
+pub const LONGEST_NAME: usize = 512;
+/// The longest text of a refusal, in bytes; longer ones are cut when they are written.
+pub const LONGEST_TEXT: usize = 1000;
+
+/// The session of frames from the process of epoch `from` to that of epoch `to`: two epochs make two sessions, one in
+/// each direction, and a frame of a former life of either process is of neither.
+pub const fn session(from: u64, to: u64) -> u64 {
+    // The finisher of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), twice.
+    const fn mix(value: u64) -> u64 {
+        let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+    mix(mix(from.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ to)
+}
+
+/// Where a frame belongs in the conversation of two processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The session; see [`session`].
+    pub session: u64,
+    /// The frame's number in the session, from 1; 0: it is neither acknowledged nor sent again. Best-effort events are
+    /// neither, too, and are counted by themselves, so that they are known when they come twice or late.
+    pub number: u64,
+}
+
+/// A frame, borrowed from its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// The first words of a process: the epochs of both, as the writer knows them; 0: not known.
+    Hello {
+        /// The writer's.
+        from: u64,
+        /// The reader's.
+        to: u64,
+    },
+    /// What has been taken.
+    Acknowledge {
+        /// Where it belongs; its number is 0.
+        stamp: Stamp,
+        /// All frames up to this one.
+        upto: u64,
+        /// And those of the 64 after the next whose bit is set: bit 0 is the frame `upto + 2`.
+        beyond: u64,
+        /// The last frame that the writer sent in the other session before. What is acknowledged here may be forgotten
+        /// only once that has come, for it may say that something was refused.
+        after: u64,
+    },
+    /// Takes the place of a frame that is not sent any more.
+    Void {
+        /// Where it belongs.
+        stamp: Stamp,
+    },
+    /// A subscription there is.
+    Announce {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// The subscription.
+        announcement: Announcement<'a>,
+    },
+    /// A subscription has ended.
+    Withdraw {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its number.
+        subscription: u32,
+    },
+    /// A subscription that pushes back takes more.
+    Credit {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its number.
+        subscription: u32,
+        /// Bytes that may be sent to it in all.
+        limit: u64,
+    },
+    /// All subscriptions there are have been announced; what comes from now on is news.
+    Known {
+        /// Where it belongs.
+        stamp: Stamp,
+    },
+    /// All agents that an event was for have taken it; only for those whose publisher waits for that.
+    Taken {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// The number of the frame that brought it.
+        taken: u64,
+    },
+    /// The filter of a subscription could not be evaluated for what was published, which therefore was not sent to it.
+    FilterErrors {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its number.
+        subscription: u32,
+        /// For how many messages, since this was last said.
+        count: u64,
+        /// Why, of the first of them, for people.
+        text: &'a str,
+    },
+    /// An event, a directed message or a request.
+    Event {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its head.
+        head: Head<'a>,
+        /// Whom it is for.
+        targets: Targets<'a>,
+        /// The ACL message.
+        body: &'a [u8],
+    },
+    /// An answer to a request.
+    Reply {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its head, which names the request.
+        head: Head<'a>,
+        /// The subscription that answers.
+        subscription: u32,
+        /// The ACL message.
+        body: &'a [u8],
+    },
+    /// A subscription that answers requests does not answer this one.
+    NoAnswer {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// The request.
+        request: u64,
+        /// The subscription.
+        subscription: u32,
+    },
+    /// A frame was not accepted.
+    Refusal {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// The number of the frame that was refused.
+        refused: u64,
+        /// Why.
+        reason: RefusalReason,
+        /// The same for people.
+        text: &'a str,
+    },
+    /// The agent that a message was for is not on the channel, or not any more.
+    Absent {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// The number of the frame that brought the message.
+        message: u64,
+    },
+    /// An event for the log of a persistent channel, which the receiving node keeps.
+    Keep {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its head; the number is the publisher's.
+        head: Head<'a>,
+        /// The ACL message.
+        body: &'a [u8],
+    },
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// It ends too early.
+    #[error("the frame ends where {0} is due")]
+    Short(&'static str),
+    /// A kind that is not known.
+    #[error("0x{0:02x} is no kind of frame")]
+    Kind(u8),
+    /// A value outside its range.
+    #[error("{0} is not within its limits")]
+    Limit(&'static str),
+    /// Not UTF-8.
+    #[error("{0} is not UTF-8")]
+    Text(&'static str),
+    /// Bytes after its end.
+    #[error("the frame has bytes after its end")]
+    Long,
+}
+
+impl Frame<'_> {
+    /// Where it belongs; none for a hello.
+    pub fn stamp(&self) -> Option<Stamp> {
+        match *self {
+            Self::Hello { .. } => None,
+            Self::Acknowledge { stamp, .. }
+            | Self::Void { stamp }
+            | Self::Announce { stamp, .. }
+            | Self::Withdraw { stamp, .. }
+            | Self::Credit { stamp, .. }
+            | Self::Taken { stamp, .. }
+            | Self::Known { stamp }
+            | Self::FilterErrors { stamp, .. }
+            | Self::Absent { stamp, .. }
+            | Self::Event { stamp, .. }
+            | Self::Reply { stamp, .. }
+            | Self::NoAnswer { stamp, .. }
+            | Self::Refusal { stamp, .. }
+            | Self::Keep { stamp, .. } => Some(stamp),
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The tasks that read the logs for one subscription: one for each node, and for a durable one another that tells the node what
+//! is settled.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_seal::Identity;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::{ChannelLogs, LogNote, LogPart, LogReading, Logged, LoggedEvent, NotRead, Tracker};
+use crate::event::ReceivedEvent;
+use crate::flow::QueueLimits;
+use crate::frame::Frame;
+use crate::path::ChannelPath;
+use sealbus_bus::{Provenance, ReceivedMessage};
+
+/// How often it is looked which nodes there are.
+const LOOK: Duration = Duration::from_millis(500);
+/// The first pause before a node is asked again that did not answer, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// The pause after a refusal, which a change of the rules may end.
+const REFUSED: Duration = Duration::from_secs(5);
+/// How long a node waits for events before it answers that there are none.
+const WAIT: Duration = Duration::from_secs(4);
+/// Between two notes of what is settled.
+const NOTE: Duration = Duration::from_millis(25);
+/// How long the last note may take.
+const LAST_NOTE: Duration = Duration::from_secs(5);
+/// Most events and bytes of one answer.
+const MOST: (usize, usize) = (512, 512 << 10);
+
+/// Gives an event to the subscription; false once that has ended.
+pub(crate) type FeedSink = Arc<dyn Fn(ReceivedEvent, LogNote) -> bool + Send + Sync>;
+
+/// Hears for how many events the subscription's filter could not be evaluated, and why.
+pub(crate) type FilterErrorSink = Arc<dyn Fn(u64, &str) + Send + Sync>;
+
+/// A durable subscription: its agent and its name.
+type Durable = (Arc<str>, String);
+
+/// The feeds of a process that are there still.
+#[derive(Debug, Default)]
+pub(crate) struct Feeds {
+    /// Of each durable subscription, and of all others together.
+    counts: Mutex<HashMap<Option<Durable>, usize>>,
+    ended: Notify,
+}
+
+impl Feeds {
+    /// Waits until all that have been told to end have noted what was dealt with.
+    pub(crate) async fn all_ended(&self) {
+        self.until(HashMap::is_empty).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&HashMap<Option<Durable>, usize>) -> bool) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if is_so(&self.counts.lock()) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+/// One feed that is there.
+struct There {
+    feeds: Arc<Feeds>,
+    durable: Option<Durable>,
+}
+
+impl There {
+    fn new(feeds: Arc<Feeds>, reading: &LogReading) -> Self {
+        let durable = reading.durable.clone();
+        let durable = durable.map(|durable| (reading.agent.clone(), durable));
+        *feeds.counts.lock().entry(durable.clone()).or_default() += 1;
+        Self { feeds, durable }
+    }
+
+    /// Waits until those of the same durable subscription that were before have noted what was dealt with.
+    async fn is_alone(&self) {
+        if self.durable.is_some() {
+            let is_alone = |counts: &HashMap<_, usize>| counts.get(&self.durable) == Some(&1);
+            self.feeds.until(is_alone).await;
+        }
+    }
+}
+
+impl Drop for There {
+    fn drop(&mut self) {
+        let mut counts = self.feeds.counts.lock();
+        if let Entry::Occupied(mut count) = counts.entry(self.durable.take()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(counts);
+        self.feeds.ended.notify_waiters();
+    }
+}
+
+/// What reads the logs for one subscription.
+#[derive(Clone)]
+pub(crate) struct Feed {
+    pub(crate) logs: Arc<dyn ChannelLogs>,
+    pub(crate) tracker: Arc<Tracker>,
+    pub(crate) sink: FeedSink,
+    pub(crate) filter_errors: FilterErrorSink,
+    /// What is wanted; positions and room are filled in for each question.
+    pub(crate) reading: LogReading,
+    pub(crate) limits: QueueLimits,
+}
+
+impl Feed {
+    /// Reads until the tracker is finished.
+    pub(crate) fn start(mut self, runtime: &Handle, feeds: &Arc<Feeds>) {
+        let there = There::new(feeds.clone(), &self.reading);
+        runtime.spawn(async move {
+            let tracker = self.tracker.clone();
+            let reading = async {
+                there.is_alone().await;
+                self.run().await;
+            };
+            tokio::select! {
+                () = reading => {}
+                () = finished(&tracker) => {}
+            }
+            self.note_the_last().await;
+            drop(there);
+        });
+    }
+
+    async fn run(&mut self) {
+        if let Some(durable) = self.reading.durable.clone() {
+            let agent = self.reading.agent.clone();
+            let mut pause = PAUSE.0;
+            loop {
+                match self.logs.known_since(&agent, &durable).await {
+                    Ok(None) => break,
+                    Ok(Some(since)) => {
+                        self.reading.began = since;
+                        self.reading.resumes = true;
+                        break;
+                    }
+                    Err(problem) => {
+                        tracing::debug!(%agent, durable, %problem, "a durable subscription waits for its node");
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(PAUSE.1);
+                    }
+                }
+            }
+        }
+        // They end with this.
+        let mut tasks = JoinSet::new();
+        let mut readers: HashMap<Arc<str>, tokio::task::AbortHandle> = HashMap::new();
+        loop {
+            let nodes = self.logs.nodes();
+            readers.retain(|node, task| {
+                let stays = nodes.contains(node);
+                if !stays {
+                    task.abort();
+                }
+                stays
+            });
+            for node in nodes {
+                if let Entry::Vacant(place) = readers.entry(node) {
+                    let feed = self.clone();
+                    let task = tasks.spawn(feed.follow(place.key().clone()));
+                    place.insert(task);
+                }
+            }
+            while tasks.try_join_next().is_some() {}
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Reads the logs of one node for ever.
+    async fn follow(self, node: Arc<str>) {
+        tokio::select! {
+            () = self.read(&node) => {}
+            () = self.note(&node) => {}
+        }
+    }
+
+    async fn read(&self, node: &Arc<str>) {
+        let mut pause = PAUSE.0;
+        let mut was_refused = false;
+        let mut lamented = HashSet::new();
+        loop {
+            let (events, bytes) = self.room().await;
+            let reading = LogReading {
+                positions: self.tracker.positions(node),
+                events,
+                bytes,
+                wait: WAIT,
+                ..self.reading.clone()
+            };
+            match self.logs.read(node, reading).await {
+                Ok(parts) => {
+                    pause = PAUSE.0;
+                    was_refused = false;
+                    for part in &parts {
+                        let (count, problem) = &part.filter_errors;
+                        if *count > 0 {
+                            (self.filter_errors)(*count, problem);
+                        }
+                        self.lament(node, part, &mut lamented);
+                    }
+                    if !self.deliver(node, self.tracker.take_in(node, parts)) {
+                        return std::future::pending().await;
+                    }
+                }
+                Err(NotRead::Away(problem)) => {
+                    tracing::debug!(%node, problem, "logs of channels wait for a node");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+                Err(NotRead::Refused(problem)) => {
+                    if !std::mem::replace(&mut was_refused, true) {
+                        tracing::warn!(
+                            agent = %self.reading.agent, channels = %self.reading.pattern, %node, problem,
+                            "kept events cannot be read"
+                        );
+                    }
+                    tokio::time::sleep(REFUSED).await;
+                }
+            }
+        }
+    }
+
+    /// Says once of each log that it cannot be read further.
+    fn lament(&self, node: &str, part: &LogPart, lamented: &mut HashSet<ChannelPath>) {
+        let Some(damage) = &part.damage else {
+            lamented.remove(&part.channel);
+            return;
+        };
+        if lamented.insert(part.channel.clone()) {
+            tracing::error!(
+                agent = %self.reading.agent, channel = %part.channel, node, next = part.next, damage,
+                "kept events cannot be read: the subscription waits before the damage"
+            );
+        }
+    }
+
+    /// Waits until there is room for more, and says for how much.
+    async fn room(&self) -> (usize, usize) {
+        let most = (
+            self.limits.events.clamp(1, MOST.0),
+            self.limits.bytes.clamp(1, MOST.1),
+        );
+        loop {
+            let news = self.tracker.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            let (events, bytes) = self.tracker.waiting();
+            // Half of it at a time, so that it is not asked for each event.
+            if events <= most.0 / 2 && bytes <= most.1 / 2 {
+                return (most.0 - events, most.1 - bytes);
+            }
+            news.await;
+        }
+    }
+
+    /// Gives events to the subscription; false if it has ended.
+    fn deliver(&self, node: &Arc<str>, events: Vec<(LoggedEvent, Logged, LogNote)>) -> bool {
+        for (event, logged, note) in events {
+            if logged.missed > 0 {
+                tracing::warn!(
+                    target: "sealbus::flow",
+                    agent = %self.reading.agent, channels = %self.reading.pattern, %node, missed = logged.missed,
+                    "events were not kept long enough for a subscription: see `retention`"
+                );
+            }
+            match open(&event, logged) {
+                Ok(received) => {
+                    if !(self.sink)(received, note) {
+                        return false;
+                    }
+                }
+                Err(problem) => {
+                    tracing::error!(
+                        %node, number = event.number, problem,
+                        "a kept event cannot be read; a newer version may have written it"
+                    );
+                    note.lost();
+                }
+            }
+        }
+        true
+    }
+
+    /// Tells a node what is settled, for ever.
+    async fn note(&self, node: &str) {
+        let Some(durable) = self.reading.durable.as_deref() else {
+            return std::future::pending().await;
+        };
+        loop {
+            let news = self.tracker.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            let cursors = self.tracker.unnoted(node);
+            if cursors.is_empty() {
+                // Also what was read and passes no filter is settled, of which nobody tells.
+                let _ = tokio::time::timeout(LOOK, news).await;
+                continue;
+            }
+            self.note_once(node, durable, cursors).await;
+            tokio::time::sleep(NOTE).await;
+        }
+    }
+
+    async fn note_once(&self, node: &str, durable: &str, cursors: Vec<(ChannelPath, u64)>) -> bool {
+        let agent = &self.reading.agent;
+        match self
+            .logs
+            .settle(node, agent, durable, cursors.clone())
+            .await
+        {
+            Ok(()) => {
+                self.tracker.noted(node, &cursors);
+                true
+            }
+            Err(problem) => {
+                tracing::debug!(node, %agent, durable, %problem, "what was dealt with is not noted yet");
+                tokio::time::sleep(PAUSE.0).await;
+                false
+            }
+        }
+    }
+
+    async fn note_the_last(&self) {
+        let Some(durable) = self.reading.durable.as_deref() else {
+            return;
+        };
+        let notes = self.logs.nodes().into_iter().map(|node| async move {
+            loop {
+                let cursors = self.tracker.unnoted(&node);
+                if cursors.is_empty() || self.note_once(&node, durable, cursors).await {
+                    return;
+                }
+            }
+        });
+        let all = futures_util::future::join_all(notes);
+        if tokio::time::timeout(LAST_NOTE, all).await.is_err() {
+            tracing::warn!(
+                agent = %self.reading.agent, durable,
+                "a node did not take note of the last events that a durable subscription has had: they may come again"
+            );
+        }
+    }
+}
+
+async fn finished(tracker: &Tracker) {
+    loop {
+        let news = tracker.news.notified();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        if tracker.is_over() {
+            return;
+        }
+        news.await;
+    }
+}
+
+/// What a log holds as it is received.
+fn open(event: &LoggedEvent, logged: Logged) -> Result<ReceivedEvent, String> {
+    let frame = Frame::decode(&event.frame).map_err(|error| error.to_string())?;
+    let Frame::Keep { head, body, .. } = frame else {
+        return Err("it is no event".to_owned());
+    };
+    let channel = ChannelPath::new(head.channel).map_err(|error| error.to_string())?;
+    let bytes: Bytes = event.frame.slice_ref(body);
+    let limits = Limits {
+        message_length: bytes.len(),
+        ..Limits::default()
+    };
+    let message = EncodedMessage::new(bytes, &limits).map_err(|error| error.to_string())?;
+    let view = message.message();
+    let sender = view.sender().ok_or("its message has no sender")?;
+    // The node has seen it proved.
+    let identity = Identity::from_agent_name(sender.name()).map_err(|error| error.to_string())?;
+    let mut header = head.to_header(channel);
+    header.number = event.number;
+    header.logged = Some(logged);
+    Ok(ReceivedEvent::new(
+        header,
+        ReceivedMessage::encoded(message, Provenance::Carried(Arc::new(identity))),
+    ))
+}

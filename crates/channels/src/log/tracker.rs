@@ -1,0 +1,324 @@
+//! What a subscription has read of the logs, handed to its agent, and dealt with.
+//!
+//! An event is dealt with when the agent asks for the next one, or ends the subscription; or when it never gets it because it
+//! has expired. All before the first event that is not dealt with is *settled*: a durable subscription that comes back goes
+//! on there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{DamagedLog, LogCursor, LogPart, Logged, LoggedEvent};
+use crate::path::ChannelPath;
+
+/// Where a subscription stands in all logs.
+#[derive(Debug, Default)]
+pub(crate) struct Tracker {
+    state: Mutex<State>,
+    /// There is room again, or something to settle.
+    pub(super) news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    nodes: HashMap<Arc<str>, OfNode>,
+    /// Events and bytes that were read and not taken.
+    waiting: (usize, usize),
+    /// The event that the agent has taken last, and deals with.
+    in_hand: Option<(Arc<str>, ChannelPath, u64)>,
+    /// The subscription has ended: what it has not taken waits in the logs.
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+struct OfNode {
+    /// Empty until the node has said where the subscription begins.
+    logs: Option<BTreeMap<ChannelPath, Log>>,
+}
+
+#[derive(Debug)]
+struct Log {
+    /// Number of the next event to read.
+    next: u64,
+    /// Events read that are not dealt with.
+    open: BTreeMap<u64, usize>,
+    /// What the node knows to be settled.
+    noted: u64,
+    /// Events that were not kept long enough, to be said with the next one.
+    missed: u64,
+    /// Why it cannot be read further.
+    damage: Option<String>,
+}
+
+impl Log {
+    /// All before this number is dealt with.
+    fn settled(&self) -> u64 {
+        self.open
+            .first_key_value()
+            .map_or(self.next, |(number, _)| *number)
+    }
+}
+
+/// The place of one event, for whoever takes or loses it.
+#[derive(Debug)]
+pub(crate) struct LogNote {
+    tracker: Arc<Tracker>,
+    node: Arc<str>,
+    channel: ChannelPath,
+    number: u64,
+}
+
+impl LogNote {
+    /// The agent has taken it, and has dealt with the one before.
+    pub(crate) fn taken(&self) {
+        let this = (self.node.clone(), self.channel.clone(), self.number);
+        let mut state = self.tracker.state.lock();
+        if state.is_over {
+            return;
+        }
+        state.is_taken(&self.node, &self.channel, self.number);
+        if let Some((node, channel, number)) = state.in_hand.replace(this) {
+            state.is_done(&node, &channel, number);
+        }
+        drop(state);
+        self.tracker.news.notify_waiters();
+    }
+
+    /// The agent never gets it.
+    pub(crate) fn lost(&self) {
+        let mut state = self.tracker.state.lock();
+        if state.is_over {
+            return;
+        }
+        state.is_taken(&self.node, &self.channel, self.number);
+        state.is_done(&self.node, &self.channel, self.number);
+        drop(state);
+        self.tracker.news.notify_waiters();
+    }
+}
+
+impl State {
+    fn log(&mut self, node: &str, channel: &ChannelPath) -> Option<&mut Log> {
+        self.nodes.get_mut(node)?.logs.as_mut()?.get_mut(channel)
+    }
+
+    /// It waits no more.
+    fn is_taken(&mut self, node: &str, channel: &ChannelPath, number: u64) {
+        let size = self
+            .log(node, channel)
+            .and_then(|log| log.open.get_mut(&number))
+            .map(std::mem::take);
+        if let Some(size) = size.filter(|size| *size > 0) {
+            self.waiting.0 = self.waiting.0.saturating_sub(1);
+            self.waiting.1 = self.waiting.1.saturating_sub(size);
+        }
+    }
+
+    fn is_done(&mut self, node: &str, channel: &ChannelPath, number: u64) {
+        if let Some(log) = self.log(node, channel) {
+            log.open.remove(&number);
+        }
+    }
+}
+
+impl Tracker {
+    /// Where the next reading of a node's logs begins; `None`: the node is to look it up.
+    pub(super) fn positions(&self, node: &str) -> Option<BTreeMap<ChannelPath, u64>> {
+        let state = self.state.lock();
+        let logs = state.nodes.get(node)?.logs.as_ref()?;
+        Some(
+            logs.iter()
+                .map(|(channel, log)| (channel.clone(), log.next))
+                .collect(),
+        )
+    }
+
+    /// Events and bytes that wait for the agent.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        self.state.lock().waiting
+    }
+
+    /// Takes in what a node has given, and returns the events that are new, in order, with what is to be noted of each.
+    /// What came before, because an answer was late and the question was put again, is left out.
+    pub(super) fn take_in(
+        self: &Arc<Self>,
+        node: &Arc<str>,
+        parts: Vec<LogPart>,
+    ) -> Vec<(LoggedEvent, Logged, LogNote)> {
+        let mut state = self.state.lock();
+        let State { nodes, waiting, .. } = &mut *state;
+        let logs = nodes
+            .entry(node.clone())
+            .or_default()
+            .logs
+            .get_or_insert_default();
+        let mut fresh = Vec::new();
+        for part in parts {
+            let first = part.events.first().map_or(part.next, |event| event.number);
+            let log = logs.entry(part.channel.clone()).or_insert_with(|| Log {
+                next: first,
+                open: BTreeMap::new(),
+                noted: 0,
+                missed: 0,
+                damage: None,
+            });
+            log.damage = part.damage;
+            for event in part.events {
+                if event.number < log.next {
+                    continue;
+                }
+                log.next = event.number + 1;
+                let size = event.frame.len().max(1);
+                log.open.insert(event.number, size);
+                waiting.0 += 1;
+                waiting.1 += size;
+                let logged = Logged {
+                    node: node.clone(),
+                    again: event.again,
+                    missed: event.missed + std::mem::take(&mut log.missed),
+                };
+                let note = LogNote {
+                    tracker: self.clone(),
+                    node: node.clone(),
+                    channel: part.channel.clone(),
+                    number: event.number,
+                };
+                fresh.push((event, logged, note));
+            }
+            if part.next > log.next {
+                log.next = part.next;
+                log.missed += part.missed;
+            }
+        }
+        fresh
+    }
+
+    /// The logs that cannot be read further.
+    pub(crate) fn damaged(&self) -> Vec<DamagedLog> {
+        let state = self.state.lock();
+        let of = |(node, of): (&Arc<str>, &OfNode)| {
+            let logs = of.logs.iter().flatten();
+            let damaged = logs.filter_map(|(channel, log)| {
+                Some(DamagedLog {
+                    node: node.clone(),
+                    channel: channel.clone(),
+                    damage: log.damage.clone()?,
+                })
+            });
+            damaged.collect::<Vec<_>>()
+        };
+        state.nodes.iter().flat_map(of).collect()
+    }
+
+    /// The agent has ended the subscription: what it has taken is dealt with.
+    pub(crate) fn finish(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        if let Some((node, channel, number)) = state.in_hand.take() {
+            state.is_done(&node, &channel, number);
+        }
+        drop(state);
+        self.news.notify_waiters();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+
+    /// What a node does not know to be settled yet.
+    pub(super) fn unnoted(&self, node: &str) -> Vec<LogCursor> {
+        let state = self.state.lock();
+        let logs = state.nodes.get(node).and_then(|of| of.logs.as_ref());
+        logs.into_iter()
+            .flatten()
+            .filter(|(_, log)| log.settled() > log.noted)
+            .map(|(channel, log)| (channel.clone(), log.settled()))
+            .collect()
+    }
+
+    /// A node has noted that.
+    pub(super) fn noted(&self, node: &str, cursors: &[LogCursor]) {
+        let mut state = self.state.lock();
+        for (channel, position) in cursors {
+            if let Some(log) = state.log(node, channel) {
+                log.noted = log.noted.max(*position);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn part(numbers: impl IntoIterator<Item = u64>, next: u64) -> LogPart {
+        LogPart {
+            channel: ChannelPath::new("/a").unwrap(),
+            events: numbers
+                .into_iter()
+                .map(|number| LoggedEvent {
+                    number,
+                    frame: Bytes::from_static(b"event"),
+                    again: false,
+                    missed: 0,
+                })
+                .collect(),
+            next,
+            missed: 0,
+            filter_errors: Default::default(),
+            damage: None,
+        }
+    }
+
+    fn settled(tracker: &Tracker) -> Vec<u64> {
+        let cursors = tracker.unnoted("node");
+        cursors.into_iter().map(|(_, number)| number).collect()
+    }
+
+    #[test]
+    fn an_event_is_settled_when_the_next_one_is_taken() {
+        let tracker = Arc::new(Tracker::default());
+        let node: Arc<str> = "node".into();
+        assert_eq!(tracker.positions("node"), None);
+        let events = tracker.take_in(&node, vec![part([3, 4, 6], 9)]);
+        assert_eq!(events.len(), 3);
+        assert_eq!(tracker.waiting(), (3, 15));
+        assert_eq!(settled(&tracker), [3]);
+        events[0].2.taken();
+        assert_eq!(settled(&tracker), [3]);
+        assert_eq!(tracker.waiting(), (2, 10));
+        events[1].2.taken();
+        assert_eq!(settled(&tracker), [4]);
+        // One that is taken out of order, as one of a higher priority may be.
+        let more = tracker.take_in(&node, vec![part([6, 9], 10)]);
+        assert_eq!(more.len(), 1, "6 was there before");
+        more[0].2.taken();
+        assert_eq!(settled(&tracker), [6]);
+        events[2].2.lost();
+        assert_eq!(settled(&tracker), [9]);
+        let rest = tracker.take_in(&node, vec![part([10], 11)]);
+        tracker.finish();
+        // Nobody gets it now; it waits in the log.
+        rest[0].2.lost();
+        assert_eq!(settled(&tracker), [10]);
+        let cursors = tracker.unnoted("node");
+        tracker.noted("node", &cursors);
+        assert!(tracker.unnoted("node").is_empty());
+        let positions: Vec<u64> = tracker.positions("node").unwrap().into_values().collect();
+        assert_eq!(positions, [11]);
+    }
+
+    #[test]
+    fn what_passes_no_filter_is_settled_at_once() {
+        let tracker = Arc::new(Tracker::default());
+        let node: Arc<str> = "node".into();
+        assert!(tracker.take_in(&node, vec![part([], 50)]).is_empty());
+        assert_eq!(settled(&tracker), [50]);
+    }
+}

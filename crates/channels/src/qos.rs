@@ -1,0 +1,276 @@
+//! Quality of service: of a channel, and of a message that differs from its channel.
+
+mod capabilities;
+mod text;
+
+use std::fmt;
+use std::time::Duration;
+
+use sealbus_seal::SecurityLevel;
+
+use sealbus_bus::Acknowledgement;
+use sealbus_bus::Moment;
+
+pub use capabilities::{ChannelCapabilities, Promise, UnavailableQos};
+pub use text::{MAX_QOS_LENGTH, QosError, QosProblem};
+
+/// How hard the bus tries to deliver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reliability {
+    /// At most once: what is lost or finds no room is lost.
+    BestEffort,
+    /// Sent again until taken; may arrive more than once.
+    AtLeastOnce,
+    /// Sent again until taken, and recognised if it comes again: once in effect.
+    #[default]
+    ExactlyOnce,
+}
+
+impl Reliability {
+    /// All of them, weakest first.
+    pub const ALL: [Self; 3] = [Self::BestEffort, Self::AtLeastOnce, Self::ExactlyOnce];
+
+    /// Its name in the text of a [`Qos`].
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best-effort",
+            Self::AtLeastOnce => "at-least-once",
+            Self::ExactlyOnce => "exactly-once",
+        }
+    }
+
+    /// Its number on the wire.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with this number, if there is one.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl fmt::Display for Reliability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How urgent: 0 to 9, and 9 is handed out first. The default is 4, as in JMS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// The highest.
+    pub const MAX: Self = Self(9);
+    /// How many there are.
+    pub const COUNT: usize = 10;
+
+    /// The priority of this number, if it is at most 9.
+    pub const fn new(number: u8) -> Option<Self> {
+        if number > Self::MAX.0 {
+            None
+        } else {
+            Some(Self(number))
+        }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self(4)
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whether events are kept for those who come later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Persistence {
+    /// They are not.
+    #[default]
+    Transient,
+    /// They are, as long as the retention of the log allows.
+    Persistent,
+    /// They are, for this long.
+    PersistentFor(Duration),
+}
+
+impl Persistence {
+    /// Whether events are kept at all.
+    pub const fn is_persistent(self) -> bool {
+        !matches!(self, Self::Transient)
+    }
+}
+
+/// A moment, or an amount of time counted from when the message is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Time {
+    /// This moment.
+    At(Moment),
+    /// This long after publication.
+    After(Duration),
+}
+
+impl Time {
+    /// The moment meant for what is published at `published`.
+    pub fn from(self, published: Moment) -> Moment {
+        match self {
+            Self::At(moment) => moment,
+            Self::After(duration) => published.plus(duration),
+        }
+    }
+}
+
+/// What the bus promises for a message on a channel.
+///
+/// Its text, in URLs and on the command line, lists what differs from the default, in any order:
+/// `at-least-once,unordered,persistent=7d,priority=7,valid-from=10s,expiry=20300101T000000000Z,level=auth,ack=disk`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Qos {
+    /// How hard it tries.
+    pub reliability: Reliability,
+    /// Whether what one sender publishes at one priority arrives in the order it was published. What is held back until
+    /// it is valid takes its place then.
+    pub ordered: bool,
+    /// Whether it is kept for agents that are away, and for those that join later.
+    pub persistence: Persistence,
+    /// What is handed out first where messages wait.
+    pub priority: Priority,
+    /// Never handed out before this, also when it waited in a queue or a store.
+    pub valid_from: Option<Time>,
+    /// Never handed out from then on.
+    pub expiry: Option<Time>,
+    /// The least security level; `None`: the platform's.
+    pub level: Option<SecurityLevel>,
+    /// The acknowledgement the publisher waits for; `None`: it does not wait.
+    pub acknowledgement: Option<Acknowledgement>,
+}
+
+impl Default for Qos {
+    /// Once, in order, priority 4, not kept, at the platform's level.
+    fn default() -> Self {
+        Self {
+            reliability: Reliability::ExactlyOnce,
+            ordered: true,
+            persistence: Persistence::Transient,
+            priority: Priority::default(),
+            valid_from: None,
+            expiry: None,
+            level: None,
+            acknowledgement: None,
+        }
+    }
+}
+
+/// What a message wants differently from its channel, or a URL from the default. Has the same text as [`Qos`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct QosOverride {
+    /// See [`Qos::reliability`].
+    pub reliability: Option<Reliability>,
+    /// See [`Qos::ordered`].
+    pub ordered: Option<bool>,
+    /// See [`Qos::persistence`].
+    pub persistence: Option<Persistence>,
+    /// See [`Qos::priority`].
+    pub priority: Option<Priority>,
+    /// See [`Qos::valid_from`].
+    pub valid_from: Option<Time>,
+    /// See [`Qos::expiry`].
+    pub expiry: Option<Time>,
+    /// See [`Qos::level`]. It only raises the level; a weaker one than the channel's changes nothing.
+    pub level: Option<SecurityLevel>,
+    /// See [`Qos::acknowledgement`].
+    pub acknowledgement: Option<Option<Acknowledgement>>,
+}
+
+impl Qos {
+    /// This QoS, changed by what a message wants differently.
+    #[must_use]
+    pub fn with(&self, change: &QosOverride) -> Self {
+        Self {
+            reliability: change.reliability.unwrap_or(self.reliability),
+            ordered: change.ordered.unwrap_or(self.ordered),
+            persistence: change.persistence.unwrap_or(self.persistence),
+            priority: change.priority.unwrap_or(self.priority),
+            valid_from: change.valid_from.or(self.valid_from),
+            expiry: change.expiry.or(self.expiry),
+            level: self.level.max(change.level),
+            acknowledgement: change.acknowledgement.unwrap_or(self.acknowledgement),
+        }
+    }
+
+    /// What differs from `base`, so that `base.with(&difference)` is this QoS, but for what an override cannot
+    /// express: it takes away no time, and lowers no level.
+    pub fn difference(&self, base: &Self) -> QosOverride {
+        fn changed<T: PartialEq>(ours: T, theirs: T) -> Option<T> {
+            (ours != theirs).then_some(ours)
+        }
+        QosOverride {
+            reliability: changed(self.reliability, base.reliability),
+            ordered: changed(self.ordered, base.ordered),
+            persistence: changed(self.persistence, base.persistence),
+            priority: changed(self.priority, base.priority),
+            valid_from: changed(self.valid_from, base.valid_from).flatten(),
+            expiry: changed(self.expiry, base.expiry).flatten(),
+            level: changed(self.level, base.level).flatten(),
+            acknowledgement: changed(self.acknowledgement, base.acknowledgement),
+        }
+    }
+
+    /// Checks that a transport can give all that is promised here.
+    ///
+    /// # Errors
+    /// [`UnavailableQos`], which names each promise that it cannot give.
+    pub fn check_against(
+        &self,
+        capabilities: &ChannelCapabilities,
+        transport: &str,
+    ) -> Result<(), UnavailableQos> {
+        let mut missing = Vec::new();
+        if self.reliability > capabilities.reliability {
+            missing.push(Promise::Reliability {
+                wanted: self.reliability,
+                strongest: capabilities.reliability,
+            });
+        }
+        if self.ordered && !capabilities.ordered {
+            missing.push(Promise::Ordered);
+        }
+        if self.persistence.is_persistent() && !capabilities.persistent {
+            missing.push(Promise::Persistent);
+        }
+        if self.valid_from.is_some() && !capabilities.valid_from {
+            missing.push(Promise::ValidFrom);
+        }
+        if let Some(level) = self.level
+            && !capabilities.levels.contains(&level)
+        {
+            missing.push(Promise::Level(level));
+        }
+        if let Some(wanted) = self.acknowledgement {
+            if !capabilities.acknowledgements.contains(&wanted) {
+                missing.push(Promise::Acknowledgement(wanted));
+            } else if wanted >= Acknowledgement::OnDisk && !self.persistence.is_persistent() {
+                missing.push(Promise::AcknowledgementOfTransient(wanted));
+            }
+        }
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(UnavailableQos {
+                transport: transport.to_owned(),
+                missing,
+            })
+        }
+    }
+}

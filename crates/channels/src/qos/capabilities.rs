@@ -1,0 +1,126 @@
+//! What can be given on channels, and the refusal by name of what cannot.
+
+use std::fmt;
+
+use sealbus_seal::SecurityLevel;
+use thiserror::Error;
+
+use super::Reliability;
+use sealbus_bus::{Acknowledgement, Capabilities};
+
+/// What a transport, with what the bus adds to it, can give on channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelCapabilities {
+    /// The security levels it reaches.
+    pub levels: Vec<SecurityLevel>,
+    /// The strongest reliability.
+    pub reliability: Reliability,
+    /// Whether it keeps the order of each sender.
+    pub ordered: bool,
+    /// Whether there is a log in which events are kept.
+    pub persistent: bool,
+    /// Whether messages can be held back until they are valid.
+    pub valid_from: bool,
+    /// What a publisher can wait for.
+    pub acknowledgements: Vec<Acknowledgement>,
+    /// Whether filters are evaluated before messages are sent.
+    pub filters: bool,
+    /// The largest message in bytes, encoded.
+    pub largest_message: usize,
+}
+
+impl ChannelCapabilities {
+    /// Between agents of one process, which need no transport.
+    pub fn in_process() -> Self {
+        Self {
+            levels: SecurityLevel::ALL[..=SecurityLevel::Auth.code() as usize].to_vec(),
+            reliability: Reliability::ExactlyOnce,
+            ordered: true,
+            persistent: false,
+            valid_from: true,
+            acknowledgements: vec![
+                Acknowledgement::ReceiverProcess,
+                Acknowledgement::ReceiverAgent,
+            ],
+            filters: true,
+            largest_message: usize::MAX,
+        }
+    }
+
+    /// What the bus makes of a transport that carries its frames: it numbers, recognises what comes twice, holds back and
+    /// filters itself, and needs of the transport what only that can give.
+    pub fn over(transport: &Capabilities) -> Self {
+        let reliability = if transport.resumes {
+            Reliability::ExactlyOnce
+        } else {
+            Reliability::BestEffort
+        };
+        Self {
+            levels: transport.levels.clone(),
+            reliability,
+            largest_message: transport.largest_message,
+            ..Self::in_process()
+        }
+    }
+
+    /// The same where events can be kept in a log on disk.
+    #[must_use]
+    pub fn with_log(mut self) -> Self {
+        self.persistent = true;
+        self.acknowledgements.push(Acknowledgement::OnDisk);
+        self
+    }
+}
+
+/// A part of a [`Qos`](super::Qos).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Promise {
+    /// More reliable than it can.
+    #[error("{wanted} (it reaches {strongest})")]
+    Reliability {
+        /// Wanted.
+        wanted: Reliability,
+        /// What it reaches.
+        strongest: Reliability,
+    },
+    /// The order of a sender.
+    #[error("ordered")]
+    Ordered,
+    /// Events that are kept.
+    #[error("persistent (there is no log here)")]
+    Persistent,
+    /// Holding back until a moment.
+    #[error("valid-from")]
+    ValidFrom,
+    /// A security level.
+    #[error("level={0}")]
+    Level(SecurityLevel),
+    /// An acknowledgement.
+    #[error("ack={0}")]
+    Acknowledgement(Acknowledgement),
+    /// An acknowledgement from disk for what is not kept.
+    #[error("ack={0} for what is not persistent (add persistent)")]
+    AcknowledgementOfTransient(Acknowledgement),
+}
+
+/// A transport cannot give what is asked of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnavailableQos {
+    /// The transport's name.
+    pub transport: String,
+    /// All it cannot give.
+    pub missing: Vec<Promise>,
+}
+
+impl fmt::Display for UnavailableQos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the transport {} cannot give ", self.transport)?;
+        for (index, promise) in self.missing.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{promise}")?;
+        }
+        f.write_str(": ask for less, or use another transport")
+    }
+}
+
+impl std::error::Error for UnavailableQos {}

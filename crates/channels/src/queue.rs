@@ -1,0 +1,461 @@
+//! The events that wait for one subscriber.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use super::event::{ChannelHeader, ReceivedEvent};
+use super::flow::{FlowPolicy, QueueLimits};
+use super::qos::Priority;
+use sealbus_bus::MESSAGE_OVERHEAD;
+use sealbus_bus::Moment;
+
+/// Between two [`FlowReport`]s of one subscription.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What the queue must know about an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueTerms {
+    /// What is handed out first.
+    pub priority: Priority,
+    /// Held back until then.
+    pub valid_from: Option<Moment>,
+    /// Not handed out from then on.
+    pub expiry: Option<Moment>,
+    /// Bytes it counts as.
+    pub cost: usize,
+}
+
+impl QueueTerms {
+    /// Of a message with this header and this many bytes of payload.
+    pub fn new(header: &ChannelHeader, size: usize) -> Self {
+        Self {
+            priority: header.qos.priority,
+            valid_from: header.valid_from,
+            expiry: header.expiry,
+            cost: size.saturating_add(MESSAGE_OVERHEAD),
+        }
+    }
+}
+
+impl From<&ReceivedEvent> for QueueTerms {
+    fn from(event: &ReceivedEvent) -> Self {
+        Self::new(&event.header, event.size())
+    }
+}
+
+/// What became of an item that was [pushed](SubscriptionQueue::push).
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pushed<T> {
+    /// The queue has it; others may have been lost for it.
+    Taken,
+    /// It is lost: expired already, or dropped by the policy.
+    Lost,
+    /// No room, and the policy pushes back: its publisher must wait.
+    Full(T),
+    /// The subscription is disconnected, now or before.
+    Disconnected(T),
+}
+
+/// Why an item was not handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its time was over.
+    Expired,
+    /// The policy dropped it.
+    Dropped,
+}
+
+/// What happened at a queue so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Items taken.
+    pub taken: u64,
+    /// Items handed out.
+    pub handed_out: u64,
+    /// Items whose time was over before.
+    pub expired: u64,
+    /// Items that the policy dropped.
+    pub dropped: u64,
+    /// How often an item was not taken because its publisher had to wait.
+    pub pushed_back: u64,
+    /// Items that did not come here because the subscription's filter could not be evaluated for them; who publishes in another
+    /// process says so within a second.
+    pub filter_errors: u64,
+}
+
+/// The line for the log when a policy has acted: one at once, then at most one in ten seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowReport {
+    /// The policy.
+    pub policy: FlowPolicy,
+    /// Items it dropped since the last report.
+    pub dropped: u64,
+    /// Items whose publisher had to wait, since the last report.
+    pub pushed_back: u64,
+    /// Whether it ended the subscription.
+    pub disconnected: bool,
+}
+
+impl fmt::Display for FlowReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the subscriber is slower than its channel: ")?;
+        match (self.disconnected, self.policy) {
+            (true, _) => f.write_str("the subscription was disconnected"),
+            (false, FlowPolicy::PushBack) => {
+                write!(f, "publishers had to wait {} times", self.pushed_back)
+            }
+            (false, policy) => write!(f, "{} events were dropped ({policy})", self.dropped),
+        }
+    }
+}
+
+struct Entry<T> {
+    item: T,
+    terms: QueueTerms,
+    /// Counts up; a lane is sorted by it.
+    sequence: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Lane,
+    Held(Moment),
+}
+
+/// A bounded queue of what waits for one subscriber. Higher priorities come out first; within one priority the order is
+/// kept. What is not valid yet is held, and takes its place behind the others once it is; what has expired never
+/// comes out. When there is no room, the [`FlowPolicy`] decides.
+///
+/// The queue reads no clock: each call says what time it is. Items that will not be handed out are given to the
+/// caller in `lost`, so that their publishers' accounts can be settled.
+pub struct SubscriptionQueue<T> {
+    policy: FlowPolicy,
+    limits: QueueLimits,
+    lanes: [VecDeque<Entry<T>>; Priority::COUNT],
+    /// A bit for each lane that holds something.
+    occupied: u16,
+    held: BTreeMap<(Moment, u64), Entry<T>>,
+    expiring: BTreeMap<(Moment, u64), (Priority, Place)>,
+    events: usize,
+    bytes: usize,
+    next_sequence: u64,
+    is_disconnected: bool,
+    counters: QueueCounters,
+    reported: QueueCounters,
+    next_report: Moment,
+}
+
+impl<T> SubscriptionQueue<T> {
+    /// An empty queue. It holds no buffer yet.
+    pub fn new(policy: FlowPolicy, limits: QueueLimits) -> Self {
+        Self {
+            policy,
+            limits,
+            lanes: Default::default(),
+            occupied: 0,
+            held: BTreeMap::new(),
+            expiring: BTreeMap::new(),
+            events: 0,
+            bytes: 0,
+            next_sequence: 0,
+            is_disconnected: false,
+            counters: QueueCounters::default(),
+            reported: QueueCounters::default(),
+            next_report: Moment::default(),
+        }
+    }
+
+    /// Takes an item, or does what the policy says.
+    pub fn push(
+        &mut self,
+        item: T,
+        terms: QueueTerms,
+        now: Moment,
+        lost: &mut Vec<(T, Loss)>,
+    ) -> Pushed<T> {
+        self.advance(now, lost);
+        if self.is_disconnected {
+            return Pushed::Disconnected(item);
+        }
+        if terms.expiry.is_some_and(|expiry| now >= expiry) {
+            self.counters.expired += 1;
+            lost.push((item, Loss::Expired));
+            return Pushed::Lost;
+        }
+        if !self.has_room(terms.cost) {
+            match self.policy {
+                FlowPolicy::PushBack => {
+                    self.counters.pushed_back += 1;
+                    return Pushed::Full(item);
+                }
+                FlowPolicy::Disconnect => {
+                    self.is_disconnected = true;
+                    return Pushed::Disconnected(item);
+                }
+                FlowPolicy::DropNewest => return self.drop_item(item, lost),
+                FlowPolicy::DropOldest => {
+                    while !self.has_room(terms.cost) {
+                        let Some(entry) = self.take_least(terms.priority) else {
+                            return self.drop_item(item, lost);
+                        };
+                        self.counters.dropped += 1;
+                        lost.push((entry.item, Loss::Dropped));
+                    }
+                }
+            }
+        }
+        self.put(item, terms, now);
+        Pushed::Taken
+    }
+
+    /// Takes an item though there may be no room: for what was accepted before, such as what a publisher sent on
+    /// credit.
+    pub fn push_accepted(
+        &mut self,
+        item: T,
+        terms: QueueTerms,
+        now: Moment,
+        lost: &mut Vec<(T, Loss)>,
+    ) {
+        self.advance(now, lost);
+        if terms.expiry.is_some_and(|expiry| now >= expiry) {
+            self.counters.expired += 1;
+            lost.push((item, Loss::Expired));
+        } else {
+            self.put(item, terms, now);
+        }
+    }
+
+    fn put(&mut self, item: T, terms: QueueTerms, now: Moment) {
+        self.counters.taken += 1;
+        self.events += 1;
+        self.bytes += terms.cost;
+        let sequence = self.next_sequence();
+        let entry = Entry {
+            item,
+            terms,
+            sequence,
+        };
+        let place = match terms.valid_from.filter(|from| *from > now) {
+            Some(from) => {
+                self.held.insert((from, sequence), entry);
+                Place::Held(from)
+            }
+            None => {
+                self.push_lane(entry);
+                Place::Lane
+            }
+        };
+        if let Some(expiry) = terms.expiry {
+            self.expiring
+                .insert((expiry, sequence), (terms.priority, place));
+        }
+    }
+
+    /// The next item, if there is one that may be handed out now.
+    pub fn pop(&mut self, now: Moment, lost: &mut Vec<(T, Loss)>) -> Option<T> {
+        self.advance(now, lost);
+        let highest = self.occupied.checked_ilog2()? as usize;
+        let entry = self.pop_lane(highest)?;
+        self.settle(&entry);
+        self.counters.handed_out += 1;
+        Some(entry.item)
+    }
+
+    /// Lets time pass: releases what has become valid, and gives up what has expired.
+    pub fn advance(&mut self, now: Moment, lost: &mut Vec<(T, Loss)>) {
+        while let Some(first) = self.expiring.first_entry() {
+            let (expiry, sequence) = *first.key();
+            if expiry > now {
+                break;
+            }
+            let (priority, place) = first.remove();
+            let entry = match place {
+                Place::Held(from) => self.held.remove(&(from, sequence)),
+                Place::Lane => {
+                    let number = usize::from(priority.get());
+                    let lane = &mut self.lanes[number];
+                    let found = lane
+                        .binary_search_by_key(&sequence, |entry| entry.sequence)
+                        .ok()
+                        .and_then(|index| lane.remove(index));
+                    self.note_lane(number);
+                    found
+                }
+            };
+            if let Some(entry) = entry {
+                self.settle(&entry);
+                self.counters.expired += 1;
+                lost.push((entry.item, Loss::Expired));
+            }
+        }
+        while let Some(first) = self.held.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            let mut entry = first.remove();
+            let sequence = self.next_sequence();
+            if let Some(expiry) = entry.terms.expiry {
+                self.expiring.remove(&(expiry, entry.sequence));
+                self.expiring
+                    .insert((expiry, sequence), (entry.terms.priority, Place::Lane));
+            }
+            entry.sequence = sequence;
+            self.push_lane(entry);
+        }
+    }
+
+    /// When [`advance`](Self::advance) will next do something.
+    pub fn next_change(&self) -> Option<Moment> {
+        let valid = self.held.first_key_value().map(|(key, _)| key.0);
+        let expires = self.expiring.first_key_value().map(|(key, _)| key.0);
+        valid.into_iter().chain(expires).min()
+    }
+
+    /// Whether an item can be handed out without time passing.
+    pub fn is_ready(&self) -> bool {
+        self.events > self.held.len()
+    }
+
+    /// Whether an item that counts as so many bytes has room. A queue that is empty takes any.
+    pub fn has_room(&self, cost: usize) -> bool {
+        self.events == 0
+            || (self.events < self.limits.events
+                && self.bytes.saturating_add(cost) <= self.limits.bytes)
+    }
+
+    /// Items that wait, those that are held included.
+    pub fn len(&self) -> usize {
+        self.events
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What a full queue does.
+    pub fn policy(&self) -> FlowPolicy {
+        self.policy
+    }
+
+    /// How much it holds.
+    pub fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    /// Whether the policy has ended the subscription. What was taken before still comes out.
+    pub fn is_disconnected(&self) -> bool {
+        self.is_disconnected
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> QueueCounters {
+        self.counters
+    }
+
+    /// What to write to the log now, if the policy has acted since the last report.
+    pub fn report(&mut self, now: Moment) -> Option<FlowReport> {
+        let dropped = self.counters.dropped - self.reported.dropped;
+        let pushed_back = self.counters.pushed_back - self.reported.pushed_back;
+        let has_news = dropped > 0 || pushed_back > 0 || self.is_disconnected;
+        if !has_news || now < self.next_report {
+            return None;
+        }
+        self.reported = self.counters;
+        // A disconnection is said once.
+        self.next_report = if self.is_disconnected {
+            Moment::MAX
+        } else {
+            now.plus(REPORT_INTERVAL)
+        };
+        Some(FlowReport {
+            policy: self.policy,
+            dropped,
+            pushed_back,
+            disconnected: self.is_disconnected,
+        })
+    }
+
+    /// Takes out everything, in the order it would have been handed out; what is held comes last.
+    pub fn drain(&mut self) -> Vec<T> {
+        self.expiring.clear();
+        self.occupied = 0;
+        self.events = 0;
+        self.bytes = 0;
+        let lanes = self.lanes.iter_mut().rev().flat_map(|lane| lane.drain(..));
+        let held = std::mem::take(&mut self.held).into_values();
+        lanes.chain(held).map(|entry| entry.item).collect()
+    }
+
+    fn drop_item(&mut self, item: T, lost: &mut Vec<(T, Loss)>) -> Pushed<T> {
+        self.counters.dropped += 1;
+        lost.push((item, Loss::Dropped));
+        Pushed::Lost
+    }
+
+    /// Takes out what an item of this priority may displace: the oldest of the lowest priority that is not
+    /// higher, else what is held back longest.
+    fn take_least(&mut self, priority: Priority) -> Option<Entry<T>> {
+        let lowest = self.occupied.trailing_zeros() as usize;
+        let from_lane = match lowest <= usize::from(priority.get()) {
+            true => self.pop_lane(lowest),
+            false => None,
+        };
+        let entry = match from_lane {
+            Some(entry) => entry,
+            None => self.held.pop_last()?.1,
+        };
+        self.settle(&entry);
+        Some(entry)
+    }
+
+    fn settle(&mut self, entry: &Entry<T>) {
+        self.events -= 1;
+        self.bytes -= entry.terms.cost;
+        if let Some(expiry) = entry.terms.expiry {
+            self.expiring.remove(&(expiry, entry.sequence));
+        }
+    }
+
+    fn push_lane(&mut self, entry: Entry<T>) {
+        let number = usize::from(entry.terms.priority.get());
+        self.occupied |= 1 << number;
+        self.lanes[number].push_back(entry);
+    }
+
+    fn pop_lane(&mut self, number: usize) -> Option<Entry<T>> {
+        let entry = self.lanes.get_mut(number)?.pop_front();
+        self.note_lane(number);
+        entry
+    }
+
+    /// Something may have been taken out of a lane.
+    fn note_lane(&mut self, number: usize) {
+        if self.lanes[number].is_empty() {
+            self.occupied &= !(1 << number);
+        }
+    }
+
+    fn next_sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence
+    }
+}
+
+impl<T> fmt::Debug for SubscriptionQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubscriptionQueue")
+            .field("policy", &self.policy)
+            .field("events", &self.events)
+            .field("bytes", &self.bytes)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,254 @@
+//! Persistent channels: what nodes keep, whatever carries the rest.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sealbus_fipa::{AclMessage, Performative};
+
+use super::{Failure, Outcome, Promise, Verdict, check, number, soon};
+use sealbus_bus::Acknowledgement;
+use sealbus_bus::BoxFuture;
+use sealbus_bus::Outbox;
+use sealbus_channels::frame::Replay;
+use sealbus_channels::{
+    ChannelPath, Channels, Moment, Persistence, Qos, Reach, ReceivedEvent, Subscription,
+    SubscriptionOptions,
+};
+
+/// A way to run a platform whose nodes keep events. Logs belong to the layer above this one, so its tests implement this.
+pub trait KeepingSetting: Send + Sync {
+    /// The column of the table: that of the transport.
+    fn name(&self) -> String;
+
+    /// Starts a platform. Of the channel `/kept/few` it keeps 10 events.
+    fn open(&self) -> BoxFuture<'_, Box<dyn KeepingWorld>>;
+}
+
+/// A platform whose nodes keep events, until this is dropped.
+pub trait KeepingWorld: Send + Sync {
+    /// An agent in the process `process`, 0 or 1, which is put there unless it is there. Where there are several nodes the two
+    /// processes have one each.
+    fn agent<'a>(&'a self, process: usize, name: &'a str) -> BoxFuture<'a, Arc<Outbox>>;
+
+    /// Ends all that keeps events, and starts it again. Agents that go with it are asked for anew.
+    fn restart(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Runs one case of [`Promise::OF_LOGS`].
+///
+/// # Errors
+/// [`Failure`]: the promise is broken.
+pub async fn run_kept(setting: &dyn KeepingSetting, promise: Promise) -> Result<Verdict, Failure> {
+    let case = async {
+        let world = setting.open().await;
+        match promise {
+            Promise::Replay => replay(&*world).await,
+            Promise::Durable => durable(&*world).await,
+            Promise::Acknowledged => acknowledged(&*world).await,
+            Promise::Retention => retention(&*world).await,
+            other => Err(Failure::new(format!("`{other}` is not about logs"))),
+        }?;
+        Ok(Verdict::Kept)
+    };
+    let outcome = tokio::time::timeout(5 * super::LONG, case).await;
+    let outcome = outcome.unwrap_or_else(|_| Err(Failure::new("nothing happened for minutes")));
+    outcome.map_err(|failure| {
+        let name = setting.name();
+        Failure::new(format!(
+            "{name} does not keep the promise `{promise}`: {failure}"
+        ))
+    })
+}
+
+const ALL: &str = "/kept/all";
+const FEW: &str = "/kept/few";
+
+/// Publishes, and returns when the event is on disk.
+async fn publish(outbox: &Outbox, channel: &str, text: u64) -> Result<Reach, Failure> {
+    let channel: ChannelPath = channel.parse()?;
+    let qos = Qos {
+        persistence: Persistence::Persistent,
+        acknowledgement: Some(Acknowledgement::OnDisk),
+        ..Qos::default()
+    };
+    let message = AclMessage::new(Performative::Inform).with_content(text.to_string());
+    let channels = Channels::of(outbox.bus());
+    let publishing = channels.publish(outbox, &channel, &qos, message);
+    let reach = soon("the acknowledgement of an event", publishing).await??;
+    check(reach.kept.is_some(), || {
+        "an event of a persistent channel was accepted and not kept".to_owned()
+    })?;
+    Ok(reach)
+}
+
+fn subscribe(
+    outbox: &Outbox,
+    replay: Replay,
+    durable: Option<&str>,
+) -> Result<Subscription, Failure> {
+    let options = SubscriptionOptions {
+        replay,
+        durable: durable.map(str::to_owned),
+        ..SubscriptionOptions::new("/kept/*".parse()?)
+    };
+    Ok(Channels::of(outbox.bus()).subscribe(outbox, options)?)
+}
+
+async fn next(subscription: &mut Subscription) -> Result<ReceivedEvent, Failure> {
+    soon("an event", subscription.recv())
+        .await?
+        .ok_or_else(|| Failure::new("the subscription ended"))
+}
+
+/// Takes these events, in this order, each for the first time and none missed.
+async fn take(subscription: &mut Subscription, expected: impl IntoIterator<Item = u64>) -> Outcome {
+    for expected in expected {
+        let event = next(subscription).await?;
+        let found = number(&event.message)?;
+        check(found == expected, || {
+            format!("event {found} came where {expected} was due")
+        })?;
+        let logged = event.header.logged.as_ref();
+        check(
+            logged.is_some_and(|logged| !logged.again && logged.missed == 0),
+            || format!("event {found} is said to be {logged:?}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Late joiners begin at a number, a count or a time, and go on with what is published then.
+async fn replay(world: &dyn KeepingWorld) -> Outcome {
+    let publisher = world.agent(0, "publisher").await;
+    for text in 1..=10 {
+        publish(&publisher, ALL, text).await?;
+    }
+    // Logs count milliseconds: nothing before this one, all that follows not before it.
+    let before = Moment::from(SystemTime::now());
+    while Moment::from(SystemTime::now()) <= before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let between = Moment::from(SystemTime::now());
+    for text in 11..=20 {
+        publish(&publisher, ALL, text).await?;
+    }
+    for process in [0, 1] {
+        let reader = world.agent(process, &format!("reader-{process}")).await;
+        let mut all = subscribe(&reader, Replay::From(1), None)?;
+        let mut number = subscribe(&reader, Replay::From(8), None)?;
+        let mut count = subscribe(&reader, Replay::Last(5), None)?;
+        let mut time = subscribe(&reader, Replay::Since(between), None)?;
+        let first_process_said = 20 + process as u64;
+        take(&mut all, 1..=first_process_said).await?;
+        take(&mut number, 8..=first_process_said).await?;
+        take(&mut count, first_process_said - 4..=first_process_said).await?;
+        take(&mut time, 11..=first_process_said).await?;
+        let news = first_process_said + 1;
+        publish(&publisher, ALL, news).await?;
+        for each in [&mut all, &mut number, &mut count, &mut time] {
+            take(each, [news]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A durable subscription goes on after an absence, from the event that was not dealt with.
+async fn durable(world: &dyn KeepingWorld) -> Outcome {
+    let publisher = world.agent(0, "publisher").await;
+    let reader = world.agent(1, "reader").await;
+    publish(&publisher, ALL, 1).await?;
+    let mut mine = subscribe(&reader, Replay::From(1), Some("mine"))?;
+    take(&mut mine, [1]).await?;
+    for text in 2..=10 {
+        publish(&publisher, ALL, text).await?;
+    }
+    take(&mut mine, 2..=5).await?;
+    drop(mine);
+    for text in 11..=15 {
+        publish(&publisher, ALL, text).await?;
+    }
+    // Another subscription of the agent reads for itself.
+    let mut other = subscribe(&reader, Replay::From(1), Some("other"))?;
+    let mut mine = subscribe(&reader, Replay::Resume, Some("mine"))?;
+    // What it had read and not handed out may have reached it before.
+    for expected in 6..=15 {
+        let found = number(&next(&mut mine).await?.message)?;
+        check(found == expected, || {
+            format!("event {found} came where {expected} was due")
+        })?;
+    }
+    take(&mut other, 1..=15).await
+}
+
+/// What was acknowledged is there after everything that keeps it has ended, and comes once in effect.
+async fn acknowledged(world: &dyn KeepingWorld) -> Outcome {
+    const EVENTS: u64 = 30;
+    let mut seen = HashSet::new();
+    let mut last = 0;
+    for round in 0..3 {
+        let publisher = world.agent(0, "publisher").await;
+        let reader = world.agent(1, "reader").await;
+        let mut subscription = match round {
+            0 => subscribe(&reader, Replay::From(1), Some("mine"))?,
+            _ => subscribe(&reader, Replay::Resume, Some("mine"))?,
+        };
+        for text in 1..=EVENTS {
+            publish(&publisher, ALL, round * EVENTS + text).await?;
+        }
+        // Half of what was published in this round is left to the next one, but for the last.
+        let until = match round {
+            2 => 3 * EVENTS,
+            round => round * EVENTS + EVENTS / 2,
+        };
+        while last < until {
+            let event = next(&mut subscription).await?;
+            let found = number(&event.message)?;
+            let logged = event.header.logged.as_ref();
+            let again = logged.is_some_and(|logged| logged.again);
+            if seen.insert(found) {
+                check(found == last + 1, || {
+                    format!("event {found} came after {last}")
+                })?;
+                last = found;
+            } else {
+                check(again, || format!("event {found} came twice, unmarked"))?;
+            }
+        }
+        drop(subscription);
+        drop((publisher, reader));
+        if round < 2 {
+            world.restart().await;
+        }
+    }
+    Ok(())
+}
+
+/// Only so much is kept as was said, and what was cut off before it was read is counted.
+async fn retention(world: &dyn KeepingWorld) -> Outcome {
+    let publisher = world.agent(0, "publisher").await;
+    let reader = world.agent(1, "reader").await;
+    publish(&publisher, FEW, 1).await?;
+    let mut mine = subscribe(&reader, Replay::From(1), Some("mine"))?;
+    take(&mut mine, [1]).await?;
+    drop(mine);
+    for text in 2..=40 {
+        publish(&publisher, FEW, text).await?;
+    }
+    let mut late = subscribe(&reader, Replay::From(1), None)?;
+    take(&mut late, 31..=40).await?;
+    let mut mine = subscribe(&reader, Replay::Resume, Some("mine"))?;
+    for expected in 31..=40 {
+        let event = next(&mut mine).await?;
+        let found = number(&event.message)?;
+        check(found == expected, || {
+            format!("event {found} came where {expected} was due")
+        })?;
+        let missed = event.header.logged.as_ref().map(|logged| logged.missed);
+        let due = if expected == 31 { 29 } else { 0 };
+        check(missed == Some(due), || {
+            format!("{missed:?} events are said to be missed before {found}")
+        })?;
+    }
+    Ok(())
+}

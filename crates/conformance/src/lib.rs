@@ -1,0 +1,542 @@
+//! One suite for every transport: what the bus promises, tried on real messages.
+//!
+//! A transport's tests say how to [open](Setting::open) a platform of several processes over it, and what it cannot
+//! do. Each [`Promise`] is then a case: it is kept, or the transport does not claim it and says so when it is asked. A case
+//! that comes out otherwise is a failure. What came out is a [`Column`] of the table in `docs/transports.md`.
+//!
+//! ```text
+//! sealbus_conformance::conformance_tests!(Mesh::at(SecurityLevel::Auth));
+//! ```
+//!
+//! makes a test of each promise, for a value that implements [`Setting`].
+//!
+//! What nodes keep is promised by the platform above, whose tests run those cases with [`run_kept`].
+
+mod channels;
+mod direct;
+mod frames;
+mod kept;
+pub mod schedule;
+mod table;
+
+use std::fmt;
+use std::time::Duration;
+
+use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_seal::Identity;
+
+use sealbus_bus::BoxFuture;
+use sealbus_bus::Bus;
+use sealbus_bus::Outbox;
+use sealbus_bus::ReceivedMessage;
+use sealbus_bus::{Mailbox, MailboxLimits};
+
+pub use kept::{KeepingSetting, KeepingWorld, run_kept};
+pub use table::{Column, StaleColumn, table};
+
+/// Far longer than anything takes: no case depends on how fast things go. A broker takes half a minute to find out that a process
+/// is dead, and as long to give back what it held; on a machine with ten times more to do than it can, that was a minute.
+const LONG: Duration = Duration::from_secs(240);
+/// Processes of a platform that cases run on.
+const PROCESSES: usize = 3;
+
+/// A way to run several processes of one platform over a transport.
+pub trait Setting: Send + Sync {
+    /// Its name in the table, such as `mesh, auth`.
+    fn name(&self) -> String;
+
+    /// Opens that many processes that reach each other. Called once for each case.
+    fn open(&self, processes: usize) -> BoxFuture<'_, Box<dyn World>>;
+
+    /// Why the transport cannot keep the promise, in a few words for the table; `None`: it does.
+    fn lacks(&self, promise: Promise) -> Option<&'static str>;
+}
+
+/// Several processes of one platform, until this is dropped.
+pub trait World: Send + Sync {
+    /// The bus of a process.
+    fn bus(&self, process: usize) -> &Bus;
+
+    /// Who a process is to the others; every bus was [told](Bus::process_joined) of the others.
+    fn identity(&self, process: usize) -> Identity;
+
+    /// Attaches an agent to a process so that all others find it.
+    fn attach<'a>(
+        &'a self,
+        process: usize,
+        name: &'a str,
+        limits: Option<MailboxLimits>,
+    ) -> BoxFuture<'a, (Outbox, Mailbox)>;
+
+    /// Moves an agent whose mailbox was drained: from now on the others find it in process `to`, with what it had not read.
+    fn move_to<'a>(
+        &'a self,
+        from: usize,
+        to: usize,
+        name: &'a str,
+        unread: Vec<ReceivedMessage>,
+    ) -> BoxFuture<'a, (Outbox, Mailbox)>;
+
+    /// Breaks the connections there are, wherever their bytes are; new ones can be made.
+    fn break_connections(&self);
+
+    /// Ends a process as `kill -9` does: it says nothing, and the platform has not noticed.
+    fn kill(&self, process: usize) -> BoxFuture<'_, ()>;
+
+    /// Revokes the certificate of an agent, and tells all processes.
+    fn revoke<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, ()>;
+}
+
+/// What the bus promises, whatever carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Promise {
+    /// Messages from one agent to another arrive in the order they were sent, short ones and long ones.
+    Order,
+    /// A message to several agents arrives at each of them, once.
+    Receivers,
+    /// Messages arrive once and in order though connections break under way.
+    Resume,
+    /// A full mailbox holds back those who write to it.
+    PushBack,
+    /// It holds back nobody else.
+    PushBackAlone,
+    /// Of messages to a process that was killed each one arrived or comes back to its sender.
+    Crash,
+    /// Messages follow an agent that moves, in order and once.
+    Moving,
+    /// What is sent to an agent that is not there comes back, with the reason.
+    ComesBack,
+    /// A message under another agent's name is refused, and noted with the name that tried.
+    ForgedSender,
+    /// Messages of an agent whose certificate was revoked are refused from then on, and noted.
+    RevokedSender,
+    /// A message of the largest size passes; a larger one is refused by its size.
+    SizeLimit,
+    /// The buses of two processes reach each other: frames arrive in order and once, by whom they say.
+    Frames,
+    /// A bus that takes no frames now holds back those who write them, and no agent's messages.
+    FramesPushBack,
+    /// Frames arrive once and in order though connections break under way.
+    FramesResume,
+    /// Events reach every consumer in every process, once and in order.
+    Events,
+    /// They do though connections break under way.
+    EventsResume,
+    /// A message on a channel reaches the one agent it names.
+    Directed,
+    /// A request to everyone brings all answers, and says who did not answer.
+    Request,
+    /// Nothing is handed out before it is valid.
+    ValidFrom,
+    /// Nothing is handed out from its expiry on, wherever it waited.
+    Expiry,
+    /// A subscription gets what its filter holds for, and a wrong one is refused.
+    Filter,
+    /// A slow subscription drops by its policy, is counted, and holds up no other.
+    SlowSubscription,
+    /// One that pushes back holds back the publisher.
+    EventsPushBack,
+    /// Who may not publish on a channel is refused, where it arrives too.
+    Rights,
+    /// A quality of service that cannot be given is refused by name.
+    RefusedByName,
+    /// Who comes late reads persistent channels from a time, a count or a number on.
+    Replay,
+    /// A durable subscription goes on where it stopped.
+    Durable,
+    /// What was acknowledged is not lost when everything that keeps it ends.
+    Acknowledged,
+    /// No more is kept than was said, and what was cut off is counted.
+    Retention,
+}
+
+impl Promise {
+    /// Those about logs, which follow in the table.
+    pub const OF_LOGS: [Self; 4] = [
+        Self::Replay,
+        Self::Durable,
+        Self::Acknowledged,
+        Self::Retention,
+    ];
+
+    /// Those of transports, in the order of the table.
+    pub const ALL: [Self; 25] = [
+        Self::Order,
+        Self::Receivers,
+        Self::Resume,
+        Self::PushBack,
+        Self::PushBackAlone,
+        Self::Crash,
+        Self::Moving,
+        Self::ComesBack,
+        Self::ForgedSender,
+        Self::RevokedSender,
+        Self::SizeLimit,
+        Self::Frames,
+        Self::FramesPushBack,
+        Self::FramesResume,
+        Self::Events,
+        Self::EventsResume,
+        Self::Directed,
+        Self::Request,
+        Self::ValidFrom,
+        Self::Expiry,
+        Self::Filter,
+        Self::SlowSubscription,
+        Self::EventsPushBack,
+        Self::Rights,
+        Self::RefusedByName,
+    ];
+
+    /// Its name: of its test, and in the files that hold what came out.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Order => "order",
+            Self::Receivers => "receivers",
+            Self::Resume => "resume",
+            Self::PushBack => "push-back",
+            Self::PushBackAlone => "push-back-alone",
+            Self::Crash => "crash",
+            Self::Moving => "moving",
+            Self::ComesBack => "comes-back",
+            Self::ForgedSender => "forged-sender",
+            Self::RevokedSender => "revoked-sender",
+            Self::SizeLimit => "size-limit",
+            Self::Frames => "frames",
+            Self::FramesPushBack => "frames-push-back",
+            Self::FramesResume => "frames-resume",
+            Self::Events => "events",
+            Self::EventsResume => "events-resume",
+            Self::Directed => "directed",
+            Self::Request => "request",
+            Self::ValidFrom => "valid-from",
+            Self::Expiry => "expiry",
+            Self::Filter => "filter",
+            Self::SlowSubscription => "slow-subscription",
+            Self::EventsPushBack => "events-push-back",
+            Self::Rights => "rights",
+            Self::RefusedByName => "refused-by-name",
+            Self::Replay => "replay",
+            Self::Durable => "durable",
+            Self::Acknowledged => "acknowledged",
+            Self::Retention => "retention",
+        }
+    }
+
+    /// What it is, for the table.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Order => "messages arrive in the order they were sent, short and long",
+            Self::Receivers => "a message to many arrives once at each",
+            Self::Resume => "once and in order though connections break",
+            Self::PushBack => "a full mailbox holds back who writes to it",
+            Self::PushBackAlone => "… and nobody else",
+            Self::Crash => "what a killed process did not get comes back",
+            Self::Moving => "messages follow an agent that moves",
+            Self::ComesBack => "what nobody can get comes back, with the reason",
+            Self::ForgedSender => "another's name as sender is refused",
+            Self::RevokedSender => "a revoked agent is refused at once",
+            Self::SizeLimit => "the largest message passes, a larger one is refused by name",
+            Self::Frames => "frames between the buses of two processes, in order and once",
+            Self::FramesPushBack => "frames: a busy bus holds back no mailbox",
+            Self::FramesResume => "frames: once and in order though connections break",
+            Self::Events => "channels: events reach every consumer, once and in order",
+            Self::EventsResume => "… though connections break",
+            Self::Directed => "channels: a message on a channel reaches the agent it names alone",
+            Self::Request => "channels: a request brings all answers, and who did not answer",
+            Self::ValidFrom => "channels: nothing is handed out before it is valid",
+            Self::Expiry => "channels: nor after its expiry",
+            Self::Filter => "channels: filters hold, and wrong ones are refused",
+            Self::SlowSubscription => {
+                "channels: a slow subscription drops by its policy and holds up no other"
+            }
+            Self::EventsPushBack => "… or holds back the publisher",
+            Self::Rights => "channels: who may not publish is refused",
+            Self::RefusedByName => "channels: a QoS that cannot be given is refused by name",
+            Self::Replay => {
+                "persistent channels: late joiners read from a time, a count or a number on"
+            }
+            Self::Durable => "persistent channels: durable subscriptions go on where they stopped",
+            Self::Acknowledged => {
+                "persistent channels: what was acknowledged outlives all that keeps it"
+            }
+            Self::Retention => {
+                "persistent channels: no more is kept than was said, and gaps are counted"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What came out of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The promise is kept.
+    Kept,
+    /// It is not given, and nobody is led to believe it is; why, in a few words.
+    NotGiven(String),
+}
+
+/// A case failed: what happened, and what should have.
+#[derive(Clone, Debug)]
+pub struct Failure(String);
+
+impl Failure {
+    fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+type Outcome = Result<(), Failure>;
+
+/// Runs one case.
+///
+/// # Errors
+/// [`Failure`]: the promise is broken, or the transport claims what it cannot do.
+pub async fn run(setting: &dyn Setting, promise: Promise) -> Result<Verdict, Failure> {
+    let case = async {
+        let world = setting.open(PROCESSES).await;
+        if let Some(why) = setting.lacks(promise) {
+            not_claimed(&*world, promise)?;
+            return Ok(Verdict::NotGiven(why.to_owned()));
+        }
+        match promise {
+            Promise::Order => direct::order(&*world).await,
+            Promise::Receivers => direct::receivers(&*world).await,
+            Promise::Resume => direct::resume(&*world).await,
+            Promise::PushBack => direct::push_back(&*world).await,
+            Promise::PushBackAlone => direct::push_back_alone(&*world).await,
+            Promise::Crash => direct::crash(&*world).await,
+            Promise::Moving => direct::moving(&*world).await,
+            Promise::ComesBack => direct::comes_back(&*world).await,
+            Promise::ForgedSender => direct::forged_sender(&*world).await,
+            Promise::RevokedSender => direct::revoked_sender(&*world).await,
+            Promise::SizeLimit => direct::size_limit(&*world).await,
+            Promise::Frames => frames::in_order(&*world, false).await,
+            Promise::FramesPushBack => frames::push_back(&*world).await,
+            Promise::FramesResume => frames::in_order(&*world, true).await,
+            Promise::Events => channels::events(&*world, false).await,
+            Promise::EventsResume => channels::events(&*world, true).await,
+            Promise::Directed => channels::directed(&*world).await,
+            Promise::Request => channels::request(&*world).await,
+            Promise::ValidFrom => channels::valid_from(&*world).await,
+            Promise::Expiry => channels::expiry(&*world).await,
+            Promise::Filter => channels::filter(&*world).await,
+            Promise::SlowSubscription => channels::slow_subscription(&*world).await,
+            Promise::EventsPushBack => channels::push_back(&*world).await,
+            Promise::Rights => channels::rights(&*world).await,
+            Promise::RefusedByName => channels::refused_by_name(&*world).await,
+            Promise::Replay | Promise::Durable | Promise::Acknowledged | Promise::Retention => {
+                Err(Failure::new("logs are tried by `run_kept`"))
+            }
+        }?;
+        Ok(Verdict::Kept)
+    };
+    let outcome = tokio::time::timeout(3 * LONG, case)
+        .await
+        .unwrap_or_else(|_| Err(Failure::new("nothing happened for minutes")));
+    outcome.map_err(|failure| {
+        Failure::new(format!(
+            "{} does not keep the promise `{promise}`: {failure}",
+            setting.name()
+        ))
+    })
+}
+
+/// Checks that a transport which cannot keep a promise does not claim it.
+fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
+    let Some(transport) = world.bus(0).transport() else {
+        return Ok(());
+    };
+    let capabilities = transport.capabilities();
+    let is_claimed = match promise {
+        Promise::Resume | Promise::FramesResume | Promise::EventsResume => capabilities.resumes,
+        Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
+            capabilities.pushes_back
+        }
+        // The level says so.
+        Promise::RevokedSender | Promise::ForgedSender => false,
+        // Channels stand on frames; a transport without them says so when one is asked for.
+        Promise::Frames
+        | Promise::Events
+        | Promise::Directed
+        | Promise::Request
+        | Promise::ValidFrom
+        | Promise::Expiry
+        | Promise::Filter
+        | Promise::SlowSubscription
+        | Promise::EventsPushBack
+        | Promise::Rights
+        | Promise::RefusedByName => frames::are_offered(world),
+        Promise::Order
+        | Promise::Receivers
+        | Promise::Crash
+        | Promise::Moving
+        | Promise::ComesBack
+        | Promise::SizeLimit
+        | Promise::Replay
+        | Promise::Durable
+        | Promise::Acknowledged
+        | Promise::Retention => {
+            return Err(Failure::new(
+                "every transport has to give that: it cannot be left out",
+            ));
+        }
+    };
+    if is_claimed {
+        return Err(Failure::new(
+            "the transport claims it, and its tests say that it cannot",
+        ));
+    }
+    Ok(())
+}
+
+// ---- what the cases have in common ----
+
+/// Waits for something that has to happen.
+async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> Result<T, Failure> {
+    tokio::time::timeout(LONG, happens)
+        .await
+        .map_err(|_| Failure::new(format!("{what} did not happen within minutes")))
+}
+
+/// Looks until there is something.
+async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Failure> {
+    soon(what, async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+}
+
+/// Breaks all connections again and again while `going_on` lasts.
+async fn while_breaking(world: &dyn World, going_on: impl Future<Output = Outcome>) -> Outcome {
+    let breaking = async {
+        // Pauses without a pattern, so that connections break in every state.
+        let mut state = 12_345_u64;
+        loop {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            tokio::time::sleep(Duration::from_micros((state >> 33) & 0x7fff)).await;
+            world.break_connections();
+        }
+    };
+    tokio::select! {
+        outcome = going_on => outcome,
+        () = breaking => Ok(()),
+    }
+}
+
+fn check(is_so: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    if is_so {
+        Ok(())
+    } else {
+        Err(Failure::new(otherwise()))
+    }
+}
+
+fn inform(receiver: &str, content: impl ToString) -> Result<AclMessage, Failure> {
+    Ok(AclMessage::new(Performative::Inform)
+        .with_receiver(Aid::new(receiver)?)
+        .with_content(content.to_string()))
+}
+
+/// The next message of a mailbox.
+async fn next(mailbox: &mut Mailbox) -> Result<ReceivedMessage, Failure> {
+    soon("a message", mailbox.recv())
+        .await?
+        .ok_or_else(|| Failure::new("the mailbox was closed"))
+}
+
+/// The number that a message's content begins with, unless it is a failure notice.
+fn number(message: &ReceivedMessage) -> Result<u64, Failure> {
+    let message = message.message();
+    let content = message.content_text().unwrap_or_default();
+    if message.performative() == Performative::Failure {
+        return Err(Failure::new(format!("a message came back: {content}")));
+    }
+    content
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(|| Failure::new(format!("a message with the content {content:?}")))
+}
+
+/// A content that begins with a number: mostly short, sometimes long.
+fn content(number: u64) -> String {
+    let filler = match number % 500 {
+        250 => 200_000,
+        400 => 1_100_000,
+        _ => number as usize % 300,
+    };
+    format!("{number} {}", "x".repeat(filler))
+}
+
+/// The whole name of an agent of the platform that `world` is.
+fn name(world: &dyn World, local: &str) -> String {
+    format!("{local}@{}", world.bus(0).config().platform)
+}
+
+/// Makes a test of each [`Promise`] for the [`Setting`] that the expression gives.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($setting:expr) => {
+        $crate::conformance_tests! { $setting;
+            order Order, receivers Receivers, resume Resume, push_back PushBack,
+            push_back_alone PushBackAlone, crash Crash, moving Moving, comes_back ComesBack,
+            forged_sender ForgedSender, revoked_sender RevokedSender, size_limit SizeLimit,
+            frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
+            events Events, events_resume EventsResume, directed Directed, request Request,
+            valid_from ValidFrom, expiry Expiry, filter Filter,
+            slow_subscription SlowSubscription, events_push_back EventsPushBack,
+            rights Rights, refused_by_name RefusedByName
+        }
+    };
+    ($setting:expr; $($name:ident $promise:ident),*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                let setting = $setting;
+                let promise = $crate::Promise::$promise;
+                match $crate::run(&setting, promise).await {
+                    Ok(verdict) => {
+                        let columns = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transports");
+                        let column = $crate::Column::of(&setting);
+                        if let Err(stale) = column.check(columns.as_ref(), promise, &verdict) {
+                            panic!("{stale}");
+                        }
+                    }
+                    Err(failure) => panic!("{failure}"),
+                }
+            }
+        )*
+
+        #[test]
+        fn every_promise_has_its_test() {
+            let tested = [$($crate::Promise::$promise),*];
+            assert_eq!(tested, $crate::Promise::ALL);
+        }
+    };
+}

@@ -1,0 +1,53 @@
+//! The `fipa-agent-management` ontology (FIPA00023): what AMS and DF are asked and answer.
+//!
+//! Each object of the ontology is a struct that reads itself from an SL term and writes itself as
+//! one; [`DfFunction`] and [`AmsFunction`] are what can be asked, [`Exception`] the ways in which
+//! it is turned down. [`DfAgentDescription::matches`] and its kin decide a search.
+//!
+//! ```
+//! use sealbus_fipa::management::{DfAgentDescription, DfFunction, ServiceDescription};
+//! use sealbus_fipa::{Aid, sl};
+//!
+//! let seller = DfAgentDescription::of(Aid::new("seller@factory")?)
+//!     .with_service(ServiceDescription::new("gears", "selling"));
+//! let register = DfFunction::Register(seller.clone());
+//! let df = Aid::new("df@factory")?;
+//! let content = sl::Content::of(register.action(&df)).to_bytes();
+//! assert_eq!(
+//!     String::from_utf8(content)?,
+//!     "((action (agent-identifier :name df@factory) (register (df-agent-description \
+//!      :name (agent-identifier :name seller@factory) \
+//!      :services (set (service-description :name gears :type selling))))))"
+//! );
+//! let wanted = DfAgentDescription::default().with_service(ServiceDescription::of_type("selling"));
+//! assert!(seller.matches(&wanted));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Reading takes what other platforms write: arguments by name or by position, sets where sequences
+//! are due and the reverse, any letter case of frame and slot names, American spellings. Slots whose
+//! names begin with `X-` are kept in agent identifiers and passed over elsewhere.
+
+mod agent_identifier;
+mod ams;
+mod answer;
+mod df;
+mod exception;
+mod frame;
+mod function;
+mod matching;
+pub mod subscription;
+
+#[cfg(test)]
+pub(crate) mod arbitrary;
+#[cfg(test)]
+mod tests;
+
+pub use ams::{AgentState, AmsAgentDescription, ApDescription, ApService};
+pub use answer::results;
+pub use df::{DfAgentDescription, Property, SearchConstraints, ServiceDescription};
+pub use exception::Exception;
+pub use function::{AmsFunction, DfFunction};
+
+/// The value of `:ontology` in messages to and from AMS and DF. Compare it in any letter case.
+pub const ONTOLOGY: &str = "fipa-agent-management";

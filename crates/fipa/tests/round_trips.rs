@@ -1,0 +1,170 @@
+//! Whatever an encoding carries, it carries whole; and what it cannot carry, it names.
+
+#![allow(clippy::unwrap_used)]
+
+mod arbitrary;
+
+use arbitrary::{portable_envelope, portable_message, wild_envelope, wild_message};
+use proptest::prelude::*;
+use sealbus_fipa::{
+    AclMessage, Limits, bitefficient, detect, envelope, representation, representations, string,
+};
+
+/// All there is in a message. (Two AIDs are equal already when their names are.)
+fn all(message: &AclMessage) -> String {
+    format!("{message:#?}")
+}
+
+#[test]
+fn the_encodings_are_known_by_their_names() {
+    let names: Vec<_> = representations()
+        .iter()
+        .map(|known| known.short_name())
+        .collect();
+    assert_eq!(names, ["bitefficient", "string", "xml", "json"]);
+    for known in representations() {
+        assert_eq!(representation(known.name()).unwrap().name(), known.name());
+        assert_eq!(
+            representation(known.short_name()).unwrap().name(),
+            known.name()
+        );
+    }
+    assert!(representation("LEAP").is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn portable_messages_pass_from_each_encoding_to_each(message in portable_message()) {
+        for first in representations() {
+            let mut bytes = Vec::new();
+            first.encode(&message, &mut bytes)
+                .map_err(|error| TestCaseError::fail(format!("{}: {error}", first.name())))?;
+            let read = first.decode(&bytes, &Limits::DEFAULT).map_err(|error| {
+                TestCaseError::fail(format!("{}: {error} in {}", first.name(), bytes.escape_ascii()))
+            })?;
+            prop_assert_eq!(all(&read), all(&message), "{} {}", first.name(), bytes.escape_ascii());
+            prop_assert_eq!(detect(&bytes).map(|found| found.name()), Some(first.name()));
+            for second in representations() {
+                let mut bytes = Vec::new();
+                second.encode(&read, &mut bytes)
+                    .map_err(|error| TestCaseError::fail(format!("{}: {error}", second.name())))?;
+                let read = second.decode(&bytes, &Limits::DEFAULT)
+                    .map_err(|error| TestCaseError::fail(format!("{}: {error}", second.name())))?;
+                prop_assert_eq!(all(&read), all(&message), "{} to {}", first.name(), second.name());
+            }
+        }
+    }
+
+    #[test]
+    fn around_its_content_a_message_is_the_same(message in wild_message()) {
+        let (mut whole, mut around) = (b"before".to_vec(), b"before".to_vec());
+        let encoded = bitefficient::encode(&message, &mut whole);
+        match bitefficient::encode_around_content(&message, &mut around) {
+            Err(error) => prop_assert_eq!(encoded, Err(error)),
+            Ok(rest) => {
+                prop_assert!(encoded.is_ok());
+                if let Some(tail) = rest {
+                    around.extend_from_slice(message.content_bytes().unwrap());
+                    around.extend_from_slice(tail);
+                }
+            }
+        }
+        prop_assert_eq!(around, whole);
+    }
+
+    #[test]
+    fn nothing_is_changed_silently(message in wild_message()) {
+        for representation in representations() {
+            let mut bytes = b"before".to_vec();
+            match representation.encode(&message, &mut bytes) {
+                Err(error) => {
+                    prop_assert!(!error.field.is_empty(), "{error}");
+                    prop_assert_eq!(&bytes, b"before");
+                }
+                Ok(()) => {
+                    let read = representation.decode(&bytes[6..], &Limits::DEFAULT).map_err(|error| {
+                        TestCaseError::fail(format!(
+                            "{}: {error} in {}", representation.name(), bytes.escape_ascii()
+                        ))
+                    })?;
+                    prop_assert_eq!(
+                        all(&read), all(&message), "{} {}", representation.name(), bytes.escape_ascii()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_borrowed_view_reads_what_the_owned_message_holds(message in portable_message()) {
+        let mut bytes = Vec::new();
+        bitefficient::encode(&message, &mut bytes).unwrap();
+        let view = bitefficient::decode_ref(&bytes, &Limits::DEFAULT).unwrap();
+        prop_assert_eq!(all(&view.to_owned()), all(&message));
+        let mut text = Vec::new();
+        string::encode(&message, &mut text).unwrap();
+        let view = string::decode_ref(&text, &Limits::DEFAULT).unwrap();
+        prop_assert_eq!(all(&view.to_owned()), all(&message));
+        prop_assert_eq!(
+            view.sender().map(|aid| aid.name().to_owned()),
+            message.sender.as_ref().map(|aid| aid.name.clone())
+        );
+        prop_assert_eq!(view.receivers().count(), message.receivers.len());
+    }
+
+    #[test]
+    fn a_bitefficient_message_knows_its_length(message in portable_message(), tail in any::<Vec<u8>>()) {
+        let mut bytes = Vec::new();
+        bitefficient::encode(&message, &mut bytes).unwrap();
+        let length = bytes.len();
+        bytes.extend_from_slice(&tail);
+        let encoded = bitefficient::EncodedMessage::new(bytes, &Limits::DEFAULT).unwrap();
+        prop_assert_eq!(encoded.length(), length);
+        prop_assert_eq!(all(&encoded.message().to_owned()), all(&message));
+    }
+
+    #[test]
+    fn envelopes_pass_from_each_encoding_to_each(envelope in portable_envelope()) {
+        for first in envelope::representations() {
+            for second in envelope::representations() {
+                let mut read = envelope.clone();
+                for representation in [first, second] {
+                    let name = representation.name();
+                    let fail = |error: String| TestCaseError::fail(format!("{name}: {error}"));
+                    let mut bytes = Vec::new();
+                    representation.encode(&read, &mut bytes).map_err(|error| fail(error.to_string()))?;
+                    let length = bytes.len();
+                    let (again, end) = representation.decode(&bytes, &Limits::DEFAULT)
+                        .map_err(|error| fail(format!("{error} in {}", bytes.escape_ascii())))?;
+                    prop_assert_eq!(end, length);
+                    read = again;
+                }
+                prop_assert_eq!(format!("{read:#?}"), format!("{envelope:#?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_in_an_envelope_is_changed_silently(envelope in wild_envelope()) {
+        for representation in envelope::representations() {
+            let mut bytes = b"before".to_vec();
+            match representation.encode(&envelope, &mut bytes) {
+                Err(error) => {
+                    prop_assert!(!error.field.is_empty(), "{error}");
+                    prop_assert_eq!(&bytes, b"before");
+                }
+                Ok(()) => {
+                    let (read, _) = representation.decode(&bytes[6..], &Limits::DEFAULT)
+                        .map_err(|error| TestCaseError::fail(format!(
+                            "{}: {error} in {}", representation.name(), bytes.escape_ascii()
+                        )))?;
+                    prop_assert_eq!(
+                        format!("{read:#?}"), format!("{envelope:#?}"), "{}", representation.name()
+                    );
+                }
+            }
+        }
+    }
+}
