@@ -72,9 +72,11 @@ test-python: package
 	$(call say,Python tests)
 	$(BIN)/pytest tests/python
 
+# A test waits for processes most of its time, so two run side by side.
+WORKERS ?= 2
 test-end-to-end: binary package
 	$(call say,End-to-end tests: real binaries$(comma) real processes)
-	$(BIN)/pytest tests/end_to_end
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/end_to_end
 
 JADE := $(or $(SEALBUS_PEERS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/peers)/java/jade
 

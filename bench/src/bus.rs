@@ -20,7 +20,7 @@ use crate::papers::results::{Figures, Outcome};
 use crate::papers::scenario::{self, Column, Table};
 use crate::papers::system::{self, Places, Setting, System};
 
-/// What to measure.
+/// The subjects to measure.
 #[derive(Args, Clone)]
 pub(crate) struct Arguments {
     /// Write the figures as JSON to this file too

@@ -17,7 +17,7 @@ use clap::Subcommand;
 
 use crate::drivers::stage::DriverError;
 
-/// What to drive.
+/// The system to drive.
 #[derive(Subcommand)]
 pub(crate) enum System {
     /// Agents of Sealbus: in one process, over the mesh, or over RabbitMQ

@@ -27,7 +27,7 @@ const ROUND_TRIP_SIZES: [usize; 2] = [128, 16 << 10];
 /// Content of the streamed messages, in bytes.
 const STREAM_SIZE: usize = 64;
 
-/// What to measure, and how long.
+/// The subjects to measure, and the duration.
 #[derive(Args, Clone)]
 pub(crate) struct Arguments {
     /// Write the figures as JSON to this file too

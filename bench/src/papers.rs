@@ -31,7 +31,7 @@ use crate::papers::system::{Places, Setting, System};
 /// How long a server may take until it serves.
 const SERVER_START: Duration = Duration::from_secs(90);
 
-/// What to measure.
+/// The subjects to measure.
 #[derive(Args, Clone)]
 pub(crate) struct Arguments {
     /// How much: quick takes at most a quarter of an hour on two cores
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), PapersError> {
         .build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
-        // Whoever ends the run ends its processes: they go with what owns them.
+        // Ending the run ends its processes: dropping their owner kills them.
         tokio::select! {
             result = measure_all(arguments) => result,
             _ = terminate.recv() => Err(PapersError::Failed("ended by a signal".to_owned())),
@@ -150,7 +150,7 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
     let logs = arguments.report.join("log");
     fs::create_dir_all(&logs)?;
     let file = arguments.report.join("results.json");
-    // What is forgotten says still how long it took, if it can be read.
+    // A discarded result still says how long it took, if it can be read.
     let earlier = Results::load(&file);
     let (mut results, forgotten) = match arguments.fresh {
         true => (Results::default(), earlier.unwrap_or_default()),
@@ -192,7 +192,7 @@ struct Run<'a> {
     tables: Vec<&'a Table>,
     logs: &'a Path,
     file: &'a Path,
-    /// What of Sealbus is measured.
+    /// The parts of Sealbus that are measured.
     commit: String,
 }
 

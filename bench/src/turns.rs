@@ -22,7 +22,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What was measured of a subject.
+/// The figures of a subject.
 #[derive(Debug, Clone)]
 pub(crate) struct Measured {
     pub(crate) name: String,

@@ -122,7 +122,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// What the driver says the mean was: on the way and held.
+/// The driver's means: on the way and held.
 fn told_mean_ms(figures: &Value) -> f64 {
     let told = &figures["remarks"];
     let sum = number(&told["transit_ns"]) + number(&told["held_ns"]);
@@ -232,7 +232,7 @@ fn what_a_driver_did_is_what_is_measured() {
     let page = fs::read_to_string(folder.path().join("report/index.html")).unwrap();
     assert!(page.contains("A link of known faults") && page.contains("Known, slow"));
 
-    // What was measured is not measured again; what failed is.
+    // Measured cells are not measured again; failed cells are.
     let again = run(folder.path());
     for setting in ["sound", "slow"] {
         assert_eq!(of(&results, setting), of(&again, setting));

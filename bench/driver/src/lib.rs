@@ -1,4 +1,4 @@
-//! What every driver of the papers' benchmark written in Rust shares.
+//! The shared part of all Rust drivers of the papers' benchmark.
 //!
 //! A driver is a program that plays the agents of one side of a scenario over one system. It reads [`Order`]s from
 //! its standard input and writes [`Answer`]s to its standard output, a line of JSON each. Drivers in other languages speak

@@ -17,7 +17,7 @@ pub enum Role {
     Both,
 }
 
-/// What is done.
+/// The kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -27,7 +27,7 @@ pub enum Kind {
     RoundTrip,
 }
 
-/// Who writes to whom.
+/// The senders and their receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -50,12 +50,12 @@ pub enum Stamp {
     Due,
 }
 
-/// Who talks to whom about what; the same for all rounds.
+/// The senders, receivers and messages; the same for all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// What is done.
+    /// The kind of work.
     pub kind: Kind,
-    /// Who writes to whom.
+    /// The senders and their receivers.
     pub shape: Shape,
     /// Sending agents.
     pub senders: u32,
@@ -81,12 +81,12 @@ pub struct Prepare {
     pub folder: String,
     /// Part of the names of queues and topics, so that runs do not meet.
     pub run: String,
-    /// What the receiving side said when it had prepared itself.
+    /// The receiving side's report after it prepared itself.
     #[serde(default)]
     pub there: Value,
 }
 
-/// What the instrument says. A round goes expect (receivers), run (senders), report (receivers).
+/// The orders of the instrument. A round goes expect (receivers), run (senders), report (receivers).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum Order {
@@ -129,7 +129,7 @@ pub enum Order {
     Stop,
 }
 
-/// What a driver says.
+/// The answers of a driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
@@ -138,7 +138,7 @@ pub enum Answer {
     Ready,
     /// To `prepare`.
     Prepared {
-        /// What the other side needs to know.
+        /// The facts that the other side needs.
         #[serde(default)]
         here: Value,
         /// The client library and its version.
@@ -185,13 +185,13 @@ pub enum Answer {
         /// Their mean, in nanoseconds.
         #[serde(default)]
         mean_ns: f64,
-        /// What else the driver knows.
+        /// Further facts from the driver.
         #[serde(default)]
         remarks: Value,
     },
     /// The order could not be carried out.
     Error {
-        /// What happened and what to do.
+        /// The event and the remedy.
         text: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a message of the benchmark says: its round, its sender, its number and when it was sent.
+//! The content of a benchmark message: its round, its sender, its number and the time of sending.
 
 /// Bytes of the part that is read; what is longer is padded.
 pub const PAYLOAD_BYTES: usize = 32;

@@ -1,4 +1,4 @@
-//! What the senders of a process did in a round.
+//! The work of a process's senders in a round.
 
 use crate::clock::monotonic_ns;
 use crate::histogram::Buckets;
@@ -50,7 +50,7 @@ impl Part {
     }
 }
 
-/// What one sender did, or all of them.
+/// The work of one sender, or of all of them.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// Messages the system accepted.

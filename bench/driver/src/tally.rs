@@ -1,4 +1,4 @@
-//! What one receiver has got in a round.
+//! The messages that one receiver has got in a round.
 
 use serde_json::Value;
 

@@ -18,10 +18,10 @@ use crate::tally::Tally;
 /// How often it is looked whether all has come.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What went wrong.
+/// The error.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
-/// What the receivers of a process have got. Each has a lock of its own.
+/// The messages that the receivers of a process have got. Each receiver has its own lock.
 #[derive(Debug)]
 pub struct Received {
     scenario: Scenario,
@@ -100,14 +100,14 @@ pub trait Sender: Send + 'static {
     fn ask(&mut self, content: &[u8]) -> Result<bool, Fault>;
 }
 
-/// What was made for one side.
+/// The senders or receivers that were made for one side.
 #[derive(Debug)]
 pub struct Prepared<S: System> {
     /// The agents.
     pub system: S,
     /// Those who send.
     pub senders: Vec<S::Sender>,
-    /// What the other side needs to know.
+    /// The facts that the other side needs.
     pub here: Value,
     /// The client library and its version.
     pub client: String,

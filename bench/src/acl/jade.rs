@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::Row;
 
-/// What the Java program prints for each message and work.
+/// The line that the Java program prints for each message and work.
 #[derive(Deserialize)]
 struct Measured {
     message: usize,

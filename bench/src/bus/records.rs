@@ -1,5 +1,5 @@
-//! What TLS costs beyond the sockets: how fast one processor encrypts and decrypts full records, without a network. What is
-//! encrypted at one end and decrypted at the other cannot be carried faster than the slower of both.
+//! The cost of TLS beyond the sockets: the rate at which one processor encrypts and decrypts full records, without a network.
+//! A transport cannot be faster than the slower of encryption and decryption.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -23,7 +23,7 @@ pub(crate) struct Report {
     /// The turns of each cell. Columns in the order they were measured.
     columns: BTreeMap<Part, Vec<String>>,
     cells: BTreeMap<(Part, String, Way), Vec<Figures>>,
-    /// What one processor encrypts and decrypts, without a network.
+    /// The rate at which one processor encrypts and decrypts, without a network.
     records: Option<Records>,
 }
 
@@ -102,7 +102,7 @@ impl Report {
         self.records = Some(records);
     }
 
-    /// What belongs under the table of bandwidths.
+    /// The notes under the table of bandwidths.
     fn about_records(&self) -> Option<String> {
         let Records {
             encrypted_per_s,
@@ -212,7 +212,7 @@ impl Report {
         text
     }
 
-    /// What the figures say of the goals, as far as they were measured.
+    /// The goals, judged by the measured figures.
     fn goals(&self) -> Vec<(&'static str, String)> {
         let verdict = |is_reached| if is_reached { "reached" } else { "not reached" };
         let mut goals = Vec::new();

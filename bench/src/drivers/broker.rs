@@ -22,13 +22,13 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// File name of the socket at which clients are certified.
 const AUTHORITY: &str = "authority";
 
-/// What a setting says.
+/// The options of a setting.
 #[derive(Deserialize)]
 struct Settings {
     level: SecurityLevel,
 }
 
-/// What clients need to know.
+/// The facts that clients need.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Access {
     broker: String,
@@ -238,7 +238,7 @@ impl Doorway {
         })
     }
 
-    /// What is published under `key` comes to the queue of `agent`, too.
+    /// Messages published under `key` also come to the queue of `agent`.
     pub(crate) async fn bind(&mut self, agent: &str, key: &str) -> Result<(), DriverError> {
         let management = self.management()?;
         bare::bind(&management, agent, key).await.map_err(failed)

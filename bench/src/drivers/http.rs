@@ -112,7 +112,7 @@ impl System for Agents {
         })
     }
 
-    /// Who asks names the address for answers.
+    /// The asking side names the address for answers.
     fn meet(&mut self, _there: &Value) -> Result<(), DriverError> {
         Ok(())
     }

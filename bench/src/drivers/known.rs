@@ -24,7 +24,7 @@ struct Settings {
     only_in: Option<u32>,
 }
 
-/// What was done to the messages.
+/// The work that was done on the messages.
 #[derive(Default)]
 struct Done {
     dropped: AtomicU64,

@@ -118,7 +118,7 @@ impl Client {
     }
 }
 
-/// What the broker says to a message.
+/// The broker's answer to a message.
 type Answer = Pin<Box<dyn Future<Output = LapinResult<Confirmation>> + Send>>;
 
 /// Acknowledges, without waiting until it is written.
@@ -144,7 +144,7 @@ impl Sender for Speaker {
         let answer = self.client.publish(&self.receiver, content)?;
         self.unconfirmed.push_back((content.len(), answer));
         self.bytes += content.len();
-        // What is confirmed, and more if too much is not.
+        // Takes the confirmations that are there, and waits for more if too many are missing.
         let config = &self.client.config;
         loop {
             let is_full = self.unconfirmed.len() >= config.unconfirmed_messages

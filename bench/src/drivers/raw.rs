@@ -17,7 +17,7 @@ use crate::drivers::certify::Certificates;
 use crate::drivers::stage::{DriverError, Prepared, Received, Sender, System, failed};
 use crate::mesh::raw::{self, Security, Stream};
 
-/// What waits is written when it is so much.
+/// Waiting bytes are written when there are this many.
 const WRITE: usize = 32 << 10;
 const READ: usize = 64 << 10;
 /// As many as may call at once.
@@ -72,7 +72,7 @@ pub(crate) struct Writer {
     answer: Vec<u8>,
 }
 
-/// Whom a sender connects to, and as whom.
+/// The address a sender connects to, and its identity.
 #[derive(Clone)]
 struct Number {
     address: SocketAddr,

@@ -81,7 +81,7 @@ fn receiver_name(run: &str, number: u32) -> String {
     format!("receiver{run}-{number}@bench")
 }
 
-/// What carries messages to the other process.
+/// The transport that carries messages to the other process.
 enum Carrier {
     Mesh(MeshEndpoint),
     RabbitMq(RabbitEndpoint, Box<Doorway>),
@@ -112,7 +112,7 @@ impl Writing {
 pub(crate) struct Speaker {
     pub(crate) outbox: Outbox,
     pub(crate) mailbox: Mailbox,
-    /// What is the same in every message.
+    /// The part that is the same in every message.
     pub(crate) sample: AclMessage,
     pub(crate) writing: Writing,
     /// Where a broadcast goes.

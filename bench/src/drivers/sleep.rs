@@ -24,7 +24,7 @@ const APART_NS: u64 = 50_000;
 /// most of the processor time there was, and their messages waited for it.
 pub(crate) struct Timer {
     asleep: Arc<Asleep>,
-    /// Who wakes them.
+    /// The thread that wakes them.
     waking: AbortHandle,
 }
 
@@ -35,7 +35,7 @@ struct Asleep {
 
 #[derive(Default)]
 struct Sleepers {
-    /// Who is due next comes first.
+    /// The next one due comes first.
     due: BinaryHeap<Reverse<Due>>,
     /// Nobody is woken before this.
     not_before_ns: u64,

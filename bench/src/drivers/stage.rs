@@ -1,4 +1,4 @@
-//! What the drivers of this program share: they follow the instrument's orders with agents of one system.
+//! The shared part of this program's drivers, which follow the instrument's orders with agents of one system.
 
 use std::future::Future;
 use std::io::BufReader;
@@ -33,7 +33,7 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> DriverError {
     DriverError::Failed(error.to_string())
 }
 
-/// What the receivers of a process have got.
+/// The messages that the receivers of a process have got.
 #[derive(Default)]
 pub(crate) struct Received {
     pub(crate) tally: Mutex<Tally>,
@@ -75,11 +75,11 @@ pub(crate) trait System: Sized + Send + 'static {
     fn leave(self) -> impl Future<Output = ()> + Send;
 }
 
-/// What was made.
+/// The senders or receivers that were made.
 pub(crate) struct Prepared<S: System> {
     pub(crate) system: S,
     pub(crate) senders: Vec<S::Sender>,
-    /// What the other side needs to know.
+    /// The facts that the other side needs.
     pub(crate) here: Value,
     pub(crate) client: String,
 }

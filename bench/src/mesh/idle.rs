@@ -1,4 +1,4 @@
-//! What an agent costs that does nothing: resident memory of many of them in one process.
+//! The cost of an idle agent: resident memory of many agents in one process.
 
 use sealbus_bus::{Bus, BusConfig};
 use sealbus_seal::Identity;

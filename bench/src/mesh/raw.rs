@@ -21,7 +21,7 @@ const TOGETHER: usize = 256;
 /// A connection of either kind.
 pub(crate) type Stream = Pin<Box<dyn BytesStream>>;
 
-/// What a connection can do.
+/// The operations of a connection.
 pub(crate) trait BytesStream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> BytesStream for T {}
 
@@ -31,7 +31,7 @@ pub(crate) fn process(node: &str) -> Result<Identity, BenchError> {
     Identity::process(&platform().map_err(failed)?, node, id).map_err(failed)
 }
 
-/// What one side of a connection shows, and whom it believes; none at level `none`.
+/// The certificate that one side of a connection shows, and the roots that it trusts; none at level `none`.
 pub(crate) type Security = Option<(Arc<Credential>, Arc<Trust>)>;
 
 pub(crate) async fn connect(
@@ -64,7 +64,7 @@ pub(crate) async fn accept(
     greet(tcp, level, security).await
 }
 
-/// What is left of [`accept`] once somebody has called.
+/// The second half of [`accept`], after a connection has come in.
 pub(crate) async fn greet(
     tcp: TcpStream,
     level: SecurityLevel,

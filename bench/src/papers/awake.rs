@@ -21,7 +21,7 @@ impl Awake {
         Self(wish())
     }
 
-    /// What is so, for who reads the report.
+    /// The state, for readers of the report.
     pub(crate) fn words(&self) -> String {
         match &self.0 {
             Ok(_) => format!("never halted while they wait ({LATENCY} held at 0)"),

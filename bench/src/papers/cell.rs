@@ -33,7 +33,7 @@ const ROUNDS_TIME: Duration = Duration::from_millis(1500);
 /// Round trips that say how many there is time for.
 const CUT_SAMPLE: u32 = 20;
 
-/// What is measured, and with what.
+/// The subject of the measurement, and its tool.
 pub(crate) struct Cell<'a> {
     pub(crate) table: &'a Table,
     pub(crate) column: &'a Column,
@@ -41,7 +41,7 @@ pub(crate) struct Cell<'a> {
     pub(crate) setting: &'a Setting,
     /// The processes of the server.
     pub(crate) service: Option<u32>,
-    /// What the server said about itself.
+    /// The server's own description.
     pub(crate) served: &'a Value,
     pub(crate) places: &'a Places,
     /// For what the processes write.
@@ -257,7 +257,7 @@ impl Cell<'_> {
             expected,
             received: match is_stream {
                 true => received,
-                // What was answered and what the answers say must agree.
+                // The number of answers must agree with their contents.
                 false => received.min(answered),
             },
             duplicated,
@@ -331,7 +331,7 @@ impl Cell<'_> {
             let is_sound = round.fault().is_none();
             played.push(round);
             if !is_sound {
-                // What is lost once fails the cell.
+                // A single loss fails the cell.
                 break;
             }
         }

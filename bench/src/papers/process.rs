@@ -146,7 +146,7 @@ impl Drop for Process {
     }
 }
 
-/// What processes have cost so far.
+/// The cost of processes so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     /// Seconds of processor time.

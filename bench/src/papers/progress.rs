@@ -7,13 +7,13 @@ use crate::papers::results::{Key, Measurement, Outcome, Results};
 use crate::papers::scenario::Table;
 use crate::papers::system::{Setting, System};
 
-/// What is left of a run: the cells of a system's setting, between a start and an end of its server.
+/// The rest of a run: the cells of a system's setting, between a start and an end of its server.
 pub(crate) struct Ahead {
     system: String,
     setting: String,
     /// Table and column of each cell, last first.
     cells: Vec<(String, String)>,
-    /// What is said of a system of which nothing was measured yet, in seconds.
+    /// The estimate for a system that was not measured yet, in seconds.
     cell_s: f64,
     service_s: f64,
 }

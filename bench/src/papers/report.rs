@@ -74,7 +74,7 @@ const BANDWIDTH: Metric = Metric {
     is_less_better: false,
 };
 
-/// What a table is judged by first. At a given pace all who keep up have one throughput: what differs is the latency.
+/// The figure that judges a table first. At a given pace all systems that keep up have one throughput; only their latency differs.
 pub(crate) fn judged(shows: Shown) -> Metric {
     match shows {
         Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => LATENCY,
@@ -112,7 +112,7 @@ pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
     }
 }
 
-/// What a table's plot shows: of latencies the mean, as the papers print it.
+/// The figure in a table's plot: for latencies the mean, as the papers print it.
 pub(crate) fn plotted(shows: Shown) -> Vec<Metric> {
     match shows {
         Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => vec![MEAN],
@@ -173,7 +173,7 @@ pub(crate) fn shown(table: &Table, figures: &Figures) -> String {
     }
 }
 
-/// What a cell's figures are, for who reads a table.
+/// The meaning of a cell's figures, for readers of a table.
 pub(crate) fn legend(shows: Shown) -> &'static str {
     match shows {
         Shown::LatencyAndThroughput => {
@@ -190,7 +190,7 @@ pub(crate) fn legend(shows: Shown) -> &'static str {
     }
 }
 
-/// What a table's cells are, and of how many rounds they were.
+/// The meaning of a table's cells, and the number of their rounds.
 pub(crate) fn cells_in_words(table: &Table, results: &Results) -> String {
     let legend = legend(table.shows);
     let measured = results.measurements.iter();
@@ -233,7 +233,7 @@ impl Lack {
     }
 }
 
-/// What a cell came to over its repetitions: the one in the middle, or why there is none.
+/// The outcome of a cell's repetitions: the middle one, or the reason why there is none.
 pub(crate) fn middle(
     results: &Results,
     table: &Table,
@@ -331,7 +331,7 @@ pub(crate) fn failed(results: &Results) -> impl Iterator<Item = (&Key, &str)> {
     })
 }
 
-/// What the quick profile leaves to the full one, if it was not measured: the columns and the rows of a table in words.
+/// The columns and rows that the quick profile leaves to the full one and that were not measured, in words.
 pub(crate) fn left_to_full(table: &Table, systems: &[System], results: &Results) -> Option<String> {
     let columns = table.columns.iter();
     let columns = columns.filter(|it| !it.quick && !has_figures(results, table, &it.title));

@@ -1,4 +1,4 @@
-//! What was measured, as it is kept between runs: bench/report/results.json.
+//! The measured results, as they are kept between runs: bench/report/results.json.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +48,7 @@ pub(crate) struct Figures {
 /// One round of a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RoundFigures {
-    /// What the table is judged by.
+    /// The figure that judges the table.
     pub(crate) value: f64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
@@ -126,7 +126,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// What an earlier run has left, if it can be read.
+    /// The results of an earlier run, if they can be read.
     pub(crate) fn load(path: &Path) -> Result<Self, PapersError> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -191,7 +191,7 @@ impl Results {
         })
     }
 
-    /// What all repetitions of a cell came to, or the one that failed: what is wrong once is not made good by others.
+    /// The outcome of all repetitions of a cell, or the one that failed: other repetitions do not make up for a failure.
     pub(crate) fn figures<'a>(
         &'a self,
         table: &'a str,
@@ -252,7 +252,7 @@ fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-/// What the time is.
+/// The current time.
 pub(crate) fn moment() -> String {
     first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default()
 }

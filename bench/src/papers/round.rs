@@ -9,7 +9,7 @@ use crate::papers::report;
 use crate::papers::results::{Figures, Outcome, RoundFigures};
 use crate::papers::scenario::Table;
 
-/// What was sent and what came of it.
+/// The messages sent in a round, and the outcome.
 pub(crate) struct Round {
     pub(crate) sent: u64,
     pub(crate) expected: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// What is wrong with its counts.
+    /// The fault in its counts, if there is one.
     pub(crate) fn fault(&self) -> Option<String> {
         let Self {
             sent,
@@ -84,7 +84,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// What is wrong with the counts of one of them.
+    /// The fault in the counts of one of them, if there is one.
     pub(crate) fn fault(&self) -> Option<String> {
         self.played.iter().find_map(Round::fault)
     }

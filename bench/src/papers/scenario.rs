@@ -20,7 +20,7 @@ pub(crate) enum Mode {
     Search,
 }
 
-/// What a table's cells show.
+/// The figure in a table's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Shown {
@@ -91,7 +91,7 @@ pub(crate) struct Table {
     /// The paper, by authors and title.
     pub(crate) paper: String,
     pub(crate) title: String,
-    /// What the paper did, and what differs here.
+    /// The paper's method, and the differences here.
     pub(crate) about: String,
     #[serde(default)]
     pub(crate) mode: Mode,
@@ -121,7 +121,7 @@ pub(crate) struct Table {
     pub(crate) rounds: u32,
     /// The table this one is put in proportion to, row by row: its figures over those here.
     pub(crate) beside: Option<String>,
-    /// What the paper prints of these proportions, by row.
+    /// The proportions that the paper prints, by row.
     #[serde(default)]
     pub(crate) proportions: BTreeMap<String, String>,
     /// Seconds a cell may take.
@@ -139,7 +139,7 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
     #[serde(default)]
     pub(crate) printed: Vec<Printed>,
-    /// What the paper's figures were measured on.
+    /// The machines of the paper's figures.
     #[serde(default)]
     pub(crate) conditions: String,
 }

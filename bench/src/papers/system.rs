@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::papers::scenario::{Column, Table};
 use crate::papers::{PapersError, read_folder};
 
-/// What a setting protects, weakest first: only rows of one class are compared.
+/// The protection of a setting, weakest first: only rows of one class are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
@@ -39,7 +39,7 @@ impl Class {
     }
 }
 
-/// Whose row it is.
+/// The owner of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
@@ -47,7 +47,7 @@ pub(crate) enum Side {
     Ours,
     /// Sealbus on one side and another on the other: shown, but not held against anything.
     Mixed,
-    /// What nothing can beat.
+    /// The limit that nothing can beat.
     Limit,
     /// The others.
     Peer,
@@ -81,9 +81,9 @@ pub(crate) struct System {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) side: Side,
-    /// What its agents are written in: ours in Python are held against others in Python.
+    /// The language of its agents: ours in Python are compared with others in Python.
     pub(crate) language: String,
-    /// What was set to get the best out of it, and where that is documented.
+    /// The settings that give its best figures, and where they are documented.
     pub(crate) settings: String,
     /// The system that carries it, driven without it: what it adds is shown.
     pub(crate) carried_by: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) struct System {
     /// Files without which it cannot run; `make peers` makes them.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
-    /// What its driver can play.
+    /// The tables that its driver can play.
     #[serde(default)]
     pub(crate) shapes: Vec<Shape>,
     #[serde(default)]

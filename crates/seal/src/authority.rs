@@ -85,7 +85,7 @@ pub enum AuthorityError {
     /// The authority certifies for another platform.
     #[error("{authority} does not certify {identity}: it is of another platform")]
     WrongPlatform {
-        /// Who was asked to sign.
+        /// The authority that was asked to sign.
         authority: Identity,
         /// For whom.
         identity: Identity,
@@ -95,7 +95,7 @@ pub enum AuthorityError {
         "the certificate of {authority} is valid from {not_before} to {not_after} only: renew it"
     )]
     OutOfTime {
-        /// Who was asked to sign.
+        /// The authority that was asked to sign.
         authority: Identity,
         /// The start of its validity.
         not_before: Timestamp,
@@ -133,7 +133,7 @@ pub struct IssuingAuthority {
 pub struct Issued {
     /// The certificate and those above it, for its owner.
     pub chain: CertificateChain,
-    /// What it says, for the log.
+    /// Its text, for the log.
     pub certificate: Certificate,
 }
 
@@ -220,12 +220,12 @@ impl IssuingAuthority {
         })
     }
 
-    /// Who it is: `spiffe://<platform>/authority/<name>`.
+    /// Its identity: `spiffe://<platform>/authority/<name>`.
     pub fn identity(&self) -> &Identity {
         self.parsed.identity()
     }
 
-    /// What its own certificate says.
+    /// The contents of its own certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.parsed
     }

@@ -17,7 +17,7 @@ use crate::trust::{Trust, VerifiedIdentity, VerifyError};
 /// The label under which the exporter is derived.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-sealbus-agent-binding";
 
-/// What the signed statement begins with, so that it is no statement of another kind.
+/// The first bytes of the signed statement, which set it apart from every other kind of statement.
 const CONTEXT: &[u8] = b"sealbus agent binding v1\0";
 
 /// Which end of the connection a proof speaks for. A proof of one end is refused from the other,
@@ -79,7 +79,7 @@ pub enum BindingError {
         "the proof of {identity} was not made by its key for this connection: it is forged, replayed from another connection, or made for another security level or protocol version"
     )]
     NotProved {
-        /// Whose proof it claims to be.
+        /// The identity that the proof claims.
         identity: crate::Identity,
     },
 }

@@ -32,7 +32,7 @@ pub struct Serial([u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// What a certificate says. Parsing checks its form, not who signed it: for that see
+/// The contents of a certificate. Parsing checks its form, not its signer: for that see
 /// [`Trust::verify`](crate::Trust::verify).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
@@ -84,9 +84,9 @@ pub enum CertificateError {
     /// The certificate's uses contradict its identity.
     #[error("the certificate of {identity} is {problem}")]
     Unsuitable {
-        /// Whom it is for.
+        /// The identity that it is for.
         identity: Identity,
-        /// What is wrong.
+        /// The fault.
         problem: &'static str,
     },
     /// The chain has no certificate, or more than [`MAX_CHAIN_LENGTH`].
@@ -165,7 +165,7 @@ impl Certificate {
         })
     }
 
-    /// Whom it certifies.
+    /// The certified identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -383,7 +383,7 @@ impl CertificateChain {
             .collect()
     }
 
-    /// What the leaf says.
+    /// The contents of the leaf.
     pub fn certificate(&self) -> Result<Certificate, CertificateError> {
         Certificate::parse(&self.leaf)
     }
@@ -469,7 +469,7 @@ impl Credential {
         &self.chain
     }
 
-    /// What the certificate says.
+    /// The contents of the certificate.
     pub fn certificate(&self) -> Result<Certificate, CertificateError> {
         self.chain.certificate()
     }

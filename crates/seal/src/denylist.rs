@@ -63,7 +63,7 @@ struct Entry {
     forget_after: Timestamp,
 }
 
-/// What one authority denies.
+/// The entries that one authority denies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenyList {
     authority: Identity,
@@ -73,7 +73,7 @@ pub struct DenyList {
     identities: HashMap<Identity, (Timestamp, Entry)>,
 }
 
-/// What became of a list that was received.
+/// The outcome of a received list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenyListUpdate {
     /// It is in force now.
@@ -99,9 +99,9 @@ pub enum DenyListError {
     /// Only the authority itself signs its list.
     #[error("{signer} cannot sign the deny list of {authority}")]
     NotItsOwn {
-        /// Whose list it is.
+        /// The authority of the list.
         authority: Identity,
-        /// Who was to sign it.
+        /// The expected signer.
         signer: Identity,
     },
     /// The key could not sign.
@@ -125,7 +125,7 @@ pub enum DenyListError {
     /// A newer list is in force.
     #[error("the deny list of {authority} in version {received} is older than the {held} held")]
     Stale {
-        /// Whose list.
+        /// The authority of the list.
         authority: Identity,
         /// The version in force.
         held: u64,
@@ -169,7 +169,7 @@ impl DenyList {
         }
     }
 
-    /// Whose list it is.
+    /// The authority of the list.
     pub fn authority(&self) -> &Identity {
         &self.authority
     }

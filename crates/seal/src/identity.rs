@@ -1,4 +1,4 @@
-//! Who can be certified, and the one spelling of each name.
+//! The identities that can be certified, and the one spelling of each name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ pub struct PlatformName(Arc<str>);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId([u8; 16]);
 
-/// Who a certificate speaks for.
+/// The identity that a certificate speaks for.
 ///
 /// Each identity has exactly one SPIFFE URI and back ([`fmt::Display`] and [`FromStr`]):
 ///
@@ -80,13 +80,13 @@ pub enum IdentityError {
     /// The name is empty.
     #[error("the {what} name is empty")]
     Empty {
-        /// What was to be named.
+        /// The kind of thing that was named.
         what: &'static str,
     },
     /// The name is longer than [`MAX_NAME_LENGTH`].
     #[error("the {what} name {start:?}… has {length} bytes; at most {MAX_NAME_LENGTH} are allowed")]
     TooLong {
-        /// What was to be named.
+        /// The kind of thing that was named.
         what: &'static str,
         /// The beginning of the name.
         start: String,
@@ -96,7 +96,7 @@ pub enum IdentityError {
     /// The name holds a character that is not allowed where it stands.
     #[error("the {what} name {name:?} holds {character:?} at position {position}: {allowed}")]
     IllegalCharacter {
-        /// What was to be named.
+        /// The kind of thing that was named.
         what: &'static str,
         /// The name.
         name: String,
@@ -104,7 +104,7 @@ pub enum IdentityError {
         character: char,
         /// Its position, counted in characters from 1.
         position: usize,
-        /// What would be legal.
+        /// The legal form.
         allowed: &'static str,
     },
     /// The text has no `@` between a local name and a platform.
@@ -276,7 +276,7 @@ impl Identity {
         }
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> IdentityKind {
         match self {
             Self::Agent { .. } => IdentityKind::Agent,
@@ -307,7 +307,7 @@ impl Identity {
         }
     }
 
-    /// What stands as UID in the subject of its certificate: an agent's local name as it is,
+    /// The UID in the subject of its certificate: an agent's local name as it is,
     /// everything else by its path, whose `/` no agent name can hold.
     pub(crate) fn subject_uid(&self) -> String {
         match self {

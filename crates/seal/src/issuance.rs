@@ -1,4 +1,4 @@
-//! Whom a CA certifies on whose behalf: the fifth of the six steps, as a pure decision.
+//! Decides which identity a CA certifies on behalf of which requester: the fifth of the six steps, free of I/O.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::identity::{Identity, Name};
 use crate::trust::VerifiedIdentity;
 
-/// What the Master decided about where agents run, as the CA sees it.
+/// The Master's placement of agents, as the CA sees it.
 pub trait Placements {
     /// Whether the node of this name belongs to the platform now.
     fn is_member(&self, node: &Name) -> bool;
@@ -157,7 +157,7 @@ impl Grant {
         }
     }
 
-    /// Who is to be certified.
+    /// The identity to certify.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }

@@ -18,7 +18,7 @@ pub type Hash = [u8; 32];
 /// One entry of the log: what was issued, to whom, on whose behalf, when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuanceRecord {
-    /// Who was certified.
+    /// The certified identity.
     pub identity: Identity,
     /// The certified address, as text.
     pub address: String,
@@ -49,7 +49,7 @@ pub struct MerkleLog {
 /// A signed statement of a tree's size and root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Whose log.
+    /// The authority of the log.
     pub authority: Identity,
     /// The number of entries.
     pub size: u64,

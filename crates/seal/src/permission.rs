@@ -1,4 +1,4 @@
-//! Who may write to whom, and do what on which channel. Default: every agent everything; a policy narrows it.
+//! Rules for messages between agents and for actions on channels. By default every agent may do everything; a policy narrows it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -56,20 +56,20 @@ pub enum ChannelRule {
     Deny(ChannelUses),
 }
 
-/// What a [`ChannelRule`] is about.
+/// The subject of a [`ChannelRule`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelUses {
-    /// Who: groups, agents, or `*` for all agents.
+    /// Groups, agents, or `*` for all agents.
     pub agents: Vec<String>,
-    /// What they do.
+    /// The actions.
     #[serde(rename = "do")]
     pub rights: Vec<ChannelRight>,
     /// Patterns of channels, such as `/prices/**`.
     pub on: Vec<String>,
 }
 
-/// What an agent can do on a channel.
+/// The actions of an agent on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelRight {
@@ -133,7 +133,7 @@ pub enum PolicyError {
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The fault in it.
         error: IdentityError,
     },
     /// A group and an agent, or `*`, cannot be told apart.

@@ -149,7 +149,7 @@ impl ResolvesClientCert for CertificateSource {
     }
 }
 
-/// Whom the other end of a connection must be.
+/// The required identity of the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedPeer {
     /// Exactly this identity.
@@ -351,7 +351,7 @@ pub fn server_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into())
 }
 
-/// Who the other end of a finished handshake is. O(1) after the handshake itself.
+/// The identity of the other end of a finished handshake. O(1) after the handshake itself.
 pub fn peer_identity(
     connection: &CommonState,
     trust: &Trust,
@@ -377,7 +377,7 @@ pub fn pinned_root(
         .ok_or(VerifyError::WrongRoot { expected: root })
 }
 
-/// What a failed handshake means, in words for the one who is to repair it.
+/// The cause of a failed handshake, in words for the person who repairs it.
 pub fn explain(error: &RustlsError, refusal: &HandshakeRefusal) -> String {
     use rustls::AlertDescription as Alert;
     if let Some(reason) = refusal.get() {
@@ -403,7 +403,7 @@ pub fn explain(error: &RustlsError, refusal: &HandshakeRefusal) -> String {
     }
 }
 
-/// What a verifier goes by.
+/// The inputs of a verifier.
 #[derive(Clone, Debug)]
 enum Believed {
     Known(Arc<Trust>),

@@ -28,7 +28,7 @@ pub const MAX_TOKENS: usize = 10_000;
 /// How long a spent or expired token is remembered, so that using it again is named as such.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
-/// What a token is good for.
+/// The purpose of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
@@ -74,9 +74,9 @@ pub enum TokenError {
     /// The text is a token of the other purpose.
     #[error("this is a {found}, but a {expected} is needed")]
     WrongPurpose {
-        /// What was needed.
+        /// The purpose that was needed.
         expected: Purpose,
-        /// What it is.
+        /// Its kind.
         found: Purpose,
     },
     /// No token with this secret was made here, or it was made very long ago.
@@ -85,7 +85,7 @@ pub enum TokenError {
     /// It was used before.
     #[error("the {purpose} was used already, at {at}, by {by}; each is good once: make a new one")]
     Redeemed {
-        /// What it is.
+        /// Its kind.
         purpose: Purpose,
         /// When it was used.
         at: Timestamp,
@@ -95,7 +95,7 @@ pub enum TokenError {
     /// It was not used in time.
     #[error("the {purpose} expired at {at}; make a new one")]
     Expired {
-        /// What it is.
+        /// Its kind.
         purpose: Purpose,
         /// When it expired.
         at: Timestamp,
@@ -103,11 +103,11 @@ pub enum TokenError {
     /// It was made for another name.
     #[error("the {purpose} was made for {expected}, not for {found}")]
     WrongName {
-        /// What it is.
+        /// Its kind.
         purpose: Purpose,
         /// For whom it was made.
         expected: Name,
-        /// Who used it.
+        /// The name that used it.
         found: Name,
     },
     /// Too many tokens are open.
@@ -154,7 +154,7 @@ impl Secret {
         &self.0
     }
 
-    /// What may be stored of it. 256 random bits need no slow hash.
+    /// The hash that may be stored. 256 random bits need no slow hash.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Fingerprint::of(&*self.0))
     }
@@ -222,7 +222,7 @@ impl Token {
         Ok(Self { addresses, ..self })
     }
 
-    /// What it is good for.
+    /// Its purpose.
     pub fn purpose(&self) -> Purpose {
         self.purpose
     }
@@ -232,7 +232,7 @@ impl Token {
         &self.platform
     }
 
-    /// Whom it was made for, if for one name only.
+    /// The name that it was made for, if it is bound to one.
     pub fn name(&self) -> Option<&Name> {
         self.name.as_ref()
     }
@@ -373,12 +373,12 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What a platform remembers of a token: never its secret.
+/// The platform's record of a token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenEntry {
-    /// What it is good for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// Whom it was made for, if for one name only.
+    /// The name that it was made for, if it is bound to one.
     pub name: Option<Name>,
     /// Until when it is good.
     pub expires: Timestamp,

@@ -1,4 +1,4 @@
-//! Whom a process believes: the roots, what has been denied since, and the clock's tolerance.
+//! The trust of a process: the roots, the deny lists, and the clock's tolerance.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ const CACHED_CHAINS: usize = 8192;
 /// Issuing authorities remembered, whose own signature then is not checked for each new leaf.
 const CACHED_AUTHORITIES: usize = 64;
 
-/// What all verifiers of a process share. Clone the [`Arc`] around it.
+/// The shared state of all verifiers of a process. Clone the [`Arc`] around it.
 pub struct Trust {
     platform: PlatformName,
     roots: Vec<Root>,
@@ -49,7 +49,7 @@ struct Cache {
     authorities: HashMap<Fingerprint, TrustAnchor<'static>>,
 }
 
-/// Who somebody is, proved by a chain that leads to a trusted root. Only this crate makes it.
+/// An identity, proved by a chain that leads to a trusted root. Only this crate makes it.
 ///
 /// It was valid when it was made; [`Trust::check`] tells whether it still is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub enum TrustError {
     BadRoot {
         /// The platform.
         platform: PlatformName,
-        /// What is wrong with it.
+        /// The fault in it.
         why: String,
     },
 }
@@ -94,7 +94,7 @@ pub enum VerifyError {
         "unknown issuer: the certificate of {identity} was not issued by a CA of the platform {platform}"
     )]
     UnknownIssuer {
-        /// Whom the certificate claims to be for.
+        /// The identity that the certificate claims.
         identity: Identity,
         /// The platform whose CAs are trusted.
         platform: PlatformName,
@@ -104,7 +104,7 @@ pub enum VerifyError {
         "expired: the certificate of {identity} was valid until {not_after}, {by_seconds} s ago; either it was not renewed or the clock here ({now}) is off"
     )]
     Expired {
-        /// Whose certificate.
+        /// The identity in the certificate.
         identity: Identity,
         /// Its last valid second.
         not_after: Timestamp,
@@ -118,7 +118,7 @@ pub enum VerifyError {
         "not yet valid: the certificate of {identity} is valid from {not_before}, in {by_seconds} s; the clock here ({now}) or the CA's is off by that much"
     )]
     NotYetValid {
-        /// Whose certificate.
+        /// The identity in the certificate.
         identity: Identity,
         /// Its first valid second.
         not_before: Timestamp,
@@ -130,7 +130,7 @@ pub enum VerifyError {
     /// The certificate is on the deny list.
     #[error("revoked: the certificate {serial} of {identity} was revoked at {}: {}", denial.at, denial.reason)]
     Revoked {
-        /// Whose certificate.
+        /// The identity in the certificate.
         identity: Identity,
         /// Its serial number.
         serial: Serial,
@@ -140,7 +140,7 @@ pub enum VerifyError {
     /// The certificate is for another platform.
     #[error("wrong platform: {identity} is not of the platform {expected}")]
     WrongPlatform {
-        /// Whose certificate.
+        /// The identity in the certificate.
         identity: Identity,
         /// The platform trusted here.
         expected: PlatformName,
@@ -148,17 +148,17 @@ pub enum VerifyError {
     /// The identity is proved, but of a kind that has no business here.
     #[error("{identity} is not {}", expected_kinds(expected))]
     WrongKind {
-        /// Who it is.
+        /// Its identity.
         identity: Identity,
-        /// What it should have been.
+        /// The expected kind.
         expected: &'static [IdentityKind],
     },
     /// The identity is proved, but somebody else was expected.
     #[error("{found} answered where {expected} was expected")]
     WrongIdentity {
-        /// Who was expected.
+        /// The expected identity.
         expected: Identity,
-        /// Who answered.
+        /// The identity that answered.
         found: Identity,
     },
     /// None of the peer's certificates is the root whose fingerprint the token carries.
@@ -172,9 +172,9 @@ pub enum VerifyError {
     /// The chain is against the rules in some other way.
     #[error("the certificate of {identity} is not acceptable: {why}")]
     Unacceptable {
-        /// Whose certificate.
+        /// The identity in the certificate.
         identity: Identity,
-        /// What rule it breaks.
+        /// The rule that it breaks.
         why: String,
     },
 }
@@ -552,7 +552,7 @@ impl Cache {
 }
 
 impl VerifiedIdentity {
-    /// Who it is.
+    /// Its identity.
     pub fn identity(&self) -> &Identity {
         self.0.leaf.identity()
     }

@@ -1,4 +1,4 @@
-//! What is certified, for whom, and what is refused.
+//! Certificates that are issued, and requests that are refused.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -168,7 +168,7 @@ fn the_list_is_bounded() {
     assert_eq!(full, Err(DenyListError::Full));
     let full = list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now));
     assert_eq!(full, Err(DenyListError::Full));
-    // What is on it already is no new entry.
+    // An entry that the list has already is not new.
     list.deny_serial(serial(7), now.plus(HOUR), denial(now))
         .unwrap();
     let signed = list.sign(&platform.authority).unwrap();

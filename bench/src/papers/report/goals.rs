@@ -25,7 +25,7 @@ impl Evidence {
     }
 }
 
-/// What security costs one of our systems in one column.
+/// The cost of security for one of our systems in one column.
 pub(crate) struct Cost {
     /// The table's file name.
     pub(crate) id: String,
@@ -37,7 +37,7 @@ pub(crate) struct Cost {
     pub(crate) share: f64,
 }
 
-/// What security costs Sealbus.
+/// The cost of security for Sealbus.
 fn costs(tables: &[Table], systems: &[System], results: &Results) -> Vec<Cost> {
     let mut costs = Vec::new();
     for table in tables {
@@ -75,7 +75,7 @@ fn costs(tables: &[Table], systems: &[System], results: &Results) -> Vec<Cost> {
     costs
 }
 
-/// What ours add to the system that carries them, at one class of security in one column.
+/// The overhead of ours over the system that carries them, at one class of security in one column.
 pub(crate) struct Added {
     /// The table's file name.
     pub(crate) id: String,
@@ -86,7 +86,7 @@ pub(crate) struct Added {
     pub(crate) throughput: f64,
 }
 
-/// What ours add to what carries them.
+/// The overhead of ours over the systems that carry them.
 fn added(tables: &[Table], systems: &[System], results: &Results) -> Vec<Added> {
     let mut added = Vec::new();
     for table in tables {
@@ -121,7 +121,7 @@ fn added(tables: &[Table], systems: &[System], results: &Results) -> Vec<Added> 
     added
 }
 
-/// What a secure event's bandwidth is beside that of a raw socket without security, in one column.
+/// The bandwidth of secure events beside that of a raw socket without security, in one column.
 pub(crate) struct Bandwidth {
     /// With what the raw socket itself loses by TLS.
     pub(crate) what: String,
@@ -165,7 +165,7 @@ fn bandwidths(tables: &[Table], systems: &[System], results: &Results) -> Vec<Ba
     found
 }
 
-/// What is aimed at, and how far it is reached.
+/// The goals, and how far they are reached.
 pub(crate) struct Goal {
     pub(crate) text: &'static str,
     /// The worst of all columns, and which; `None` if it was not measured.

@@ -123,7 +123,7 @@ fn standing_row(page: &mut String, it: &Standing, place: &str) {
     );
 }
 
-/// What comes first.
+/// The beginning of the page.
 fn draw_behind(page: &mut String, behind: &[&Standing], first_words: &str) {
     page.push_str("<div class=\"behind\">\n<h2>Where Sealbus is behind</h2>\n");
     let _ = writeln!(page, "<p>{}</p>", escape(first_words));
@@ -227,7 +227,7 @@ fn draw_faults(page: &mut String, results: &Results) {
     page.push_str("</table>\n");
 }
 
-/// What is equal for all, and what is not.
+/// The conditions that are equal for all systems, and those that are not.
 const FAIRNESS: [&str; 9] = [
     "All senders of a cell are in one process, all receivers in another, on one host; rows “in one process” are compared with each other only.",
     "The content is the same for all, to the byte; nothing is kept on disk. Kafka alone cannot be told so: it writes its log without waiting for the disk.",

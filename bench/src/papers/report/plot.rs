@@ -278,7 +278,7 @@ fn draw_row(svg: &mut String, row: &Row, panels: &[Panel<'_>], y: f64) {
     }
 }
 
-/// What the column of names has room for.
+/// The room in the column of names.
 fn shortened(name: &str) -> String {
     const MOST: usize = 44;
     if name.chars().count() <= MOST {

@@ -15,7 +15,7 @@ pub(crate) struct Entry {
     pub(crate) spread: Spread,
 }
 
-/// What rows must have in common to be compared.
+/// The properties that rows must share to be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kin {
     /// In one process, or between two.
@@ -46,7 +46,7 @@ impl Kin {
             return false;
         }
         match system.side {
-            // What bounds all is written in what is fastest, and knows no encoding.
+            // The limit is written in the fastest language and has no encoding.
             Side::Limit => true,
             Side::Peer => (!self.in_python || other.in_python) && other.encoding == self.encoding,
             Side::Ours => other == *self,
@@ -67,7 +67,7 @@ impl Kin {
         words.join(", ")
     }
 
-    /// What the goals are about.
+    /// The subject of the goals.
     pub(crate) fn is_main(&self) -> bool {
         self.is_secure && !self.in_python
     }
@@ -132,7 +132,7 @@ pub(crate) fn all(tables: &[Table], systems: &[System], results: &Results) -> Ve
             kins.push(kin);
         }
     }
-    // What counts most comes first: secure, not in Python.
+    // The most important rows come first: secure, not in Python.
     kins.sort_by_key(|kin| (kin.in_python, kin.one_process, !kin.is_secure));
     let mut found = Vec::new();
     for table in tables {
@@ -223,7 +223,7 @@ pub(crate) fn comparisons(standings: &[Standing]) -> usize {
     standings.iter().filter(|it| it.best.is_some()).count()
 }
 
-/// What a report says first: how often Sealbus is behind, and which goals are not met.
+/// The first words of a report: how often Sealbus is behind, and which goals are not met.
 pub(crate) fn first_words(standings: &[Standing], goals: &[Goal]) -> String {
     if standings.is_empty() {
         return "Nothing was measured.".to_owned();

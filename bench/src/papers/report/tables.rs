@@ -11,7 +11,7 @@ use crate::papers::results::Results;
 use crate::papers::scenario::{Column, Printed, Table};
 use crate::papers::system::{Setting, Side, System};
 
-/// What a table shows: rows and columns.
+/// The content of a table: rows and columns.
 struct Frame<'a> {
     table: &'a Table,
     results: &'a Results,
@@ -42,7 +42,7 @@ impl<'a> Frame<'a> {
         self.columns.len() * if self.has_paper() { 2 } else { 1 } + 4
     }
 
-    /// What the paper says of a column.
+    /// The paper's text on a column.
     fn printed(&self, printed: Option<&Printed>, column: &Column) -> String {
         let titles = self.table.columns.iter();
         let place = titles.take_while(|it| it.title != column.title).count();
@@ -230,7 +230,7 @@ fn cell_of(page: &mut String, table: &Table, it: &Middle) {
     let _ = write!(page, "<td>{shown}{disorder}{spread}</td>");
 }
 
-/// What the paper measured and we did not.
+/// The rows that the paper measured and this run did not.
 fn printed_row(page: &mut String, frame: &Frame<'_>, printed: &Printed) {
     let why = printed.cannot.as_deref().unwrap_or("");
     if printed.cells.is_empty() {
