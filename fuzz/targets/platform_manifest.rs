@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_platform::manifest::Manifest;
+use sealbus_manifest::Manifest;
 
 fuzz_target!(|text: &str| {
     match Manifest::parse("platform.toml", text, Path::new("/nowhere")) {

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_platform::control::admin::AdminRequest;
-use sealbus_platform::control::attachment::AttachmentRequest;
-use sealbus_platform::control::enrolment::EnrolmentRequest;
-use sealbus_platform::control::node::MasterRequest;
-use sealbus_platform::rpc::{Decoder, Frame};
+use sealbus_control::admin::AdminRequest;
+use sealbus_control::attachment::AttachmentRequest;
+use sealbus_control::enrolment::EnrolmentRequest;
+use sealbus_control::node::MasterRequest;
+use sealbus_control::rpc::{Decoder, Frame};
 
 fuzz_target!(|bytes: &[u8]| {
     let (first, rest) = bytes.split_at(bytes.len() / 2);

@@ -10,7 +10,7 @@ use sealbus::{Channel, Expected, Filter};
 use sealbus_bus::Moment;
 use sealbus_bus::{Acknowledgement, Delivery, ReceivedMessage, TrySendError, Unsent};
 use sealbus_fipa::{AclMessage, Aid};
-use sealbus_platform::process::{AgentHandle, Parting, Thawed, Wish};
+use sealbus_process::{AgentHandle, Parting, Thawed, Wish};
 
 use crate::acl::aid::PyAid;
 use crate::acl::message::PyAclMessage;

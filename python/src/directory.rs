@@ -5,7 +5,7 @@ use sealbus::directory::{self, DirectoryError, Template};
 use sealbus_fipa::management::{
     AmsAgentDescription, AmsFunction, DfAgentDescription, DfFunction, SearchConstraints,
 };
-use sealbus_platform::management::client;
+use sealbus_management::client;
 
 use crate::acl::aid::PyAid;
 use crate::acl::message::PyAclMessage;

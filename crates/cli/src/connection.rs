@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
-use sealbus_platform::control::{Fault, FaultCode};
-use sealbus_platform::master::admin_socket_in;
-use sealbus_platform::rpc::{self, Caller, MAX_FRAME};
+use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::rpc::{self, Caller, MAX_FRAME};
+use sealbus_control::{Fault, FaultCode};
+use sealbus_master::admin_socket_in;
 use tokio::net::UnixStream;
 
 use crate::arguments::General;

@@ -13,16 +13,14 @@ use sealbus_gateways::http::{
 };
 use tokio::task::JoinHandle;
 
-use crate::control::node::{
+use sealbus_control::correspondence::{Correspondent, Enquiry};
+use sealbus_control::names::MASTER;
+use sealbus_control::node::{
     GatewayAnswer, GatewayRequest, GatewayStatus, MasterAnswer, MasterRequest,
 };
-use crate::control::{Fault, FaultCode};
-use crate::correspondence::{Correspondent, Enquiry};
-use crate::master::MASTER;
-use crate::process::{AgentHandle, OpenAgentError, Process};
+use sealbus_control::{Fault, FaultCode};
+use sealbus_process::{AgentHandle, OpenAgentError, Process};
 
-/// The variable a node hands the gateway its configuration in, as JSON.
-pub const GATEWAY_VARIABLE: &str = "SEALBUS_GATEWAY";
 /// How long the Master may take to tell the operators' rules.
 const RULES_TIME: Duration = Duration::from_secs(5);
 /// Pause before it is asked again.

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use sealbus_bus::{Delivery, ProcessEndpoint, Provenance, RefusalReason, SendError};
 use sealbus_channels::{ChannelPath, Channels, Subscription, SubscriptionOptions};
+use sealbus_control::admin::{AdminAnswer, AdminRequest, AgentStatus};
+use sealbus_control::{AgentState, FaultCode, Rules};
 use sealbus_fipa::{AclMessage, Performative};
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, AgentStatus};
-use sealbus_platform::control::{AgentState, FaultCode, Rules};
-use sealbus_platform::manifest::Manifest;
-use sealbus_platform::master::Master;
-use sealbus_platform::node::{Node, NodeError};
-use sealbus_platform::process::{AgentHandle, Parting, Process, ProcessEnd};
+use sealbus_manifest::Manifest;
+use sealbus_master::Master;
+use sealbus_node::{Node, NodeError};
+use sealbus_process::{AgentHandle, Parting, Process, ProcessEnd};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use support::{LONG, Operator, alive, config, joined, node_config, platform, platform_of};
@@ -189,7 +189,7 @@ async fn programs_are_started_logged_restarted_and_killed() {
         find(&agents, "steady-1").node,
         find(&agents, "steady-2").node
     );
-    let from = sealbus_platform::control::node::LogPosition::LastLines { lines: 50 };
+    let from = sealbus_control::node::LogPosition::LastLines { lines: 50 };
     let log = operator
         .ask(AdminRequest::Log {
             agent: "once".to_owned(),

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use sealbus_bus::{Delivery, ReceivedMessage, SendError, TrySendError};
 use sealbus_channels::{ChannelPattern, PathError, PublishError, SubscribeError};
 use sealbus_fipa::{AclMessage, Aid, AidError, Content, Performative};
-use sealbus_platform::process::{AgentHandle, AgentSender, OpenAgentError, Wish};
+use sealbus_process::{AgentHandle, AgentSender, OpenAgentError, Wish};
 
 use crate::agent::Agent;
 use crate::channel::{Channel, ChannelError, ChannelEvent, ChannelSubscription, Subscribing};

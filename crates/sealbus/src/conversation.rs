@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sealbus_bus::Provenance;
 use sealbus_fipa::sl::Content;
 use sealbus_fipa::{AclMessage, AclMessageRef, Expression, ExpressionRef, Limits, Performative};
-use sealbus_platform::management::client::undelivered;
+use sealbus_management::client::undelivered;
 
 use crate::message::Message;
 

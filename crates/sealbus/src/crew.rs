@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use sealbus_fipa::Aid;
-use sealbus_platform::process::{AgentHandle, OpenAgentError, Parting, Process, Thawed, Wishes};
+use sealbus_process::{AgentHandle, OpenAgentError, Parting, Process, Thawed, Wishes};
 use tokio::sync::mpsc;
 
 use crate::agent::{Agent, AgentResult};

@@ -12,7 +12,7 @@ use sealbus_fipa::management::{
 };
 use sealbus_fipa::sl::{Content, Term};
 use sealbus_fipa::{AclMessage, Aid, Performative};
-use sealbus_platform::management::client::{self, Answer, AnswerError};
+use sealbus_management::client::{self, Answer, AnswerError};
 
 use crate::context::{Context, ReceiveError, RequestError};
 use crate::conversation::new_conversation_id;

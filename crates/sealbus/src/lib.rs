@@ -116,7 +116,7 @@ pub use sealbus_gateways::http::{
     GatewayCounters, GatewayPolicy, GatewayRule, HttpGatewayConfig, KnownPlatform,
 };
 pub use sealbus_platform::gateway::GatewayError;
-pub use sealbus_platform::process::{
+pub use sealbus_process::{
     AgentHandle, AgentSender, CertificationError, OpenAgentError, OpenError, Parting, Process,
     ProcessEnd, Stopping, Thawed, Wish, Wishes,
 };

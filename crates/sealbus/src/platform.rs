@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealbus_bus::Bus;
+use sealbus_control::host::Host;
 use sealbus_gateways::http::HttpGatewayConfig;
-use sealbus_platform::attachment::{AttachError, Attachment};
-use sealbus_platform::embedded::{EmbeddedError, EmbeddedPlatform};
+use sealbus_master::embedded::{EmbeddedError, EmbeddedPlatform};
 use sealbus_platform::gateway::{Gateway, GatewayError};
-use sealbus_platform::host::Host;
-use sealbus_platform::process::{AgentHandle, OpenAgentError, OpenError, Process};
+use sealbus_process::attachment::{AttachError, Attachment};
+use sealbus_process::{AgentHandle, OpenAgentError, OpenError, Process};
 use sealbus_seal::PlatformName;
 use tracing_subscriber::EnvFilter;
 

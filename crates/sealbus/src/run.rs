@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesOrdered, StreamExt};
-use sealbus_platform::process::{AgentHandle, OpenAgentError, Process, ProcessEnd};
+use sealbus_process::{AgentHandle, OpenAgentError, Process, ProcessEnd};
 use tokio::sync::mpsc;
 
 use crate::agent::Agent;

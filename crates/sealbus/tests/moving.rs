@@ -9,12 +9,12 @@ use futures_util::future::BoxFuture;
 use sealbus::{
     AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, agent,
 };
-use sealbus_platform::control::attachment::AgentReport;
-use sealbus_platform::control::channel_log::{LogAnswer, LogRequest};
-use sealbus_platform::control::post::{LetterOutcome, PostedLetter};
-use sealbus_platform::control::{AgentLocation, Fault, FrozenAgent, RefusalRecord, Subject};
-use sealbus_platform::embedded::EmbeddedPlatform;
-use sealbus_platform::host::{Command, Host, Membership};
+use sealbus_control::attachment::AgentReport;
+use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::host::{Command, Host, Membership};
+use sealbus_control::post::{LetterOutcome, PostedLetter};
+use sealbus_control::{AgentLocation, Fault, FrozenAgent, RefusalRecord, Subject};
+use sealbus_master::embedded::EmbeddedPlatform;
 use sealbus_seal::PlatformName;
 use tokio::sync::{mpsc, oneshot};
 

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, AgentStatus};
-use sealbus_platform::control::node::LogPosition;
+use sealbus_control::admin::{AdminAnswer, AdminRequest, AgentStatus};
+use sealbus_control::node::LogPosition;
 use serde_json::json;
 
 use super::{cell, instant, unexpected};

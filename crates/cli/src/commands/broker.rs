@@ -7,10 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sealbus_brokers::rabbitmq::{BrokerCertificate, BrokerSetup, README};
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, BrokerStatus};
-use sealbus_platform::control::{Blob, Login};
-use sealbus_platform::manifest::{BrokerEntry, Manifest};
-use sealbus_platform::master::certify_broker_of;
+use sealbus_control::admin::{AdminAnswer, AdminRequest, BrokerStatus};
+use sealbus_control::{Blob, Login};
+use sealbus_manifest::{BrokerEntry, Manifest};
+use sealbus_master::certify_broker_of;
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, KeyPair, PlatformName, ProcessId,
 };

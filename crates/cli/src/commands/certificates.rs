@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use sealbus_platform::control::admin::{
-    AdminAnswer, AdminRequest, CertificateStatus, CertificationEvent,
-};
+use sealbus_control::admin::{AdminAnswer, AdminRequest, CertificateStatus, CertificationEvent};
 
 use super::{cell, instant, now, unexpected};
 use crate::arguments::{CaList, CaLog, CaRevoke};

@@ -10,10 +10,10 @@ use sealbus::{
 };
 use sealbus_bus::Lifetime;
 use sealbus_channels::{Channels, Ended};
+use sealbus_control::admin::{AdminAnswer, AdminRequest, SilentNode};
+use sealbus_control::channel_log::KeptLog;
 use sealbus_fipa::Number;
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SilentNode};
-use sealbus_platform::control::channel_log::KeptLog;
-use sealbus_platform::process::AgentHandle;
+use sealbus_process::AgentHandle;
 use serde::Serialize;
 use serde_json::json;
 

@@ -1,10 +1,11 @@
 //! `gateway`: what other platforms may do here, and have done.
 
 use sealbus::Platform;
+use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::node::GatewayStatus;
 use sealbus_gateways::http::{GatewayPolicy, GatewayRule, HttpGatewayConfig};
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
-use sealbus_platform::control::node::GatewayStatus;
-use sealbus_platform::gateway::{GATEWAY_VARIABLE, Gateway};
+use sealbus_manifest::GATEWAY_VARIABLE;
+use sealbus_platform::gateway::Gateway;
 use serde_json::json;
 
 use super::unexpected;

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::{AdminAnswer, AdminRequest};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;

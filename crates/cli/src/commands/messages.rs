@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, SendMessage, SilentNode};
+use sealbus_control::admin::{AdminAnswer, AdminRequest, SendMessage, SilentNode};
 use serde_json::json;
 
 use super::{instant, unexpected};

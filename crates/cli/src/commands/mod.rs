@@ -15,7 +15,7 @@ pub(crate) mod up;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
-use sealbus_platform::control::UnixMillis;
+use sealbus_control::UnixMillis;
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::macros::format_description;

@@ -1,6 +1,6 @@
 //! `nodes`, `token`: the machines of the platform.
 
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::{AdminAnswer, AdminRequest};
 use serde_json::json;
 
 use super::{instant, unexpected};

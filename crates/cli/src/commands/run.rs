@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use sealbus_platform::enrolment::EnrolmentError;
-use sealbus_platform::node::{Node, NodeConfig, NodeError};
+use sealbus_enrolment::EnrolmentError;
+use sealbus_node::{Node, NodeConfig, NodeError};
 use sealbus_seal::token::{Purpose, Token, TokenError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sealbus_platform::control::Login;
-use sealbus_platform::control::Rules;
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest, NodeState};
-use sealbus_platform::manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError};
-use sealbus_platform::master::{
+use sealbus_control::Login;
+use sealbus_control::Rules;
+use sealbus_control::admin::{AdminAnswer, AdminRequest, NodeState};
+use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError};
+use sealbus_master::{
     BrokerChoice, Master, MasterConfig, MasterError, PlatformSettings, RabbitSettings,
 };
 use sealbus_seal::{PlatformName, SecurityLevel};

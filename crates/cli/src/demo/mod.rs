@@ -15,7 +15,7 @@ use futures_util::future::try_join_all;
 use indicatif::ProgressBar;
 use owo_colors::OwoColorize;
 use sealbus_brokers::rabbitmq::{BrokerError, ManagedBroker};
-use sealbus_platform::control::admin::ServiceStatus;
+use sealbus_control::admin::ServiceStatus;
 use sealbus_seal::SecurityLevel;
 use tokio::process::Command;
 

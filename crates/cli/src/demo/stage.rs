@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use sealbus_platform::control::admin::{
+use sealbus_control::admin::{
     AdminAnswer, AdminRequest, AgentStatus, PlatformStatus, SendMessage, ServiceStatus,
 };
 use sealbus_seal::SecurityLevel;

@@ -9,15 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_platform::attachment::Attachment;
-use sealbus_platform::control::Fault;
-use sealbus_platform::control::admin::{
-    AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus,
-};
-use sealbus_platform::master::{Master, MasterConfig, PlatformSettings};
-use sealbus_platform::node::{Node, NodeConfig};
-use sealbus_platform::process::{AgentHandle, Process};
-use sealbus_platform::rpc::{self, Caller, MAX_FRAME};
+use sealbus_control::Fault;
+use sealbus_control::admin::{AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus};
+use sealbus_control::rpc::{self, Caller, MAX_FRAME};
+use sealbus_master::{Master, MasterConfig, PlatformSettings};
+use sealbus_node::{Node, NodeConfig};
+use sealbus_process::attachment::Attachment;
+use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{PlatformName, SecurityLevel};
 use tokio::net::UnixStream;

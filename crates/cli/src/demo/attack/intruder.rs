@@ -12,12 +12,12 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use sealbus_brokers::rabbitmq::names;
+use sealbus_control::Subject;
+use sealbus_control::host::Host;
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_mesh::frame::{self, Frame, Hello, PREFACE, PROTOCOL_VERSION};
 use sealbus_mesh::protocol_name;
-use sealbus_platform::attachment::Attachment;
-use sealbus_platform::control::Subject;
-use sealbus_platform::host::Host;
+use sealbus_process::attachment::Attachment;
 use sealbus_seal::binding::{Binding, Channel, Role};
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::tls::{CertificateSource, provider, server_name};

@@ -8,8 +8,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use sealbus_platform::control::RefusalRecord;
-use sealbus_platform::control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::RefusalRecord;
+use sealbus_control::admin::{AdminAnswer, AdminRequest};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 

@@ -1,0 +1,80 @@
+use std::collections::VecDeque;
+
+use sealbus_seal::{Serial, Timestamp};
+
+use sealbus_control::admin::CertificationEvent;
+use sealbus_store::{Row, Rows};
+
+/// Events kept; older ones are forgotten.
+const KEPT: usize = 50_000;
+
+/// The events of certification, latest last. Each of the six steps is also a `tracing` event of
+/// target `sealbus::certification` with the field `step`.
+#[derive(Debug, Default)]
+pub struct Events {
+    next: u64,
+    kept: VecDeque<CertificationEvent>,
+    rows: Rows,
+}
+
+impl Events {
+    /// Prefix of the rows this list consists of.
+    pub const ROW: &'static str = "event/";
+
+    /// Takes back a stored event; they are to come in order.
+    pub(super) fn restore(&mut self, event: CertificationEvent) {
+        self.next = event.sequence + 1;
+        self.kept.push_back(event);
+    }
+
+    /// Enters an event; step 0 lies outside the six.
+    pub fn enter(
+        &mut self,
+        step: u8,
+        subject: &str,
+        node: Option<&str>,
+        serial: Option<Serial>,
+        what: String,
+        now: Timestamp,
+    ) {
+        if step > 0 {
+            tracing::info!(target: "sealbus::certification", step, agent = subject, node, "{what}");
+        }
+        let event = CertificationEvent {
+            sequence: self.next,
+            at: now.as_unix_seconds() * 1000,
+            step,
+            subject: subject.to_owned(),
+            node: node.map(str::to_owned),
+            serial: serial.map(|serial| serial.to_string()),
+            what,
+        };
+        self.rows.put(row(event.sequence), &event);
+        self.next += 1;
+        self.kept.push_back(event);
+        if self.kept.len() > KEPT
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.rows.delete(row(oldest.sequence));
+        }
+    }
+
+    /// Up to `limit` events from sequence number `from` on.
+    pub fn since(&self, from: u64, limit: usize) -> Vec<CertificationEvent> {
+        let start = self.kept.partition_point(|event| event.sequence < from);
+        self.kept.iter().skip(start).take(limit).cloned().collect()
+    }
+
+    /// The sequence number the next event will have.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(super) fn take_rows(&mut self) -> Vec<Row> {
+        self.rows.take()
+    }
+}
+
+fn row(sequence: u64) -> String {
+    format!("{}{sequence:016x}", Events::ROW)
+}

@@ -1,0 +1,590 @@
+//! The CA service: decides with [`sealbus_seal::issuance`], signs, and enters what it did in the
+//! issuance log, the list of certificates and the certification events. Without I/O: the rows that
+//! changed are to be written to the store before a certificate leaves.
+
+mod events;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_seal::denylist::{Denial, DenyList, DenyListError, Reason};
+use sealbus_seal::issuance::{Grant, Placements, decide};
+use sealbus_seal::log::{Hash, IssuanceRecord, LogError, MerkleLog, leaf_hash};
+use sealbus_seal::{
+    AuthorityError, CertificateChain, Identity, IssuingAuthority, Serial, SigningRequest,
+    Timestamp, Trust, Validity, VerifiedIdentity,
+};
+use serde::{Deserialize, Serialize};
+
+use sealbus_control::admin::CertificateStatus;
+use sealbus_control::{Fault, FaultCode};
+use sealbus_store::{Row, Rows};
+
+pub use events::Events;
+
+const CERTIFICATE_ROW: &str = "certificate/";
+const LEAF_ROW: &str = "leaf/";
+const DENY_LIST_ROW: &str = "deny-list";
+
+/// How long an expired certificate is still shown.
+const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
+/// How long it is remembered that the sender of messages which still wait was revoked: longer than messages are kept
+/// that were given no expiry.
+const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
+/// Characters kept of an operator's reason.
+const LONGEST_REASON: usize = 500;
+
+/// A certificate issued and not long expired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuedCertificate {
+    /// What the issuance log says of it.
+    pub record: IssuanceRecord,
+    /// Its place in that log.
+    pub index: u64,
+    /// The process it was issued to, if it is a process's or an agent's.
+    pub process: Option<String>,
+    /// When and why it was revoked.
+    pub revoked: Option<Denial>,
+    /// What the operator who revoked it gave as the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+}
+
+/// The CA service of one issuing authority.
+pub struct CaService {
+    authority: IssuingAuthority,
+    trust: Arc<Trust>,
+    lifetime: Duration,
+    log: MerkleLog,
+    deny_list: DenyList,
+    signed: Arc<Vec<u8>>,
+    issued: HashMap<Serial, IssuedCertificate>,
+    by_process: HashMap<String, Vec<Serial>>,
+    events: Events,
+    rows: Rows,
+}
+
+/// The CA service cannot go on from its stored state.
+#[derive(Debug, thiserror::Error)]
+pub enum CaServiceError {
+    /// A row cannot be read.
+    #[error("the row {key} of the CA's state cannot be read: {error}")]
+    DamagedRow {
+        /// The row's key.
+        key: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// Leaves of the issuance log are missing.
+    #[error(
+        "the issuance log lacks its entry {index}: certificates may have been issued in secret"
+    )]
+    LogGap {
+        /// The first that is missing.
+        index: u64,
+    },
+    /// The stored deny list is not ours.
+    #[error("the stored deny list is not good: {0}")]
+    DenyList(#[from] DenyListError),
+}
+
+/// Whom to certify, at whose request.
+pub struct Request<'r> {
+    /// The node that vouches.
+    pub node: &'r VerifiedIdentity,
+    /// Whom to certify.
+    pub wanted: &'r Identity,
+    /// The process that is to hold the key.
+    pub process: Option<&'r str>,
+    /// The signing request, DER.
+    pub request: &'r [u8],
+}
+
+impl CaService {
+    /// Prefixes of the rows this service consists of.
+    pub const ROWS: [&'static str; 4] = [CERTIFICATE_ROW, LEAF_ROW, DENY_LIST_ROW, Events::ROW];
+
+    /// A CA service as its rows describe it; none for a new one.
+    ///
+    /// # Errors
+    /// [`CaServiceError`]: nothing is certified on damaged state.
+    pub fn load<'r>(
+        authority: IssuingAuthority,
+        trust: Arc<Trust>,
+        lifetime: Duration,
+        rows: impl IntoIterator<Item = (&'r str, &'r [u8])>,
+        now: Timestamp,
+    ) -> Result<Self, CaServiceError> {
+        let mut issued = HashMap::new();
+        let mut by_process: HashMap<String, Vec<Serial>> = HashMap::new();
+        let mut leaves: BTreeMap<String, Hash> = BTreeMap::new();
+        let mut deny_list = DenyList::new(authority.identity().clone());
+        let mut events = Events::default();
+        for (key, value) in rows {
+            let damaged = |error: serde_json::Error| CaServiceError::DamagedRow {
+                key: key.to_owned(),
+                error: error.to_string(),
+            };
+            if key.starts_with(CERTIFICATE_ROW) {
+                let certificate: IssuedCertificate =
+                    serde_json::from_slice(value).map_err(damaged)?;
+                let serial = certificate.record.serial;
+                if let Some(process) = &certificate.process {
+                    by_process.entry(process.clone()).or_default().push(serial);
+                }
+                issued.insert(serial, certificate);
+            } else if key.starts_with(LEAF_ROW) {
+                leaves.insert(key.to_owned(), leaf_hash(value));
+            } else if key == DENY_LIST_ROW {
+                deny_list = DenyList::open(value, &trust, now)?;
+            } else if key.starts_with(Events::ROW) {
+                events.restore(serde_json::from_slice(value).map_err(damaged)?);
+            }
+        }
+        let missing = (0..)
+            .zip(leaves.keys())
+            .find(|(index, key)| **key != leaf_row(*index));
+        if let Some((index, _)) = missing {
+            return Err(CaServiceError::LogGap { index });
+        }
+        let signed = Arc::new(deny_list.sign(&authority)?);
+        let mut service = Self {
+            authority,
+            trust,
+            lifetime,
+            log: MerkleLog::from_leaf_hashes(leaves.into_values()),
+            deny_list,
+            signed,
+            issued,
+            by_process,
+            events,
+            rows: Rows::default(),
+        };
+        service.publish(now)?;
+        Ok(service)
+    }
+
+    /// Takes the rows that changed.
+    pub fn take_rows(&mut self) -> Vec<Row> {
+        let mut rows = self.rows.take();
+        rows.extend(self.events.take_rows());
+        rows
+    }
+
+    /// The certification events.
+    pub fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
+    /// Whom this service believes: its own root, with its own deny list in force.
+    pub fn trust(&self) -> &Arc<Trust> {
+        &self.trust
+    }
+
+    /// The authority that signs.
+    pub fn authority(&self) -> &IssuingAuthority {
+        &self.authority
+    }
+
+    /// The signed deny list, and its version.
+    pub fn deny_list(&self) -> (u64, Arc<Vec<u8>>) {
+        (self.deny_list.version(), self.signed.clone())
+    }
+
+    /// How many certificates were ever issued.
+    pub fn issued_in_all(&self) -> u64 {
+        self.log.size()
+    }
+
+    /// Certifies at a node's request, if the Master placed that agent or process there.
+    ///
+    /// # Errors
+    /// [`FaultCode::NotPlaced`] with the reason; the attempt is entered in the events.
+    pub fn certify(
+        &mut self,
+        request: &Request<'_>,
+        placements: &dyn Placements,
+        now: Timestamp,
+    ) -> Result<CertificateChain, Fault> {
+        let node = request.node.identity().node_name().map(ToString::to_string);
+        let subject = subject(request.wanted);
+        let event = |service: &mut Self, step, serial, what| {
+            let node = node.as_deref();
+            service
+                .events
+                .enter(step, &subject, node, serial, what, now);
+        };
+        let parsed = SigningRequest::parse(request.request).map_err(|error| {
+            event(self, 0, None, format!("refused: {error}"));
+            Fault::new(
+                FaultCode::BadRequest,
+                format!("the signing request for {subject}: {error}"),
+            )
+        })?;
+        event(
+            self,
+            3,
+            None,
+            "its key pair was made in its own process, which proved to hold it".to_owned(),
+        );
+        event(
+            self,
+            4,
+            None,
+            "its signing request came, vouched for by its node".to_owned(),
+        );
+        let grant = decide(request.node, request.wanted, placements).map_err(|refusal| {
+            tracing::warn!(
+                target: "sealbus::certification",
+                step = 5, agent = %subject, node = node.as_deref(), %refusal, "refused"
+            );
+            event(self, 0, None, format!("refused: {refusal}"));
+            Fault::new(
+                FaultCode::NotPlaced,
+                format!("no certificate for {subject}: {refusal}"),
+            )
+        })?;
+        let (chain, serial) = self.issue(&grant, &parsed, request.process, self.lifetime, now)?;
+        let valid = format!(
+            "certified for {} s, serial {serial}",
+            self.lifetime.as_secs()
+        );
+        event(self, 5, Some(serial), valid);
+        Ok(chain)
+    }
+
+    /// Certifies because the platform itself wants it: for the Master's own process and agents,
+    /// and for nodes that joined.
+    ///
+    /// # Errors
+    /// If the request is not good or the authority cannot sign.
+    pub fn certify_own(
+        &mut self,
+        identity: Identity,
+        address: std::net::IpAddr,
+        process: Option<&str>,
+        request: &[u8],
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<CertificateChain, Fault> {
+        let subject = subject(&identity);
+        let parsed = SigningRequest::parse(request).map_err(|error| {
+            Fault::new(
+                FaultCode::BadRequest,
+                format!("the signing request for {subject}: {error}"),
+            )
+        })?;
+        let node = identity.node_name().map(ToString::to_string);
+        let grant = Grant::by_operator(identity, address);
+        let (chain, serial) = self.issue(&grant, &parsed, process, lifetime, now)?;
+        let what = format!("certified for {} s, serial {serial}", lifetime.as_secs());
+        self.events
+            .enter(5, &subject, node.as_deref(), Some(serial), what, now);
+        Ok(chain)
+    }
+
+    fn issue(
+        &mut self,
+        grant: &Grant,
+        request: &SigningRequest,
+        process: Option<&str>,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<(CertificateChain, Serial), Fault> {
+        let mut validity = Validity::starting(now, lifetime);
+        if let Some(floor) = self.trust.denied_before(grant.identity()) {
+            validity = validity.not_before_at_least(floor);
+        }
+        let issued = self
+            .authority
+            .issue(grant, request, validity)
+            .map_err(|error: AuthorityError| internal(&error))?;
+        let record = IssuanceRecord::of(
+            &issued.certificate,
+            issued.chain.leaf(),
+            grant.on_behalf_of(),
+            self.authority.identity(),
+            now,
+        );
+        let leaf = record
+            .to_leaf()
+            .map_err(|error: LogError| internal(&error))?;
+        let index = self.log.append(&leaf);
+        self.rows.put_bytes(leaf_row(index), leaf);
+        let serial = record.serial;
+        let certificate = IssuedCertificate {
+            record,
+            index,
+            process: process.map(str::to_owned),
+            revoked: None,
+            said: None,
+        };
+        self.rows.put(certificate_row(serial), &certificate);
+        self.issued.insert(serial, certificate);
+        if let Some(process) = process {
+            self.by_process
+                .entry(process.to_owned())
+                .or_default()
+                .push(serial);
+        }
+        Ok((issued.chain, serial))
+    }
+
+    /// Revokes the living certificates issued to a process, or only those of one of its agents.
+    /// The new deny list is in force here at once; true if there is one to be published.
+    ///
+    /// # Errors
+    /// If the deny list is full.
+    pub fn revoke_process(
+        &mut self,
+        process: &str,
+        agent: Option<&str>,
+        reason: Reason,
+        now: Timestamp,
+    ) -> Result<bool, Fault> {
+        let of_agent = |certificate: &IssuedCertificate| match (agent, &certificate.record.identity)
+        {
+            (None, _) => true,
+            (Some(agent), Identity::Agent { name, .. }) => name.as_str() == agent,
+            _ => false,
+        };
+        let serials: Vec<Serial> = self
+            .by_process
+            .get(process)
+            .into_iter()
+            .flatten()
+            .filter(|serial| self.issued.get(serial).is_some_and(of_agent))
+            .copied()
+            .collect();
+        self.revoke(&serials, reason, None, now)
+    }
+
+    /// Revokes the living certificates of an agent, or one certificate by its serial number.
+    /// Returns those revoked. What the operator says to it is shown wherever the revocation is.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unknown`] if there is none; or if the deny list is full.
+    pub fn revoke_by_hand(
+        &mut self,
+        what: &str,
+        said: &str,
+        now: Timestamp,
+    ) -> Result<Vec<CertificateStatus>, Fault> {
+        let local = what.split('@').next().unwrap_or(what);
+        let serial: Option<Serial> = what.parse().ok();
+        let living: Vec<Serial> = self
+            .issued
+            .values()
+            .filter(|found| found.revoked.is_none() && found.record.not_after >= now)
+            .filter(|found| {
+                serial == Some(found.record.serial) || subject(&found.record.identity) == local
+            })
+            .map(|found| found.record.serial)
+            .collect();
+        if living.is_empty() {
+            let message = format!("no living certificate belongs to {what}");
+            return Err(Fault::new(FaultCode::Unknown, message)
+                .advise("`sealbus ca list` shows names and serial numbers"));
+        }
+        let said: String = said.trim().chars().take(LONGEST_REASON).collect();
+        let said = Some(said).filter(|said| !said.is_empty());
+        self.deny_senders(&living, now)?;
+        self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
+        Ok(living
+            .iter()
+            .filter_map(|serial| self.issued.get(serial))
+            .map(status)
+            .collect())
+    }
+
+    /// What the holders of these certificates have sent until now is not delivered any more, if it still waits. Their
+    /// newer certificates hold.
+    fn deny_senders(&mut self, serials: &[Serial], now: Timestamp) -> Result<(), Fault> {
+        let denial = Denial {
+            at: now,
+            reason: Reason::ByOperator,
+        };
+        for serial in serials {
+            let Some(certificate) = self.issued.get(serial) else {
+                continue;
+            };
+            let record = &certificate.record;
+            if !matches!(record.identity, Identity::Agent { .. }) {
+                continue;
+            }
+            let before = record.not_before.plus(Duration::from_secs(1));
+            self.deny_list
+                .deny_identity_before(
+                    record.identity.clone(),
+                    before,
+                    now.plus(SENDERS_REMEMBERED),
+                    denial,
+                )
+                .map_err(|error| internal(&error))?;
+        }
+        Ok(())
+    }
+
+    fn revoke(
+        &mut self,
+        serials: &[Serial],
+        reason: Reason,
+        said: Option<&str>,
+        now: Timestamp,
+    ) -> Result<bool, Fault> {
+        let denial = Denial { at: now, reason };
+        let mut changed = false;
+        for serial in serials {
+            let Some(certificate) = self.issued.get_mut(serial) else {
+                continue;
+            };
+            let over = certificate.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now;
+            if certificate.revoked.is_some() || over {
+                continue;
+            }
+            self.deny_list
+                .deny_serial(*serial, certificate.record.not_after, denial)
+                .map_err(|error| internal(&error))?;
+            certificate.revoked = Some(denial);
+            certificate.said = said.map(str::to_owned);
+            self.rows.put(certificate_row(*serial), certificate);
+            let subject = subject(&certificate.record.identity);
+            let what = format!("revoked: {}", why(reason, said));
+            self.events
+                .enter(0, &subject, None, Some(*serial), what, now);
+            tracing::info!(target: "sealbus::certification", %serial, agent = %subject, %reason, "revoked");
+            changed = true;
+        }
+        if changed {
+            self.publish(now).map_err(|error| internal(&error))?;
+        }
+        Ok(changed)
+    }
+
+    fn publish(&mut self, now: Timestamp) -> Result<(), DenyListError> {
+        let signed = self.deny_list.sign(&self.authority)?;
+        // Only an older list would be refused, and there is none but ours.
+        if let Err(error) = self.trust.apply_deny_list(&signed, now) {
+            tracing::error!(%error, "the CA's own deny list was not accepted");
+        }
+        self.rows
+            .put_bytes(DENY_LIST_ROW.to_owned(), signed.clone());
+        self.signed = Arc::new(signed);
+        Ok(())
+    }
+
+    /// Forgets what expired. The issuance log keeps everything.
+    pub fn prune(&mut self, now: Timestamp) {
+        let over: Vec<Serial> = self
+            .issued
+            .iter()
+            .filter(|(_, found)| found.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now)
+            .map(|(serial, _)| *serial)
+            .collect();
+        for serial in over {
+            self.issued.remove(&serial);
+            self.rows.delete(certificate_row(serial));
+        }
+        let issued = &self.issued;
+        self.by_process.retain(|_, serials| {
+            serials.retain(|serial| issued.contains_key(serial));
+            !serials.is_empty()
+        });
+        self.deny_list.prune(now);
+    }
+
+    /// The certificates, in the order they were issued.
+    pub fn certificates(&self, all: bool, now: Timestamp) -> Vec<CertificateStatus> {
+        let mut found: Vec<&IssuedCertificate> = self
+            .issued
+            .values()
+            .filter(|found| all || (found.revoked.is_none() && found.record.not_after >= now))
+            .collect();
+        found.sort_by_key(|found| found.index);
+        found.into_iter().map(status).collect()
+    }
+
+    /// The latest living certificate of each agent, by local name.
+    pub fn living_by_agent(&self, now: Timestamp) -> HashMap<&str, &IssuanceRecord> {
+        let mut latest: HashMap<&str, &IssuedCertificate> = HashMap::new();
+        for found in self.issued.values() {
+            let Identity::Agent { name, .. } = &found.record.identity else {
+                continue;
+            };
+            let lives = found.revoked.is_none() && found.record.not_after >= now;
+            let newer = latest
+                .get(name.as_str())
+                .is_none_or(|known| known.index < found.index);
+            if lives && newer {
+                latest.insert(name.as_str(), found);
+            }
+        }
+        latest
+            .into_iter()
+            .map(|(name, found)| (name, &found.record))
+            .collect()
+    }
+
+    /// Size, root hash and signed checkpoint of the issuance log.
+    ///
+    /// # Errors
+    /// If the authority cannot sign.
+    pub fn checkpoint(&self) -> Result<(u64, Hash, String), Fault> {
+        let signed = self
+            .log
+            .checkpoint(&self.authority)
+            .map_err(|error| internal(&error))?;
+        Ok((self.log.size(), self.log.root(), signed))
+    }
+}
+
+fn certificate_row(serial: Serial) -> String {
+    format!("{CERTIFICATE_ROW}{serial}")
+}
+
+fn leaf_row(index: u64) -> String {
+    format!("{LEAF_ROW}{index:016x}")
+}
+
+/// How an identity is named in events: an agent by its local name, a node by its name.
+fn subject(identity: &Identity) -> String {
+    match identity {
+        Identity::Agent { name, .. } | Identity::Node { name, .. } => name.to_string(),
+        Identity::Process { process, .. } => format!("process {process}"),
+        Identity::Authority { name, .. } => format!("authority {name}"),
+    }
+}
+
+fn status(found: &IssuedCertificate) -> CertificateStatus {
+    let record = &found.record;
+    CertificateStatus {
+        serial: record.serial.to_string(),
+        identity: record.identity.to_string(),
+        address: record.address.clone(),
+        node: record
+            .on_behalf_of
+            .as_ref()
+            .and_then(|node| node.node_name())
+            .map(ToString::to_string),
+        not_before: record.not_before.as_unix_seconds() * 1000,
+        not_after: record.not_after.as_unix_seconds() * 1000,
+        index: found.index,
+        revoked: found
+            .revoked
+            .map(|denial| why(denial.reason, found.said.as_deref())),
+    }
+}
+
+fn why(reason: Reason, said: Option<&str>) -> String {
+    match said {
+        Some(said) => format!("{reason}: {said}"),
+        None => reason.to_string(),
+    }
+}
+
+fn internal(error: &dyn std::error::Error) -> Fault {
+    Fault::new(FaultCode::Internal, error.to_string())
+}

@@ -1,0 +1,199 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use sealbus_seal::{Credential, KeyPair, Name, PlatformName, RootAuthority};
+
+use super::*;
+use sealbus_control::statement::{Signed, StatementError, Vouching};
+use sealbus_control::{Blob, Subject};
+
+const NOW: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
+const HOUR: Duration = Duration::from_secs(3600);
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+struct On(&'static str);
+
+impl Placements for On {
+    fn is_member(&self, _: &Name) -> bool {
+        true
+    }
+
+    fn node_of(&self, agent: &Name) -> Option<Name> {
+        (agent.as_str() == "seller").then(|| Name::new("node", self.0).unwrap())
+    }
+}
+
+fn platform() -> PlatformName {
+    PlatformName::new("factory").unwrap()
+}
+
+fn root() -> RootAuthority {
+    RootAuthority::create(&platform(), Validity::starting(NOW, HOUR * 1000)).unwrap()
+}
+
+fn service(root: &RootAuthority) -> CaService {
+    let trust = Trust::new(
+        platform(),
+        &[root.certificate().clone()],
+        Duration::from_secs(10),
+    )
+    .unwrap();
+    let authority = root
+        .create_authority("ca", Validity::starting(NOW, HOUR * 100))
+        .unwrap();
+    CaService::load(authority, Arc::new(trust), HOUR, [], NOW).unwrap()
+}
+
+fn node(service: &mut CaService) -> Credential {
+    let key = KeyPair::generate().unwrap();
+    let identity = Identity::node(&platform(), "node-1").unwrap();
+    let request = key.signing_request().unwrap();
+    let chain = service
+        .certify_own(identity, HERE, None, &request, HOUR, NOW)
+        .unwrap();
+    Credential::new(key, chain).unwrap()
+}
+
+#[test]
+fn only_what_is_placed_on_the_node_is_certified_and_refusals_are_kept() {
+    let root = root();
+    let mut service = service(&root);
+    let node = node(&mut service);
+    let vouches = service.trust().verify(node.chain(), NOW).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let csr = key.signing_request().unwrap();
+    let seller = Identity::agent(&platform(), "seller").unwrap();
+    let request = Request {
+        node: &vouches,
+        wanted: &seller,
+        process: Some("p"),
+        request: &csr,
+    };
+    let chain = service.certify(&request, &On("node-1"), NOW).unwrap();
+    assert_eq!(
+        *service.trust().verify(&chain, NOW).unwrap().identity(),
+        seller
+    );
+    let elsewhere = service.certify(&request, &On("node-2"), NOW).unwrap_err();
+    assert_eq!(elsewhere.code, FaultCode::NotPlaced);
+    let events = service.events().since(0, 100);
+    let steps: Vec<u8> = events.iter().map(|event| event.step).collect();
+    assert_eq!(steps, [5, 3, 4, 5, 3, 4, 0]);
+    assert!(events[6].what.contains("node-2"), "{}", events[6].what);
+}
+
+#[test]
+fn what_is_revoked_is_not_believed_and_stays_so_after_a_restart() {
+    let root = root();
+    let mut first = service(&root);
+    let node = node(&mut first);
+    let vouches = first.trust().verify(node.chain(), NOW).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let csr = key.signing_request().unwrap();
+    let seller = Identity::agent(&platform(), "seller").unwrap();
+    let request = Request {
+        node: &vouches,
+        wanted: &seller,
+        process: Some("p"),
+        request: &csr,
+    };
+    let chain = first.certify(&request, &On("node-1"), NOW).unwrap();
+    assert!(
+        first
+            .revoke_process("p", None, Reason::Killed, NOW)
+            .unwrap()
+    );
+    assert!(
+        first
+            .trust()
+            .verify(&chain, NOW)
+            .unwrap_err()
+            .to_string()
+            .contains("revoked")
+    );
+    assert!(
+        !first
+            .revoke_process("p", None, Reason::Killed, NOW)
+            .unwrap()
+    );
+
+    let rows: BTreeMap<String, Vec<u8>> = first
+        .take_rows()
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect();
+    let trust = Trust::new(
+        platform(),
+        &[root.certificate().clone()],
+        Duration::from_secs(10),
+    )
+    .unwrap();
+    let CaService { authority, log, .. } = first;
+    let rows = rows
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_slice()));
+    let mut again = CaService::load(authority, Arc::new(trust), HOUR, rows.clone(), NOW).unwrap();
+    assert_eq!(again.log.root(), log.root());
+    assert!(again.trust().verify(&chain, NOW).is_err());
+    // A new certificate of the same agent is good.
+    let renewed = again.certify(&request, &On("node-1"), NOW).unwrap();
+    assert!(again.trust().verify(&renewed, NOW).is_ok());
+
+    let gap = rows.filter(|(key, _)| !key.ends_with("0000000000000000"));
+    let CaService {
+        authority, trust, ..
+    } = again;
+    let error = CaService::load(authority, trust, HOUR, gap, NOW)
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, CaServiceError::LogGap { index: 0 }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_statement_is_believed_only_whole_fresh_and_of_a_certified_node() {
+    let root = root();
+    let mut service = service(&root);
+    let node = node(&mut service);
+    let now = NOW.as_unix_seconds() * 1000;
+    let vouching = Vouching {
+        process: "p".to_owned(),
+        subject: Subject::Process,
+        request: Blob(vec![1, 2, 3]),
+        at: now,
+    };
+    let voucher = Signed::sign(&vouching, &node).unwrap();
+    let (identity, opened) = voucher.open::<Vouching>(service.trust(), now).unwrap();
+    assert_eq!(
+        identity.identity(),
+        &Identity::node(&platform(), "node-1").unwrap()
+    );
+    assert_eq!(opened, vouching);
+    let text = serde_json::to_string(&voucher).unwrap();
+    let shorter = Signed::sign(
+        &Vouching {
+            process: "q".to_owned(),
+            ..vouching
+        },
+        &node,
+    )
+    .unwrap();
+    let signature = |text: &str| text[text.find("\"signature\"").unwrap()..].to_owned();
+    let other = serde_json::to_string(&shorter).unwrap();
+    let text = text.replace(&signature(&text), &signature(&other));
+    let changed: Signed = serde_json::from_str(&text).unwrap();
+    assert!(matches!(
+        changed.open::<Vouching>(service.trust(), now),
+        Err(StatementError::NotSigned(_))
+    ));
+    assert!(matches!(
+        voucher.open::<Vouching>(service.trust(), now + 3_000_000),
+        Err(StatementError::Stale { .. })
+    ));
+    let stranger = self::service(&self::root());
+    assert!(matches!(
+        voucher.open::<Vouching>(stranger.trust(), now),
+        Err(StatementError::Node(_))
+    ));
+}

@@ -1,0 +1,66 @@
+//! Joining a platform over TLS. The server is pinned by the fingerprint in the token, so the one who
+//! joins needs nothing else; a node that comes back signs with its node key instead of a token.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Blob, NodeDescription, PlatformDescription, UnixMillis};
+use crate::statement::Signed;
+
+/// What a node asks of the Master.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum EnrolmentRequest {
+    /// Join with a one-time token.
+    Join {
+        /// The token's secret.
+        secret: String,
+        /// The name asked for; without it the Master chooses the next free `node-N`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// The node's clock, to tell a wrong clock from a wrong certificate.
+        now: UnixMillis,
+        /// What the node is.
+        node: NodeDescription,
+        /// Signing request (PKCS#10 DER) of the node's own key, which vouches for what it carries to
+        /// the CA.
+        request: Blob,
+    },
+    /// Come back, or renew the node's own certificate.
+    Return {
+        /// A [`Returning`](crate::statement::Returning).
+        statement: Signed,
+    },
+    /// A certificate for the node's process or agent, while it has none to ask for one over the bus.
+    Certify {
+        /// A [`Vouching`](crate::statement::Vouching).
+        voucher: Signed,
+    },
+}
+
+/// The answer to an [`EnrolmentRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum EnrolmentAnswer {
+    /// To `Join` and `Return`.
+    Joined(Box<Joined>),
+    /// To `Certify`.
+    Certified {
+        /// DER, leaf first.
+        chain: Vec<Blob>,
+    },
+}
+
+/// What a node learns when it joins or comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    /// The node's name.
+    pub name: String,
+    /// Name of the node's process.
+    pub process: String,
+    /// The platform.
+    pub platform: PlatformDescription,
+    /// Certificate chain of the node's own key, DER, leaf first.
+    pub chain: Vec<Blob>,
+    /// The signed deny list, as it is now.
+    pub deny_list: Blob,
+}

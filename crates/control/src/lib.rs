@@ -1,0 +1,333 @@
+//! The conversations that hold a platform together: their messages, as serde types, and what carries them.
+//!
+//! - [`enrolment`]: a node or a program joins over TLS, with a one-time token or ticket;
+//! - [`attachment`]: an agent process and its node;
+//! - [`node`]: a node and the Master or the CA, as the content of ACL messages;
+//! - [`admin`]: the command line and the Master.
+//!
+//! [`rpc`] carries them over a byte stream, [`correspondence`] as ACL messages over the bus. An agent process sees its
+//! platform only through [`host::Host`]. [`directory`] has where agents are, as the Master keeps it and nodes follow it.
+//!
+//! Names are spelled out in the JSON as here, in kebab-case; unknown members are ignored so that a
+//! newer peer may say more. Instants are milliseconds since the Unix epoch.
+
+pub mod admin;
+pub mod attachment;
+mod blob;
+pub mod channel_log;
+pub mod clock;
+pub mod correspondence;
+pub mod directory;
+pub mod enrolment;
+pub mod host;
+pub mod names;
+pub mod node;
+pub mod post;
+pub mod private;
+pub mod rpc;
+pub mod statement;
+
+use std::net::{IpAddr, SocketAddr};
+
+pub use sealbus_brokers::rabbitmq::Login;
+use sealbus_seal::permission::Policy;
+use serde::{Deserialize, Serialize};
+
+use sealbus_manifest::ChannelEntry;
+
+pub use blob::Blob;
+
+/// Milliseconds since the Unix epoch.
+pub type UnixMillis = u64;
+
+/// What a refused or failed request answers with: what happened, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}{}", self.advice.as_deref().map(|advice| format!(" ({advice})")).unwrap_or_default())]
+pub struct Fault {
+    /// The kind of fault, for programs.
+    pub code: FaultCode,
+    /// What happened, to whom.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+impl Fault {
+    /// A fault without advice.
+    pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            advice: None,
+        }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+/// The kinds of [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultCode {
+    /// The request could not be read or makes no sense here.
+    BadRequest,
+    /// A token or ticket that is unknown, already used, or past its time.
+    InvalidSecret,
+    /// The name is taken by another that is alive.
+    NameTaken,
+    /// The name is not legal.
+    IllegalName,
+    /// The clocks of both sides differ by more than a certificate allows.
+    ClockSkew,
+    /// The CA refused to sign: the Master did not place that agent there.
+    NotPlaced,
+    /// The one who asks may not do that.
+    NotPermitted,
+    /// There is no agent, node or process of that name.
+    Unknown,
+    /// No node can take the agent.
+    NoNode,
+    /// The other side could not be reached in time; asking again may help.
+    Unavailable,
+    /// The disk is full or the state store failed.
+    Storage,
+    /// There is no room for more now; asking again later may help.
+    Full,
+    /// A program could not be started.
+    StartFailed,
+    /// Anything else that went wrong inside the platform.
+    Internal,
+    /// A kind a newer peer knows.
+    #[serde(other)]
+    Other,
+}
+
+/// What a signing request asks a certificate for. The request itself proves possession of the key
+/// and nothing else: the name is said beside it and checked against the placement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Subject {
+    /// An agent of this process, by local name.
+    Agent {
+        /// Local name, without `@hap`.
+        name: String,
+    },
+    /// The agent process itself, for its links.
+    Process,
+}
+
+/// The life-cycle states of FIPA00023.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentState {
+    /// Placed, not yet running.
+    Initiated,
+    /// Running.
+    Active,
+    /// Halted by the platform or itself.
+    Suspended,
+    /// Waits for an event.
+    Waiting,
+    /// Moves between nodes.
+    Transit,
+}
+
+impl std::fmt::Display for AgentState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Initiated => "initiated",
+            Self::Active => "active",
+            Self::Suspended => "suspended",
+            Self::Waiting => "waiting",
+            Self::Transit => "transit",
+        })
+    }
+}
+
+/// Where an agent is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "where", rename_all = "kebab-case")]
+pub enum AgentLocation {
+    /// In a process that listens for links.
+    Process(ProcessContact),
+    /// Between nodes: messages to it are to be held until its new place is told.
+    InTransit,
+    /// Not on this platform.
+    Unknown,
+}
+
+/// How a process is reached over the mesh.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessContact {
+    /// The node that runs it.
+    pub node: String,
+    /// The process's name; unique for each start (`seller-1.3`), certified as such.
+    pub process: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// An agent's new place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryChange {
+    /// Local name.
+    pub agent: String,
+    /// Where it is now.
+    #[serde(flatten)]
+    pub location: AgentLocation,
+}
+
+/// A process that is no more: nothing sent to it arrives, and nothing comes from it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EndedProcess {
+    /// The node that ran it.
+    pub node: String,
+    /// Its name.
+    pub process: String,
+}
+
+impl ProcessContact {
+    /// The process without its address.
+    pub fn named(&self) -> EndedProcess {
+        EndedProcess {
+            node: self.node.clone(),
+            process: self.process.clone(),
+        }
+    }
+}
+
+/// What the manifest lays down for all processes of a platform.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Who may write to whom.
+    #[serde(default)]
+    pub permission: Policy,
+    /// The channels that are not as channels are by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<ChannelEntry>,
+}
+
+/// A message that waited in a mailbox when its agent was frozen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingMessage {
+    /// The message in FIPA's bit-efficient encoding.
+    pub message: Blob,
+    /// What was proved about its sender when it came in.
+    pub provenance: WaitingProvenance,
+}
+
+/// What was proved about the sender of a [`WaitingMessage`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "proof", rename_all = "kebab-case")]
+pub enum WaitingProvenance {
+    /// Sent within the process that held it.
+    SameProcess {
+        /// The sender's SPIFFE identity.
+        identity: String,
+    },
+    /// Proved by a certificate.
+    Proved {
+        /// The sender's SPIFFE identity.
+        identity: String,
+        /// The certificate's serial number, hexadecimal.
+        serial: String,
+    },
+    /// It came from another platform, through the gateway; the message itself tells what is known of its origin.
+    Foreign,
+    /// Nothing was proved (levels `none` and `tls`).
+    Claimed,
+    /// Written by the platform.
+    Platform,
+}
+
+/// One agent on its way: what `save` returned and what it had not read yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrozenAgent {
+    /// Local name.
+    pub agent: String,
+    /// What the agent's `save` hook returned.
+    pub state: Blob,
+    /// Its unread messages, in order.
+    pub mailbox: Vec<WaitingMessage>,
+}
+
+/// A message or connection that was refused, as counted by the process that refused it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalRecord {
+    /// When it happened last.
+    pub at: UnixMillis,
+    /// Who tried, as far as that is known: a proved or claimed name, or an address.
+    pub who: String,
+    /// Whom it was for, if anyone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<String>,
+    /// Why it was refused.
+    pub reason: String,
+    /// How often since the last report.
+    pub count: u64,
+}
+
+/// What every member of a platform has to know of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlatformDescription {
+    /// The platform's name (`hap`).
+    pub name: String,
+    /// Security level: `none`, `tls`, `auth`.
+    pub level: String,
+    /// Certificates of the root authorities, DER.
+    pub roots: Vec<Blob>,
+    /// Lifetime of an agent certificate in seconds.
+    pub certificate_lifetime: u64,
+    /// Largest ACL message, in bytes.
+    pub max_message: u64,
+    /// Where the system agents `master`, `ams`, `df` and `ca` are.
+    pub master: ProcessContact,
+    /// What carries its messages.
+    #[serde(default)]
+    pub transport: TransportDescription,
+}
+
+/// What carries a platform's messages between processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum TransportDescription {
+    /// The mesh: process to process.
+    #[default]
+    Mesh,
+    /// RabbitMQ.
+    RabbitMq(BrokerDescription),
+}
+
+/// How the agents of a platform reach its broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerDescription {
+    /// The brokers of the cluster, as `HOST:PORT`.
+    pub addresses: Vec<String>,
+    /// The virtual host.
+    pub vhost: String,
+    /// The login all agents share, at the levels where they do not prove who they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<Login>,
+    /// Seconds after which a message that was not taken is given up; without it none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_life: Option<u64>,
+}
+
+/// What a node says about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDescription {
+    /// Its address, as it appears in its agents' certificates.
+    pub address: IpAddr,
+    /// The machine's name.
+    pub host: String,
+    /// How many processors it has.
+    pub processors: u32,
+    /// Version of Sealbus it runs.
+    pub version: String,
+}

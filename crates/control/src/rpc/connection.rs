@@ -1,0 +1,427 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BufMut;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+
+use super::MAX_FRAME;
+use super::codec::{CodecError, Decoder, Frame, encode};
+use crate::{Fault, FaultCode};
+
+/// Frames that wait for the writer before senders wait.
+const OUTGOING: usize = 64;
+/// Requests that wait for the application before reading stops.
+const INCOMING: usize = 64;
+/// Room asked of the system for each read.
+const READ: usize = 16 * 1024;
+
+type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>>>>;
+
+/// The asking half of a connection.
+#[derive(Clone)]
+pub struct Caller {
+    outgoing: mpsc::Sender<Frame>,
+    pending: Pending,
+    next: Arc<AtomicU64>,
+}
+
+/// What the other side sent.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A request.
+    Call {
+        /// The request's JSON.
+        body: Box<RawValue>,
+        /// Where to answer.
+        answer: Answer,
+    },
+    /// A notice.
+    Notice {
+        /// The notice's JSON.
+        body: Box<RawValue>,
+    },
+}
+
+/// The right, and the duty, to answer one request. Dropped unused, it answers with a fault.
+#[derive(Debug)]
+pub struct Answer {
+    id: u64,
+    outgoing: Option<mpsc::Sender<Frame>>,
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Closed {
+    /// The other side closed it.
+    #[error("closed by the other side")]
+    ByPeer,
+    /// This side dropped all it had of it.
+    #[error("closed by this side")]
+    Here,
+    /// The other side does not speak this protocol, or too much of it.
+    #[error(transparent)]
+    Protocol(#[from] CodecError),
+    /// The connection broke.
+    #[error("connection broken: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Speaks the protocol on `stream`, taking frames of at most `limit` bytes. The connection lives as
+/// long as the returned future is polled; it ends when the other side closes it, or when the
+/// receiver, every [`Caller`] and every [`Answer`] are dropped.
+pub fn open<S>(
+    stream: S,
+    limit: usize,
+) -> (
+    Caller,
+    mpsc::Receiver<Incoming>,
+    impl Future<Output = Closed> + Send,
+)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (outgoing, frames) = mpsc::channel(OUTGOING);
+    let (deliver, incoming) = mpsc::channel(INCOMING);
+    let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+    let caller = Caller {
+        outgoing: outgoing.clone(),
+        pending: pending.clone(),
+        next: Arc::default(),
+    };
+    let answers = outgoing.downgrade();
+    let drive = async move {
+        let (reader, writer) = tokio::io::split(stream);
+        let closed = tokio::select! {
+            closed = read(reader, limit, deliver, answers, &pending) => closed,
+            closed = write(writer, MAX_FRAME, frames, &pending) => closed,
+        };
+        let waiting = pending.lock().take();
+        for (_, call) in waiting.into_iter().flatten() {
+            let _ = call.send(Err(gone()));
+        }
+        closed
+    };
+    (caller, incoming, drive)
+}
+
+async fn read(
+    mut reader: impl AsyncRead + Unpin,
+    limit: usize,
+    deliver: mpsc::Sender<Incoming>,
+    answers: mpsc::WeakSender<Frame>,
+    pending: &Pending,
+) -> Closed {
+    let mut decoder = Decoder::new(limit);
+    loop {
+        loop {
+            let frame = match decoder.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(error) => return error.into(),
+            };
+            let incoming = match frame {
+                Frame::Call { id, body } => Incoming::Call {
+                    body,
+                    answer: Answer {
+                        id,
+                        outgoing: answers.upgrade(),
+                    },
+                },
+                Frame::Notice { body } => Incoming::Notice { body },
+                Frame::Answer { id, body } => {
+                    resolve(pending, id, Ok(body));
+                    continue;
+                }
+                Frame::Fault { id, body } => {
+                    resolve(pending, id, Err(body));
+                    continue;
+                }
+            };
+            // The application may have dropped its receiver and only ask from now on.
+            let _ = deliver.send(incoming).await;
+        }
+        let buffer = decoder.buffer();
+        buffer.reserve(READ);
+        match reader.read_buf(&mut buffer.limit(READ)).await {
+            Ok(0) => return Closed::ByPeer,
+            Ok(_) => {}
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+fn resolve(pending: &Pending, id: u64, result: Result<Box<RawValue>, Fault>) {
+    let call = pending.lock().as_mut().and_then(|calls| calls.remove(&id));
+    if let Some(call) = call {
+        let _ = call.send(result);
+    }
+}
+
+async fn write(
+    mut writer: impl AsyncWrite + Unpin,
+    limit: usize,
+    mut frames: mpsc::Receiver<Frame>,
+    pending: &Pending,
+) -> Closed {
+    let mut bytes = Vec::new();
+    while let Some(frame) = frames.recv().await {
+        let mut next = Some(frame);
+        while let Some(frame) = next {
+            if let Err(error) = encode(&frame, limit, &mut bytes) {
+                answer_instead(frame, &error, limit, &mut bytes, pending);
+            }
+            next = if bytes.len() < READ {
+                frames.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        if let Err(error) = writer.write_all(&bytes).await {
+            return error.into();
+        }
+        if let Err(error) = writer.flush().await {
+            return error.into();
+        }
+        bytes.clear();
+    }
+    let _ = writer.shutdown().await;
+    Closed::Here
+}
+
+/// A frame too long to send must not leave its caller, here or there, waiting.
+fn answer_instead(
+    frame: Frame,
+    error: &CodecError,
+    limit: usize,
+    bytes: &mut Vec<u8>,
+    pending: &Pending,
+) {
+    let body = Fault::new(FaultCode::BadRequest, error.to_string());
+    match frame {
+        Frame::Call { id, .. } => resolve(pending, id, Err(body)),
+        Frame::Answer { id, .. } | Frame::Fault { id, .. } => {
+            if let Err(error) = encode(&Frame::Fault { id, body }, limit, bytes) {
+                tracing::warn!(%error, "an answer could not be sent");
+            }
+        }
+        Frame::Notice { .. } => tracing::warn!(%error, "a notice could not be sent"),
+    }
+}
+
+fn gone() -> Fault {
+    Fault::new(
+        FaultCode::Unavailable,
+        "the connection was closed before the answer came",
+    )
+}
+
+impl Caller {
+    /// Asks, and waits for the answer, at most `patience`.
+    ///
+    /// # Errors
+    /// The other side's fault, or [`FaultCode::Unavailable`] if no answer came.
+    pub async fn call<A: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        patience: Duration,
+    ) -> Result<A, Fault> {
+        let body = raw(request)?;
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.pending
+            .lock()
+            .as_mut()
+            .ok_or_else(gone)?
+            .insert(id, answer);
+        let forget = Forget {
+            pending: &self.pending,
+            id,
+        };
+        let wait = async {
+            self.outgoing
+                .send(Frame::Call { id, body })
+                .await
+                .map_err(|_| gone())?;
+            answered.await.map_err(|_| gone())?
+        };
+        let body = tokio::time::timeout(patience, wait).await.map_err(|_| {
+            Fault::new(
+                FaultCode::Unavailable,
+                format!("no answer within {patience:?}"),
+            )
+        })??;
+        drop(forget);
+        serde_json::from_str(body.get()).map_err(|error| {
+            Fault::new(
+                FaultCode::Internal,
+                format!("the answer could not be read: {error}"),
+            )
+            .advise("both sides may be of different versions")
+        })
+    }
+
+    /// Tells, without waiting for an answer; waits while the connection is busy.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if the connection is closed.
+    pub async fn notify(&self, notice: &impl Serialize) -> Result<(), Fault> {
+        let body = raw(notice)?;
+        self.outgoing
+            .send(Frame::Notice { body })
+            .await
+            .map_err(|_| gone())
+    }
+
+    /// Tells, if the connection is not so busy that it would have to wait.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if the connection is closed or busy.
+    pub fn try_notify(&self, notice: &impl Serialize) -> Result<(), Fault> {
+        let body = raw(notice)?;
+        self.outgoing
+            .try_send(Frame::Notice { body })
+            .map_err(|_| gone())
+    }
+
+    /// Waits until the connection is closed.
+    pub async fn closed(&self) {
+        self.outgoing.closed().await;
+    }
+}
+
+struct Forget<'a> {
+    pending: &'a Pending,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        if let Some(calls) = self.pending.lock().as_mut() {
+            calls.remove(&self.id);
+        }
+    }
+}
+
+impl Answer {
+    /// Answers. Nothing happens if the connection is closed.
+    pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
+        let id = self.id;
+        let frame = match result.and_then(|answer| raw(&answer)) {
+            Ok(body) => Frame::Answer { id, body },
+            Err(body) => Frame::Fault { id, body },
+        };
+        if let Some(outgoing) = self.outgoing.take() {
+            let _ = outgoing.send(frame).await;
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(outgoing) = self.outgoing.take() {
+            let body = Fault::new(FaultCode::Internal, "the request was given up");
+            let _ = outgoing.try_send(Frame::Fault { id: self.id, body });
+        }
+    }
+}
+
+impl Incoming {
+    /// Reads the JSON of a request or notice.
+    ///
+    /// # Errors
+    /// [`FaultCode::BadRequest`].
+    pub fn parse<T: DeserializeOwned>(body: &RawValue) -> Result<T, Fault> {
+        serde_json::from_str(body.get()).map_err(|error| {
+            Fault::new(
+                FaultCode::BadRequest,
+                format!("the request could not be read: {error}"),
+            )
+        })
+    }
+}
+
+fn raw(value: &impl Serialize) -> Result<Box<RawValue>, Fault> {
+    to_raw_value(value).map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn requests_in_both_directions_find_their_answers() {
+        let (left, right) = tokio::io::duplex(64);
+        let (left, _left_incoming, left_drive) = open(left, 1000);
+        let (right, mut right_incoming, right_drive) = open(right, 1000);
+        tokio::spawn(left_drive);
+        tokio::spawn(right_drive);
+        tokio::spawn(async move {
+            let mut held = None;
+            while let Some(Incoming::Call { body, answer }) = right_incoming.recv().await {
+                let number: u32 = Incoming::parse(&body).unwrap();
+                // The answers go out of order.
+                match held.take() {
+                    None => held = Some((number, answer)),
+                    Some((first, waiting)) => {
+                        answer.send(Ok(number * 2)).await;
+                        waiting.send(Ok(first * 2)).await;
+                    }
+                }
+            }
+            drop(right);
+        });
+        let (one, two) = tokio::join!(
+            left.call::<u32>(&1, PATIENCE),
+            left.call::<u32>(&2, PATIENCE)
+        );
+        assert_eq!((one.unwrap(), two.unwrap()), (2, 4));
+    }
+
+    #[tokio::test]
+    async fn a_closed_connection_fails_what_waits_and_what_comes() {
+        let (left, right) = tokio::io::duplex(64);
+        let (left, _incoming, drive) = open(left, 1000);
+        tokio::spawn(drive);
+        let call = left.call::<u32>(&1, PATIENCE);
+        let (failed, ()) = tokio::join!(call, async { drop(right) });
+        assert_eq!(failed.unwrap_err().code, FaultCode::Unavailable);
+        left.closed().await;
+        assert_eq!(
+            left.call::<u32>(&1, PATIENCE).await.unwrap_err().code,
+            FaultCode::Unavailable
+        );
+    }
+
+    #[tokio::test]
+    async fn a_request_too_long_is_refused_here() {
+        let (left, _right) = tokio::io::duplex(64);
+        let (left, _incoming, drive) = open(left, 1000);
+        tokio::spawn(drive);
+        let fault = left
+            .call::<u32>(&"x".repeat(MAX_FRAME), PATIENCE)
+            .await
+            .unwrap_err();
+        assert_eq!(fault.code, FaultCode::BadRequest);
+    }
+
+    #[tokio::test]
+    async fn a_request_given_up_is_answered() {
+        let (left, right) = tokio::io::duplex(64);
+        let (left, _left_incoming, left_drive) = open(left, 1000);
+        let (_right, mut incoming, right_drive) = open(right, 1000);
+        tokio::spawn(left_drive);
+        tokio::spawn(right_drive);
+        tokio::spawn(async move { drop(incoming.recv().await) });
+        let fault = left.call::<u32>(&1, PATIENCE).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::Internal);
+    }
+}

@@ -1,0 +1,154 @@
+//! A node's signed word: for the signing request of one of its processes, or for itself when it
+//! comes back. Signed with the node's own key, it is believed whatever carried it, at every security
+//! level and over every transport.
+
+use sealbus_seal::{
+    CertificateChain, CertificateError, Credential, KeyError, Signature, Timestamp, Trust,
+    VerifiedIdentity, VerifyError,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Blob, NodeDescription, Subject, UnixMillis};
+
+/// How old a statement may be, besides the difference of clocks, in milliseconds.
+const GOOD_FOR: UnixMillis = 120_000;
+
+/// What a node may state.
+pub trait Statement: Serialize + DeserializeOwned {
+    /// Begins the signed bytes, so that no statement passes for another kind of statement.
+    const CONTEXT: &'static [u8];
+
+    /// The node's clock when it made the statement.
+    fn at(&self) -> UnixMillis;
+}
+
+/// A process of the node asks for a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vouching {
+    /// The process that holds the key.
+    pub process: String,
+    /// What it is to be certified as.
+    pub subject: Subject,
+    /// Its signing request, PKCS#10 DER.
+    pub request: Blob,
+    /// The node's clock.
+    pub at: UnixMillis,
+}
+
+/// The node is there again, and wants its own certificate renewed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returning {
+    /// What it is.
+    pub node: NodeDescription,
+    /// Signing request of its own key, PKCS#10 DER.
+    pub request: Blob,
+    /// The node's clock.
+    pub at: UnixMillis,
+}
+
+impl Statement for Vouching {
+    const CONTEXT: &'static [u8] = b"sealbus node vouching v1\0";
+
+    fn at(&self) -> UnixMillis {
+        self.at
+    }
+}
+
+impl Statement for Returning {
+    const CONTEXT: &'static [u8] = b"sealbus node returning v1\0";
+
+    fn at(&self) -> UnixMillis {
+        self.at
+    }
+}
+
+/// A [`Statement`] with the node's signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signed {
+    /// The statement as JSON: the bytes that are signed.
+    statement: Blob,
+    /// The node's certificate chain in its wire form.
+    chain: Blob,
+    signature: Blob,
+}
+
+/// Why a node's statement is not believed.
+#[derive(Debug, thiserror::Error)]
+pub enum StatementError {
+    /// It cannot be read.
+    #[error("the node's statement cannot be read: {0}")]
+    Malformed(String),
+    /// Its node is not believed.
+    #[error("the node is not believed: {0}")]
+    Node(#[from] VerifyError),
+    /// The signature is not the node's.
+    #[error("the statement is not signed by {0}")]
+    NotSigned(sealbus_seal::Identity),
+    /// It is of another time.
+    #[error(
+        "the node's clock says {} and the one here {}: set the one that is wrong",
+        Timestamp::from_unix_seconds(node / 1000), Timestamp::from_unix_seconds(here / 1000)
+    )]
+    Stale {
+        /// The node's clock when it signed.
+        node: UnixMillis,
+        /// The clock of the one who reads.
+        here: UnixMillis,
+    },
+}
+
+impl Signed {
+    /// Signs with a node's credential.
+    ///
+    /// # Errors
+    /// If the key cannot sign.
+    pub fn sign<S: Statement>(statement: &S, node: &Credential) -> Result<Self, KeyError> {
+        let statement = serde_json::to_vec(statement).unwrap_or_default();
+        let signature = node.key().sign(&[S::CONTEXT, &statement].concat())?;
+        let mut chain = Vec::new();
+        node.chain().encode(&mut chain);
+        Ok(Self {
+            statement: statement.into(),
+            chain: chain.into(),
+            signature: signature.as_bytes().to_vec().into(),
+        })
+    }
+
+    /// Checks it, and returns who states what.
+    ///
+    /// # Errors
+    /// [`StatementError`].
+    pub fn open<S: Statement>(
+        &self,
+        trust: &Trust,
+        now: UnixMillis,
+    ) -> Result<(VerifiedIdentity, S), StatementError> {
+        let chain = CertificateChain::decode(&self.chain.0)
+            .map_err(|error: CertificateError| StatementError::Malformed(error.to_string()))?;
+        let node = trust.verify(&chain, Timestamp::from_unix_seconds(now / 1000))?;
+        let not_signed = || StatementError::NotSigned(node.identity().clone());
+        let signature: [u8; 64] = self
+            .signature
+            .0
+            .as_slice()
+            .try_into()
+            .map_err(|_| not_signed())?;
+        let content = [S::CONTEXT, &self.statement.0].concat();
+        if !node
+            .public_key()
+            .verifies(&content, &Signature::from_bytes(signature))
+        {
+            return Err(not_signed());
+        }
+        let statement: S = serde_json::from_slice(&self.statement.0)
+            .map_err(|error| StatementError::Malformed(error.to_string()))?;
+        if statement.at().abs_diff(now) > GOOD_FOR {
+            return Err(StatementError::Stale {
+                node: statement.at(),
+                here: now,
+            });
+        }
+        Ok((node, statement))
+    }
+}

@@ -1,0 +1,71 @@
+//! What a node asks of the Master over TLS.
+
+use std::time::Duration;
+
+use sealbus_seal::{Fingerprint, PlatformName};
+use serde::{Deserialize, Serialize};
+
+use super::{ENROLMENT, connect};
+use sealbus_control::Fault;
+use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
+use sealbus_control::rpc::{self, MAX_FRAME};
+
+/// How long the Master may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a platform is joined, and how it is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enrolment {
+    /// The platform's name.
+    pub platform: PlatformName,
+    /// `host:port`, to be tried in order.
+    pub addresses: Vec<String>,
+    /// Its root's fingerprint.
+    pub root: Fingerprint,
+}
+
+/// Why a node could not join.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolmentError {
+    /// The Master cannot be reached, or is not the one the token names.
+    #[error("the Master of {platform} cannot be reached ({why})")]
+    Unreachable {
+        /// The platform.
+        platform: PlatformName,
+        /// What was tried.
+        why: String,
+    },
+    /// The Master refused.
+    #[error(transparent)]
+    Refused(#[from] Fault),
+    /// The Master's answer makes no sense.
+    #[error("the Master of {platform} answered something else than was asked")]
+    Nonsense {
+        /// The platform.
+        platform: PlatformName,
+    },
+}
+
+impl Enrolment {
+    /// Asks one question.
+    pub async fn ask(&self, request: &EnrolmentRequest) -> Result<EnrolmentAnswer, EnrolmentError> {
+        let stream = connect(&self.addresses, &self.platform, self.root, ENROLMENT)
+            .await
+            .map_err(|why| EnrolmentError::Unreachable {
+                platform: self.platform.clone(),
+                why,
+            })?;
+        let (caller, _incoming, drive) = rpc::open(stream, MAX_FRAME);
+        let driving = tokio::spawn(drive);
+        let answer = caller.call(request, PATIENCE).await;
+        driving.abort();
+        Ok(answer?)
+    }
+
+    /// The error for an answer to another question.
+    pub fn nonsense(&self) -> EnrolmentError {
+        EnrolmentError::Nonsense {
+            platform: self.platform.clone(),
+        }
+    }
+}

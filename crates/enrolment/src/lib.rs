@@ -1,0 +1,14 @@
+//! Joining a platform over TLS: the server shows its root certificate, whose fingerprint the one who
+//! joins has from a token.
+
+mod client;
+mod tls;
+
+pub use client::Enrolment;
+pub use client::EnrolmentError;
+pub use tls::{accept, bind, connect};
+
+/// Name of the enrolment protocol in the TLS handshake (RFC 7301).
+pub const ENROLMENT: &[u8] = b"sealbus-enrolment/1";
+/// Name of the attachment protocol in the TLS handshake.
+pub const ATTACHMENT: &[u8] = b"sealbus-attachment/1";

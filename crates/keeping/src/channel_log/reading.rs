@@ -1,0 +1,300 @@
+//! Reading logs for a subscription.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use sealbus_channels::frame::Frame;
+use sealbus_channels::{
+    ChannelFilter, ChannelPath, ChannelPattern, EvaluationError, Moment, Persistence,
+};
+use sealbus_fipa::{Limits, bitefficient};
+use sealbus_journal::{JournalError, ReadFrom, Record};
+use sealbus_seal::permission::ChannelRight;
+
+use super::{ChannelLog, ChannelLogs, durable_key, storage};
+use sealbus_control::channel_log::{LogAnswer, LogPiece, LogQuestion, LogStart, StoredEvent};
+use sealbus_control::{Blob, Fault, FaultCode};
+
+/// The longest that somebody waits for events.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Most events and bytes that are looked at for one answer, of which a filter may leave few.
+const MOST_LOOKED_AT: (usize, usize) = (20_000, 32 << 20);
+/// Most events and bytes of one answer.
+const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
+
+/// A question, looked through.
+struct Wanted {
+    question: LogQuestion,
+    agent: String,
+    pattern: ChannelPattern,
+    filter: Option<ChannelFilter>,
+    key: Option<String>,
+}
+
+impl Wanted {
+    /// Whether a piece holds something that the subscription did not know. That a log still cannot be read is no news.
+    fn is_news(&self, piece: &LogPiece) -> bool {
+        let positions = self.question.positions.as_ref();
+        let position = positions.and_then(|positions| positions.get(&piece.channel));
+        position != Some(&piece.next) || !piece.events.is_empty()
+    }
+}
+
+impl ChannelLogs {
+    /// Answers a subscription.
+    pub(super) async fn read(self: &Arc<Self>, question: LogQuestion) -> Result<LogAnswer, Fault> {
+        let refuse = |text: String| Fault::new(FaultCode::BadRequest, text);
+        let pattern =
+            ChannelPattern::new(&question.pattern).map_err(|error| refuse(error.to_string()))?;
+        let filter = match question.filter.as_str() {
+            "" => None,
+            text => Some(ChannelFilter::new(text).map_err(|error| refuse(error.to_string()))?),
+        };
+        let key = match &question.durable {
+            Some(durable) => Some(durable_key(&question.agent, durable)?),
+            None => None,
+        };
+        let wait = Duration::from_millis(question.wait).min(LONGEST_WAIT);
+        let begins = question.positions.is_none();
+        let wanted = Arc::new(Wanted {
+            agent: format!("{}@{}", question.agent, self.platform),
+            question,
+            pattern,
+            filter,
+            key,
+        });
+        let until = tokio::time::Instant::now() + wait;
+        let mut news = self.news.subscribe();
+        loop {
+            news.mark_unchanged();
+            let (logs, looking) = (self.clone(), wanted.clone());
+            let found = tokio::task::spawn_blocking(move || logs.look(&looking)).await;
+            let found =
+                found.map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+            let (pieces, begun) = found?;
+            if begins {
+                // Where it begins is to be on disk before it is told.
+                self.begin(&wanted, begun).await?;
+                return Ok(LogAnswer::Read { pieces });
+            }
+            if pieces.iter().any(|piece| wanted.is_news(piece)) {
+                return Ok(LogAnswer::Read { pieces });
+            }
+            let is_news = tokio::time::timeout_at(until, news.changed()).await;
+            if !matches!(is_news, Ok(Ok(()))) {
+                return Ok(LogAnswer::Read { pieces });
+            }
+        }
+    }
+
+    /// What there is for a subscription now; and where it begins in each log, if it does so now. Blocks.
+    fn look(&self, wanted: &Wanted) -> Result<(Vec<LogPiece>, BTreeMap<String, u64>), Fault> {
+        let obeyed = self.obeyed()?;
+        let logs: Vec<Arc<ChannelLog>> = self.logs.lock().values().cloned().collect();
+        let mut pieces = Vec::new();
+        let mut begun = BTreeMap::new();
+        let question = &wanted.question;
+        let mut room = (
+            (question.events as usize).clamp(1, MOST_GIVEN.0),
+            (question.bytes as usize).clamp(1, MOST_GIVEN.1),
+        );
+        let mut effort = MOST_LOOKED_AT;
+        for log in logs {
+            let may_read = |path: &ChannelPath| {
+                obeyed
+                    .permissions
+                    .may(&wanted.agent, ChannelRight::Subscribe, path)
+            };
+            if !wanted.pattern.matches(&log.channel) || !may_read(&log.channel) {
+                continue;
+            }
+            let position = match &question.positions {
+                Some(positions) => positions.get(log.channel.as_str()).copied().unwrap_or(1),
+                None => {
+                    let start = start(wanted, &log)?;
+                    begun.insert(log.channel.to_string(), start);
+                    start
+                }
+            };
+            let is_known = question.positions.is_some();
+            // Behind the last event there may be damage.
+            if is_known && position >= log.stream.end() && log.damage.lock().is_none() {
+                continue;
+            }
+            if is_known && (room.0 == 0 || room.1 == 0 || effort.0 == 0 || effort.1 == 0) {
+                continue;
+            }
+            let piece = piece(wanted, &log, position, &mut room, &mut effort);
+            if let Some(damage) = &piece.damage {
+                log.lament(damage);
+            }
+            pieces.push(piece);
+        }
+        Ok((pieces, begun))
+    }
+
+    /// Notes where a durable subscription begins.
+    async fn begin(&self, wanted: &Wanted, begun: BTreeMap<String, u64>) -> Result<(), Fault> {
+        let Some(key) = &wanted.key else {
+            return Ok(());
+        };
+        self.settle(key, begun).await?;
+        if self.durable.cursor(key).is_none() {
+            let written = self.durable.set_cursor(key, wanted.question.began);
+            written.map_err(storage)?.await.map_err(storage)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a subscription begins in a log.
+fn start(wanted: &Wanted, log: &ChannelLog) -> Result<u64, Fault> {
+    let question = &wanted.question;
+    let mut from = match question.start {
+        LogStart::Now => ReadFrom::Time(time_of(question.began)),
+        LogStart::Since { time } => ReadFrom::Time(SystemTime::from(Moment::from_unix_ms(time))),
+        LogStart::Last { count } => ReadFrom::Last(count),
+        LogStart::Number { number } => ReadFrom::Number(number),
+    };
+    if let Some(key) = &wanted.key {
+        if let Some(cursor) = log.stream.cursor(key) {
+            return Ok(cursor);
+        }
+        if question.resumes {
+            // It was there before this log was, or could be reached.
+            from = ReadFrom::Time(time_of(question.began));
+        }
+    }
+    let mut reader = log.stream.read(from);
+    match reader.next_record() {
+        Ok(Some(record)) => Ok(record.number),
+        // It begins before the damage, whose reading says so; it holds up no other log.
+        Ok(None) | Err(JournalError::Damaged(_)) => Ok(reader.position()),
+        Err(error) => Err(storage(error)),
+    }
+}
+
+/// What there is in one log from `position` on, as far as there is room and it can be read.
+fn piece(
+    wanted: &Wanted,
+    log: &ChannelLog,
+    position: u64,
+    room: &mut (usize, usize),
+    effort: &mut (usize, usize),
+) -> LogPiece {
+    let again = wanted.key.as_ref().map_or(0, |key| {
+        let given = log.given.lock();
+        given
+            .get(key)
+            .copied()
+            .unwrap_or(match wanted.question.resumes {
+                // A former life of this node may have given it all of that.
+                true => log.began,
+                false => 0,
+            })
+    });
+    let mut piece = LogPiece {
+        channel: log.channel.to_string(),
+        events: Vec::new(),
+        next: position,
+        missed: 0,
+        filter_errors: 0,
+        filter_problem: String::new(),
+        damage: None,
+    };
+    let now = Moment::from(SystemTime::now());
+    let mut reader = log.stream.read(ReadFrom::Number(position));
+    while room.0 > 0 && effort.0 > 0 && effort.1 > 0 {
+        let record = match reader.next_record() {
+            Ok(Some(record)) => record,
+            Ok(None) => {
+                let next = reader.position().max(piece.next);
+                piece.missed += next - piece.next;
+                piece.next = next;
+                break;
+            }
+            // What lies before the damage is given; what lies behind it waits, and is not left out.
+            Err(error) => {
+                piece.damage = Some(error.to_string());
+                break;
+            }
+        };
+        let size = record.payload.len();
+        effort.0 -= 1;
+        effort.1 = effort.1.saturating_sub(size);
+        let is_wanted = match is_wanted(wanted, &record, now) {
+            Ok(is_wanted) => is_wanted,
+            Err(problem) => {
+                if piece.filter_errors == 0 {
+                    piece.filter_problem = problem.to_string();
+                }
+                piece.filter_errors += 1;
+                false
+            }
+        };
+        if is_wanted && size > room.1 && !piece.events.is_empty() {
+            break;
+        }
+        piece.missed += record.number.saturating_sub(piece.next);
+        piece.next = record.number + 1;
+        if !is_wanted {
+            continue;
+        }
+        room.0 -= 1;
+        room.1 = room.1.saturating_sub(size);
+        piece.events.push(StoredEvent {
+            number: record.number,
+            again: record.number < again,
+            missed: std::mem::take(&mut piece.missed),
+            frame: Blob(record.payload.to_vec()),
+        });
+        if room.1 == 0 {
+            break;
+        }
+    }
+    if let Some(key) = &wanted.key {
+        let mut given = log.given.lock();
+        let last = given.entry(key.clone()).or_insert(again);
+        *last = piece.next.max(*last);
+    }
+    piece
+}
+
+/// Whether a subscription gets an event, unless its filter cannot be evaluated for it.
+fn is_wanted(wanted: &Wanted, record: &Record, now: Moment) -> Result<bool, EvaluationError> {
+    let bytes: &Bytes = &record.payload;
+    let Ok(Frame::Keep { head, body, .. }) = Frame::decode(bytes) else {
+        // Whoever gets it says that it cannot be read.
+        return Ok(true);
+    };
+    if head.expiry.is_some_and(|expiry| expiry <= now) {
+        return Ok(false);
+    }
+    if let Persistence::PersistentFor(lifetime) = head.persistence
+        && head.published.plus(lifetime) <= now
+    {
+        return Ok(false);
+    }
+    let Some(filter) = &wanted.filter else {
+        return Ok(true);
+    };
+    let limits = Limits {
+        message_length: body.len(),
+        ..Limits::default()
+    };
+    let Ok(view) = bitefficient::decode_ref(body, &limits) else {
+        return Ok(true);
+    };
+    let Ok(channel) = ChannelPath::new(head.channel) else {
+        return Ok(true);
+    };
+    let mut header = head.to_header(channel);
+    header.number = record.number;
+    filter.matches(&header, &view)
+}
+
+fn time_of(micros: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(micros)
+}

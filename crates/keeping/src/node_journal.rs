@@ -1,0 +1,61 @@
+//! A node's journal: opened once, for messages of the absent and for logs of channels.
+
+use std::path::Path;
+
+use sealbus_journal::{Journal, JournalConfig, JournalError};
+use sealbus_seal::PlatformName;
+
+use crate::channel_log::ChannelLogs;
+use crate::post::Post;
+
+/// Longest message that is kept: with its encoding it fits a frame between process and node.
+pub const LONGEST_KEPT: usize = 12 << 20;
+
+/// What a node keeps.
+pub struct NodeJournal {
+    /// The journal itself.
+    pub journal: Journal,
+    /// Messages for the absent.
+    pub post: Post,
+    /// Logs of channels.
+    pub logs: ChannelLogs,
+}
+
+/// Longest message that is kept on a platform whose longest message is `max_message`. Between nodes it is part of another,
+/// encoded for it.
+pub fn longest(max_message: u64) -> usize {
+    LONGEST_KEPT.min(usize::try_from(max_message / 2).unwrap_or(LONGEST_KEPT))
+}
+
+impl NodeJournal {
+    /// Opens the journal in `folder`, and says what was found damaged. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    pub fn open(
+        folder: &Path,
+        node: &str,
+        platform: &PlatformName,
+        max_message: u64,
+    ) -> Result<Self, JournalError> {
+        let (journal, report) = Journal::open(folder, JournalConfig::default())?;
+        for torn in &report.torn {
+            tracing::warn!(
+                stream = torn.stream, file = %torn.file.display(), offset = torn.offset,
+                bytes = torn.bytes, problem = torn.problem,
+                "cut off what the journal had not acknowledged when it was interrupted"
+            );
+        }
+        for damage in &report.damaged {
+            tracing::error!(%damage, "the journal is damaged");
+        }
+        let longest = longest(max_message);
+        let logs = ChannelLogs::open(journal.clone(), &report, node, platform.clone(), longest)?;
+        let post = Post::open(journal.clone(), node, platform.as_str(), max_message)?;
+        Ok(Self {
+            journal,
+            post,
+            logs,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! What the sender of a letter is told: that it has arrived, that it has expired, or why it is not delivered.
+
+use sealbus_bus::{
+    Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
+};
+use sealbus_fipa::{AclMessage, Limits, bitefficient};
+
+use super::mailbox::Mailbox;
+use super::{LIFETIME, Post, storage};
+use sealbus_control::clock::now;
+use sealbus_control::post::{About, Cover, LetterRefusal, PostedLetter, Receipt};
+use sealbus_control::{Blob, Fault, WaitingProvenance};
+
+pub(super) const RECEIPT: &str = "receipt/";
+
+impl Post {
+    /// Tells the sender that its letter has arrived, if it wants to know.
+    pub(super) async fn receipt(
+        &self,
+        mailbox: &Mailbox,
+        number: u64,
+        stage: Receipt,
+    ) -> Result<(), Fault> {
+        let wanted = {
+            let shelf = mailbox.shelf.lock();
+            shelf.get(number).and_then(|kept| kept.cover.receipt)
+        };
+        if wanted != Some(stage) {
+            return Ok(());
+        }
+        let mark = format!("{RECEIPT}{number}");
+        if mailbox.stream.cursor(&mark).is_some() {
+            return Ok(());
+        }
+        let acknowledgement = match stage {
+            Receipt::Process => Acknowledgement::ReceiverProcess,
+            Receipt::Agent => Acknowledgement::ReceiverAgent,
+        };
+        let message = mailbox.read(number).map_err(storage)?;
+        let receiver = format!("{}@{}", mailbox.agent, self.platform);
+        let view = bitefficient::decode_ref(&message, &Limits::default()).ok();
+        let notice =
+            view.and_then(|view| receipt_notice(&self.ams, &view, &receiver, acknowledgement));
+        self.notify(mailbox, number, notice).await?;
+        if stage == Receipt::Process {
+            let marked = mailbox.stream.set_cursor(&mark, 1).map_err(storage)?;
+            marked.await.map_err(storage)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the sender that its letter has expired.
+    pub(super) async fn expired(&self, mailbox: &Mailbox, number: u64) -> Result<(), Fault> {
+        let receiver = format!("{}@{}", mailbox.agent, self.platform);
+        let reason = UndeliverableReason::Expired {
+            receiver: receiver.clone(),
+        };
+        self.bounce(mailbox, number, &reason).await
+    }
+
+    /// Tells the sender that its letter is not delivered.
+    pub(super) async fn bounce(
+        &self,
+        mailbox: &Mailbox,
+        number: u64,
+        reason: &UndeliverableReason,
+    ) -> Result<(), Fault> {
+        let is_notice = match mailbox.shelf.lock().get(number) {
+            Some(kept) => kept.cover.about.is_some(),
+            None => return Ok(()),
+        };
+        if is_notice {
+            tracing::info!(
+                agent = mailbox.agent,
+                "a notice expired before its receiver was back"
+            );
+            return Ok(());
+        }
+        let message = mailbox.read(number).map_err(storage)?;
+        let receiver = format!("{}@{}", mailbox.agent, self.platform);
+        let view = bitefficient::decode_ref(&message, &Limits::default()).ok();
+        let notice = view.and_then(|view| failure_notice(&self.ams, &view, &receiver, reason));
+        tracing::info!(receiver, %reason, "a message that was kept goes back to its sender");
+        self.notify(mailbox, number, notice).await
+    }
+
+    /// Keeps a notice about a letter for the one who sent that, once.
+    async fn notify(
+        &self,
+        mailbox: &Mailbox,
+        number: u64,
+        notice: Option<AclMessage>,
+    ) -> Result<(), Fault> {
+        let Some(notice) = notice else {
+            return Ok(());
+        };
+        let about = About {
+            receiver: mailbox.agent.clone(),
+            number,
+        };
+        if !self.about.lock().insert(about.clone()) {
+            return Ok(());
+        }
+        let receiver = notice.receivers[0].local_name().to_owned();
+        let mut message = Vec::new();
+        if let Err(error) = bitefficient::encode(&notice, &mut message) {
+            tracing::error!(%error, "a notice cannot be encoded");
+            return Ok(());
+        }
+        let sequence = {
+            let mut sequences = self.sequences.lock();
+            let last = sequences.entry(receiver.clone()).or_default();
+            *last += 1;
+            *last
+        };
+        let posted = now();
+        let letter = PostedLetter {
+            cover: Cover {
+                origin: self.origin,
+                sequence,
+                receiver,
+                provenance: WaitingProvenance::Platform,
+                posted,
+                expiry: posted + LIFETIME.as_millis() as u64,
+                valid_from: None,
+                receipt: None,
+                about: Some(about.clone()),
+            },
+            message: Blob(message),
+        };
+        let put = self.put(letter)?;
+        let kept = put.finish(self).await;
+        if kept.is_err() {
+            self.about.lock().remove(&about);
+        }
+        kept
+    }
+}
+
+/// What the sender of a letter that may not be delivered is told.
+pub(super) fn reason_of(refusal: LetterRefusal, receiver: &str) -> UndeliverableReason {
+    let (reason, explanation) = match refusal {
+        LetterRefusal::NotPermitted => (
+            RefusalReason::NotPermitted,
+            format!("the policy does not let its sender write to {receiver}"),
+        ),
+        LetterRefusal::Revoked => (
+            RefusalReason::Revoked,
+            "its sender was revoked before it was delivered".to_owned(),
+        ),
+    };
+    UndeliverableReason::Refused {
+        reason,
+        explanation,
+    }
+}

@@ -1,0 +1,224 @@
+//! The post of an embedded platform, whose one process is its own node.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use sealbus_channels::ChannelPath;
+use tokio::sync::{OnceCell, mpsc};
+use tokio::task::AbortHandle;
+
+use sealbus_journal::Retention;
+use sealbus_seal::PlatformName;
+
+use super::{Forwarded, Post, Ways, Whereabouts, run};
+use crate::channel_log::ChannelLogs;
+use crate::node_journal::NodeJournal;
+use sealbus_control::Rules;
+use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::host::Command;
+use sealbus_control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
+use sealbus_control::{Fault, FaultCode};
+
+/// The name it has as a node.
+const NODE: &str = "program";
+
+/// Where an embedded platform keeps messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PostPlace {
+    /// In this folder, also for later runs of the program.
+    Folder(PathBuf),
+    /// In a folder of the system's for temporary files, made when it is first needed and removed at the end.
+    Temporary,
+}
+
+/// Keeps messages for agents of this process that are away, or not there yet.
+pub struct OwnPost {
+    place: PostPlace,
+    platform: PlatformName,
+    max_message: u64,
+    ways: Arc<OwnWays>,
+    open: OnceCell<Open>,
+}
+
+struct Open {
+    post: Arc<Post>,
+    logs: Arc<ChannelLogs>,
+    tasks: [AbortHandle; 2],
+    temporary: Option<PathBuf>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        if let Some(folder) = &self.temporary {
+            remove(folder);
+        }
+    }
+}
+
+/// Removes a temporary folder, also while the journal ends a file in it.
+fn remove(folder: &Path) {
+    let mut result = Ok(());
+    for _ in 0..10 {
+        result = std::fs::remove_dir_all(folder);
+        if result.is_ok() || !folder.exists() {
+            return;
+        }
+    }
+    if let Err(error) = result {
+        tracing::debug!(folder = %folder.display(), %error, "a temporary folder stays");
+    }
+}
+
+struct OwnWays {
+    commands: mpsc::Sender<Command>,
+    active: Mutex<HashSet<String>>,
+}
+
+impl Ways for OwnWays {
+    fn whereabouts(&self, agent: &str) -> Whereabouts {
+        if self.active.lock().contains(agent) {
+            Whereabouts::Here(NODE.to_owned(), 0)
+        } else {
+            Whereabouts::Away
+        }
+    }
+
+    fn deliver<'a>(
+        &'a self,
+        agent: &'a str,
+        letters: Vec<DeliveredLetter>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        let agent = agent.to_owned();
+        async move {
+            let command = Command::Letters { agent, letters };
+            let gone = |_| Fault::new(FaultCode::Unavailable, "the program is ending");
+            self.commands.send(command).await.map_err(gone)
+        }
+        .boxed()
+    }
+
+    fn forward<'a>(
+        &'a self,
+        node: &'a str,
+        _letters: Vec<PostedLetter>,
+    ) -> BoxFuture<'a, Result<Forwarded, Fault>> {
+        let fault = Fault::new(FaultCode::Unknown, format!("there is no node {node}"));
+        std::future::ready(Err(fault)).boxed()
+    }
+}
+
+impl OwnPost {
+    /// Keeps in `place` what it is given for agents that are away; hands it over through `commands`.
+    pub fn new(
+        place: PostPlace,
+        platform: PlatformName,
+        max_message: u64,
+        commands: mpsc::Sender<Command>,
+    ) -> Self {
+        Self {
+            place,
+            platform,
+            max_message,
+            ways: Arc::new(OwnWays {
+                commands,
+                active: Mutex::default(),
+            }),
+            open: OnceCell::new(),
+        }
+    }
+
+    /// Removes what was kept for this run alone. A program may be gone before its last task is dropped, so it waits
+    /// for this.
+    pub async fn close(&self) {
+        let Some(open) = self.open.get() else { return };
+        let Some(folder) = open.temporary.clone() else {
+            return;
+        };
+        for task in &open.tasks {
+            task.abort();
+        }
+        // An error is a task of a runtime that ends: there is nothing left to wait for.
+        let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
+    }
+
+    /// The post, opened if it was not.
+    async fn opened(&self) -> Result<&Open, Fault> {
+        let open = || async {
+            let (folder, temporary) = match &self.place {
+                PostPlace::Folder(folder) => (folder.join("journal"), None),
+                PostPlace::Temporary => {
+                    let name = format!("sealbus-{:x}", super::new_origin());
+                    let folder = std::env::temp_dir().join(name);
+                    (folder.clone(), Some(folder))
+                }
+            };
+            let (platform, max_message) = (self.platform.clone(), self.max_message);
+            let opening = move || NodeJournal::open(&folder, NODE, &platform, max_message);
+            let opened = tokio::task::spawn_blocking(opening)
+                .await
+                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
+                .map_err(super::storage)?;
+            let (post, logs) = (Arc::new(opened.post), Arc::new(opened.logs));
+            logs.obey(&Rules::default());
+            let carrying = tokio::spawn(run(post.clone(), self.ways.clone()));
+            let tidying = tokio::spawn(logs.clone().tidy());
+            Ok::<_, Fault>(Open {
+                post,
+                logs,
+                tasks: [carrying.abort_handle(), tidying.abort_handle()],
+                temporary,
+            })
+        };
+        self.open.get_or_try_init(open).await
+    }
+
+    /// Answers what this program asks of its logs of channels.
+    pub async fn channel_log(&self, request: LogRequest) -> Result<LogAnswer, Fault> {
+        self.opened().await?.logs.answer(request).await
+    }
+
+    /// Keeps so much of a channel.
+    pub async fn retain(&self, channel: &ChannelPath, retention: Retention) -> Result<(), Fault> {
+        self.opened().await?.logs.retain(channel, retention)
+    }
+
+    /// Keeps letters of this program's agents.
+    pub async fn post(&self, letters: Vec<PostedLetter>) -> Result<Vec<Option<Fault>>, Fault> {
+        Ok(self.opened().await?.post.keep(letters).await)
+    }
+
+    /// Takes note of what came of letters.
+    pub async fn settle(
+        &self,
+        agent: &str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> Result<(), Fault> {
+        self.opened().await?.post.settle(agent, outcomes).await
+    }
+
+    /// An agent of this program is there, or not any more. What a former run of the program kept for it is delivered.
+    pub async fn is_active(&self, agent: &str, is_active: bool) -> Result<(), Fault> {
+        {
+            let mut active = self.ways.active.lock();
+            if is_active {
+                active.insert(agent.to_owned());
+            } else {
+                active.remove(agent);
+            }
+        }
+        if is_active && matches!(self.place, PostPlace::Folder(_)) {
+            self.opened().await?;
+        }
+        if let Some(open) = self.open.get() {
+            open.post.wake(agent);
+        }
+        Ok(())
+    }
+}

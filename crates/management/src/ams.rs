@@ -1,0 +1,339 @@
+//! The AMS: which agents there are, and where each is in its life.
+
+use std::time::SystemTime;
+
+use sealbus_fipa::management::{
+    AgentState, AmsAgentDescription, AmsFunction, ApDescription, ApService, Exception,
+};
+use sealbus_fipa::sl::{Content, Term, Wff};
+use sealbus_fipa::{AclMessage, Aid, Performative};
+
+use super::catalogue::{Catalogue, Former};
+use super::dialogue::{action, answer, apology, asks, read, turn_down};
+use super::{DirectoryLimits, LoadError, Requester};
+use sealbus_store::{Store, StoreError, read_all};
+
+/// What follows for the AMS.
+pub type Outcome = super::Outcome<Undo>;
+
+/// A change that can be taken back.
+#[derive(Debug)]
+pub struct Undo(Former<AmsAgentDescription>);
+
+const PREFIX: &str = "ams/agent/";
+
+/// The AMS of a platform, `ams@hap`.
+///
+/// The platform files its own agents with [`follow`](Self::follow), [`place`](Self::place),
+/// [`set_state`](Self::set_state) and [`remove`](Self::remove). By message, an agent changes its own
+/// entry only; the Master's agent, `master@hap`, changes every one.
+#[derive(Debug)]
+pub struct Ams {
+    own: Aid,
+    platform: ApDescription,
+    limits: DirectoryLimits,
+    agents: Catalogue<AmsAgentDescription>,
+}
+
+impl Ams {
+    /// An AMS that knows no agents yet. `own` is its AID, `ams@hap`.
+    pub fn new(own: Aid, limits: DirectoryLimits) -> Self {
+        let name = own.platform().unwrap_or_default().to_owned();
+        let platform = ApDescription {
+            name,
+            services: Vec::new(),
+        };
+        Self {
+            own,
+            platform,
+            limits,
+            agents: Catalogue::new(PREFIX),
+        }
+    }
+
+    /// The AMS as it was when it last wrote to the store.
+    ///
+    /// # Errors
+    /// The store fails, or holds a row that cannot be read.
+    pub async fn load(
+        own: Aid,
+        limits: DirectoryLimits,
+        store: &dyn Store,
+    ) -> Result<Self, LoadError> {
+        let mut ams = Self::new(own, limits);
+        let mut result = Ok(());
+        read_all(store, PREFIX, |key, entry| {
+            if result.is_ok() {
+                result = ams.agents.load(&key, &entry.value).map(drop);
+            }
+        })
+        .await?;
+        result.map(|()| ams)
+    }
+
+    /// Sets what `get-description` tells of the platform's services, such as its message transports.
+    pub fn set_services(&mut self, services: Vec<ApService>) {
+        self.platform.services = services;
+    }
+
+    /// The entry of the agent with this AID name.
+    pub fn get(&self, name: &str) -> Option<&AmsAgentDescription> {
+        self.agents.get(name)
+    }
+
+    /// How many agents are registered.
+    pub fn len(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// Whether no agent is registered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entries that match a template, in the order of registration, at most so many.
+    pub fn search(&self, template: &AmsAgentDescription, most: usize) -> Vec<&AmsAgentDescription> {
+        self.agents.search(template, most, usize::MAX)
+    }
+
+    /// Files an agent of the platform, whose life begins anew if it was there before. Without a
+    /// state it is `initiated`.
+    ///
+    /// # Errors
+    /// The description has no name, or a limit is met.
+    pub fn place(&mut self, mut description: AmsAgentDescription) -> Result<Outcome, Exception> {
+        let name = description.check_entry()?.name.clone();
+        description.state.get_or_insert(AgentState::Initiated);
+        self.check(&description)?;
+        if self.get(&name).is_none() {
+            self.limits.check_entries(self.agents.len())?;
+        }
+        Ok(self.put(&name, description))
+    }
+
+    /// Notes where an agent is in its life, by the rules of the life cycle.
+    ///
+    /// # Errors
+    /// There is no such agent, or the life cycle does not lead there from where it is.
+    pub fn set_state(&mut self, name: &str, state: AgentState) -> Result<Outcome, Exception> {
+        let mut description = self.get(name).cloned().ok_or(Exception::NotRegistered)?;
+        check_transition(description.state, state, &Requester::Platform)?;
+        description.state = Some(state);
+        Ok(self.put(name, description))
+    }
+
+    /// Enters what the Master knows of an agent: its state, or that it is gone. The Master is right
+    /// whatever the entry says, so the life cycle is not consulted: an agent that crashed begins anew.
+    ///
+    /// # Errors
+    /// A limit is met.
+    pub fn follow(&mut self, agent: &Aid, state: Option<AgentState>) -> Result<Outcome, Exception> {
+        let Some(state) = state else {
+            return Ok(self.remove(&agent.name));
+        };
+        let known = self.get(&agent.name).cloned();
+        let mut description = known.unwrap_or_else(|| AmsAgentDescription::of(agent.clone()));
+        description.state = Some(state);
+        self.place(description)
+    }
+
+    /// Removes an agent, whatever its state.
+    pub fn remove(&mut self, name: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        if self.get(name).is_some() {
+            outcome
+                .undo
+                .push(Undo(self.agents.remove(name, &mut outcome.batch)));
+        }
+        outcome
+    }
+
+    /// Takes a message. `now` is the time of its reception; nothing in the AMS depends on it so far.
+    pub fn handle(
+        &mut self,
+        message: &AclMessage,
+        requester: &Requester,
+        _now: SystemTime,
+    ) -> Outcome {
+        let requester = &self.in_person(requester);
+        let mut outcome = Outcome::default();
+        // Without sender there is nobody to answer.
+        if message.sender.is_none() || !asks(&message.performative) {
+            return outcome;
+        }
+        if message.performative != Performative::Request {
+            let exception = Exception::UnsupportedAct(message.performative.as_str().to_owned());
+            outcome
+                .messages
+                .push(turn_down(&self.own, message, None, &exception));
+            return outcome;
+        }
+        let content = read(message);
+        let content = content.as_ref().map_err(Clone::clone);
+        let (asked, act) = match content.and_then(action) {
+            Ok(action) => action,
+            Err(exception) => {
+                outcome
+                    .messages
+                    .push(turn_down(&self.own, message, None, &exception));
+                return outcome;
+            }
+        };
+        match self.perform(act, requester) {
+            Ok((done, result)) => {
+                outcome = done;
+                let proposition = match &result {
+                    None => Wff::done(asked.clone()),
+                    Some(result) => Wff::result(asked.clone(), result.clone()),
+                };
+                let content = Content::of(proposition);
+                if !outcome.batch.is_empty() {
+                    outcome
+                        .apologies
+                        .push(apology(&self.own, message, asked.clone()));
+                }
+                outcome
+                    .messages
+                    .push(answer(&self.own, message, Performative::Inform, content));
+            }
+            Err(exception) => {
+                let asked = Some(asked.clone());
+                outcome
+                    .messages
+                    .push(turn_down(&self.own, message, asked, &exception));
+            }
+        }
+        outcome
+    }
+
+    /// Takes an outcome back that could not be committed; gives what to send instead of its messages.
+    /// Outcomes that were merged are taken back together, otherwise the latest comes first.
+    pub fn revert(&mut self, mut outcome: Outcome, error: &StoreError) -> Vec<AclMessage> {
+        while let Some(Undo(former)) = outcome.undo.pop() {
+            self.agents.restore(former);
+        }
+        outcome.into_apologies(error)
+    }
+
+    /// Does what is asked; gives the changes and, for some functions, the result.
+    fn perform(
+        &mut self,
+        act: &Term<'_>,
+        requester: &Requester,
+    ) -> Result<(Outcome, Option<Term<'static>>), Exception> {
+        let outcome = match AmsFunction::from_term(act)? {
+            AmsFunction::Register(mut description) => {
+                let name = description.check_entry()?.name.clone();
+                authorise(requester, &name)?;
+                if self.get(&name).is_some() {
+                    return Err(Exception::AlreadyRegistered);
+                }
+                check_possible(*description.state.get_or_insert(AgentState::Active))?;
+                self.limits.check_entries(self.agents.len())?;
+                self.check(&description)?;
+                self.put(&name, description)
+            }
+            AmsFunction::Modify(mut description) => {
+                let name = description.check_entry()?.name.clone();
+                authorise(requester, &name)?;
+                let former = self.get(&name).ok_or(Exception::NotRegistered)?;
+                match description.state {
+                    // An agent is always somewhere in its life.
+                    None => description.state = former.state,
+                    Some(state) => check_transition(former.state, state, requester)?,
+                }
+                self.check(&description)?;
+                self.put(&name, description)
+            }
+            AmsFunction::Deregister(description) => {
+                let name = &description.check_entry()?.name;
+                authorise(requester, name)?;
+                self.get(name).ok_or(Exception::NotRegistered)?;
+                self.remove(name)
+            }
+            AmsFunction::Search(template, constraints) => {
+                let most = constraints.results(self.limits.results);
+                let found = self
+                    .agents
+                    .search(&template, most, self.limits.results_length);
+                let found = found
+                    .into_iter()
+                    .map(|it| it.to_term().into_owned())
+                    .collect();
+                return Ok((Outcome::default(), Some(Term::Sequence(found))));
+            }
+            AmsFunction::GetDescription => {
+                let description = self.platform.to_term().into_owned();
+                return Ok((Outcome::default(), Some(Term::Sequence(vec![description]))));
+            }
+        };
+        Ok((outcome, None))
+    }
+
+    /// The Master's agent speaks for the platform.
+    fn in_person(&self, requester: &Requester) -> Requester {
+        let master = |name: &str| name.rsplit_once('@') == Some(("master", &self.platform.name));
+        match requester {
+            Requester::Agent(name) if master(name) => Requester::Platform,
+            other => other.clone(),
+        }
+    }
+
+    fn check(&self, description: &AmsAgentDescription) -> Result<(), Exception> {
+        self.limits
+            .check_entry_length(description.to_term().to_bytes().len())
+    }
+
+    fn put(&mut self, name: &str, description: AmsAgentDescription) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome
+            .undo
+            .push(Undo(self.agents.put(name, description, &mut outcome.batch)));
+        outcome
+    }
+}
+
+fn impossible_state() -> Exception {
+    Exception::UnrecognisedParameterValue {
+        object: "ams-agent-description".into(),
+        slot: "state".into(),
+    }
+}
+
+/// JADE's `latent` is read from other platforms, but no agent here is ever in it.
+fn check_possible(state: AgentState) -> Result<(), Exception> {
+    if state == AgentState::Latent {
+        Err(impossible_state())
+    } else {
+        Ok(())
+    }
+}
+
+/// The life cycle of FIPA00023: where it leads, and what an agent may do by itself. The platform may
+/// take every step, also those that agents wish for: it carries their wishes out.
+fn check_transition(
+    from: Option<AgentState>,
+    to: AgentState,
+    requester: &Requester,
+) -> Result<(), Exception> {
+    use AgentState::*;
+    let by_agent = match (from.unwrap_or(Active), to) {
+        (from, to) if from == to => true,
+        (Active, Suspended | Waiting | Transit) => true,
+        (Initiated | Suspended | Waiting | Transit, Active) => false,
+        _ => return Err(impossible_state()),
+    };
+    if by_agent || *requester == Requester::Platform {
+        Ok(())
+    } else {
+        Err(Exception::Unauthorised)
+    }
+}
+
+/// As the DF does, but for nobody of another platform: the AMS lists this platform's agents.
+fn authorise(requester: &Requester, name: &str) -> Result<(), Exception> {
+    match requester {
+        Requester::Foreign { .. } => Err(Exception::Unauthorised),
+        _ => requester.authorise(name),
+    }
+}

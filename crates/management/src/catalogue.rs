@@ -1,0 +1,323 @@
+//! The entries of a directory, kept so that a search looks at few of them.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher;
+
+use sealbus_fipa::management::{AmsAgentDescription, DfAgentDescription, Exception};
+use sealbus_fipa::sl::Term;
+use sealbus_fipa::{Aid, Limits};
+
+use super::LoadError;
+use sealbus_store::Batch;
+
+/// What a catalogue can hold.
+pub(super) trait Description: Clone {
+    fn name(&self) -> Option<&Aid>;
+    fn term(&self) -> Term<'_>;
+    fn read(term: &Term<'_>) -> Result<Self, Exception>;
+    fn matches(&self, template: &Self) -> bool;
+    /// Shows the words of this description, each with its place. Whatever matches a template has all
+    /// of the template's words at the same places.
+    fn words(&self, word: &mut dyn FnMut(Place, &str));
+}
+
+/// Where a word stands in a description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    State,
+    Ownership,
+    ServiceName,
+    ServiceType,
+    ServiceProtocol,
+    ServiceOntology,
+    ServiceLanguage,
+    ServiceOwnership,
+    PropertyName,
+    PropertyValue,
+    Protocol,
+    Ontology,
+    Language,
+    Scope,
+}
+
+impl Description for AmsAgentDescription {
+    fn name(&self) -> Option<&Aid> {
+        self.name.as_ref()
+    }
+
+    fn term(&self) -> Term<'_> {
+        self.to_term()
+    }
+
+    fn read(term: &Term<'_>) -> Result<Self, Exception> {
+        Self::from_term(term)
+    }
+
+    fn matches(&self, template: &Self) -> bool {
+        Self::matches(self, template)
+    }
+
+    fn words(&self, word: &mut dyn FnMut(Place, &str)) {
+        if let Some(state) = self.state {
+            word(Place::State, state.as_str());
+        }
+        if let Some(ownership) = &self.ownership {
+            word(Place::Ownership, ownership);
+        }
+    }
+}
+
+impl Description for DfAgentDescription {
+    fn name(&self) -> Option<&Aid> {
+        self.name.as_ref()
+    }
+
+    fn term(&self) -> Term<'_> {
+        self.to_term()
+    }
+
+    fn read(term: &Term<'_>) -> Result<Self, Exception> {
+        Self::from_term(term)
+    }
+
+    fn matches(&self, template: &Self) -> bool {
+        Self::matches(self, template)
+    }
+
+    fn words(&self, word: &mut dyn FnMut(Place, &str)) {
+        let mut all = |place, words: &[String]| words.iter().for_each(|it| word(place, it));
+        all(Place::Protocol, &self.protocols);
+        all(Place::Ontology, &self.ontologies);
+        all(Place::Language, &self.languages);
+        all(Place::Scope, &self.scope);
+        for service in &self.services {
+            all(Place::ServiceName, service.name.as_slice());
+            all(Place::ServiceType, service.service_type.as_slice());
+            all(Place::ServiceOwnership, service.ownership.as_slice());
+            all(Place::ServiceProtocol, &service.protocols);
+            all(Place::ServiceOntology, &service.ontologies);
+            all(Place::ServiceLanguage, &service.languages);
+            for property in &service.properties {
+                all(Place::PropertyName, std::slice::from_ref(&property.name));
+                match &property.value {
+                    Some(Term::Integer(number)) => all(Place::PropertyValue, &[number.to_string()]),
+                    Some(value) => all(
+                        Place::PropertyValue,
+                        value.as_text().map(str::to_owned).as_slice(),
+                    ),
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// Numbers words by a hash with a secret key. Two words of one number only make a search look at
+/// more entries than it had to.
+#[derive(Debug, Default)]
+pub(super) struct Words(RandomState);
+
+impl Words {
+    /// The different words of a description.
+    pub(super) fn of(&self, description: &impl Description) -> BTreeSet<u64> {
+        let mut words = BTreeSet::new();
+        description.words(&mut |place, word| {
+            words.insert(self.0.hash_one((place, word)));
+        });
+        words
+    }
+}
+
+/// Gives entries their order: that in which they were first registered.
+pub(super) type Sequence = u64;
+
+/// An entry as it was before a change, to take the change back.
+#[derive(Debug)]
+pub(super) struct Former<D> {
+    name: String,
+    entry: Option<(Sequence, D)>,
+}
+
+impl<D> Former<D> {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn description(&self) -> Option<&D> {
+        self.entry.as_ref().map(|(_, description)| description)
+    }
+}
+
+#[derive(Debug)]
+struct Filed<D> {
+    description: D,
+    /// Bytes it takes in an answer.
+    length: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Catalogue<D> {
+    /// What the keys of its rows begin with.
+    prefix: &'static str,
+    entries: BTreeMap<Sequence, Filed<D>>,
+    names: HashMap<String, Sequence>,
+    words: Words,
+    /// For each word, the entries that have it.
+    having: HashMap<u64, BTreeSet<Sequence>>,
+    next: Sequence,
+}
+
+impl<D: Description> Catalogue<D> {
+    pub(super) fn new(prefix: &'static str) -> Self {
+        Self {
+            prefix,
+            entries: BTreeMap::new(),
+            names: HashMap::new(),
+            words: Words::default(),
+            having: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn words(&self) -> &Words {
+        &self.words
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&D> {
+        self.sequence(name).and_then(|sequence| self.at(sequence))
+    }
+
+    pub(super) fn at(&self, sequence: Sequence) -> Option<&D> {
+        self.entries.get(&sequence).map(|filed| &filed.description)
+    }
+
+    pub(super) fn sequence(&self, name: &str) -> Option<Sequence> {
+        self.names.get(name).copied()
+    }
+
+    /// Files a description under its name, in place of the one there was.
+    pub(super) fn put(&mut self, name: &str, description: D, batch: &mut Batch) -> Former<D> {
+        let bytes = description.term().to_bytes();
+        let former = self.take(name);
+        let sequence = former
+            .entry
+            .as_ref()
+            .map_or(self.next, |(sequence, _)| *sequence);
+        let mut row = sequence.to_be_bytes().to_vec();
+        row.extend_from_slice(&bytes);
+        batch.put(format!("{}{name}", self.prefix), row);
+        self.file(sequence, name, description, bytes.len());
+        former
+    }
+
+    /// Removes the description of this name.
+    pub(super) fn remove(&mut self, name: &str, batch: &mut Batch) -> Former<D> {
+        batch.delete(format!("{}{name}", self.prefix));
+        self.take(name)
+    }
+
+    /// Takes a change back.
+    pub(super) fn restore(&mut self, former: Former<D>) {
+        self.take(&former.name);
+        if let Some((sequence, description)) = former.entry {
+            let length = description.term().to_bytes().len();
+            self.file(sequence, &former.name, description, length);
+        }
+    }
+
+    /// Files a row of the store.
+    pub(super) fn load(&mut self, key: &str, row: &[u8]) -> Result<&D, LoadError> {
+        let unreadable = |detail: String| LoadError::Row {
+            key: key.to_owned(),
+            detail,
+        };
+        let name = key.strip_prefix(self.prefix).unwrap_or(key);
+        let (sequence, bytes) = row
+            .split_first_chunk()
+            .ok_or_else(|| unreadable("it is shorter than its number".into()))?;
+        let term = Term::parse(bytes, &Limits::DEFAULT);
+        let term = term.map_err(|error| unreadable(error.to_string()))?;
+        let description = D::read(&term).map_err(|error| unreadable(error.to_string()))?;
+        let sequence = Sequence::from_be_bytes(*sequence);
+        self.file(sequence, name, description, bytes.len());
+        Ok(&self.entries[&sequence].description)
+    }
+
+    fn file(&mut self, sequence: Sequence, name: &str, description: D, length: usize) {
+        for word in self.words.of(&description) {
+            self.having.entry(word).or_default().insert(sequence);
+        }
+        self.names.insert(name.to_owned(), sequence);
+        self.entries.insert(
+            sequence,
+            Filed {
+                description,
+                length,
+            },
+        );
+        self.next = self.next.max(sequence + 1);
+    }
+
+    fn take(&mut self, name: &str) -> Former<D> {
+        let entry = self.names.remove(name).and_then(|sequence| {
+            let description = self.entries.remove(&sequence)?.description;
+            for word in self.words.of(&description) {
+                if let Some(having) = self.having.get_mut(&word) {
+                    having.remove(&sequence);
+                    if having.is_empty() {
+                        self.having.remove(&word);
+                    }
+                }
+            }
+            Some((sequence, description))
+        });
+        Former {
+            name: name.to_owned(),
+            entry,
+        }
+    }
+
+    /// The first entries that match a template, in the order of registration: at most `most`, and
+    /// after the first no more than fit into `length` bytes.
+    pub(super) fn search(&self, template: &D, most: usize, length: usize) -> Vec<&D> {
+        let mut found = Vec::new();
+        let mut room = length;
+        for filed in self.candidates(template) {
+            if found.len() >= most {
+                break;
+            }
+            if !filed.description.matches(template) {
+                continue;
+            }
+            if !found.is_empty() && filed.length > room {
+                break;
+            }
+            room = room.saturating_sub(filed.length);
+            found.push(&filed.description);
+        }
+        found
+    }
+
+    /// The entries that may match a template, in the order of registration.
+    fn candidates<'c>(&'c self, template: &D) -> Box<dyn Iterator<Item = &'c Filed<D>> + 'c> {
+        if let Some(name) = template.name() {
+            let sequence = self.sequence(&name.name);
+            return Box::new(sequence.and_then(|it| self.entries.get(&it)).into_iter());
+        }
+        // The entries that have the rarest of the words are the fewest to look at.
+        let words = self.words.of(template);
+        let having = words.iter().map(|word| self.having.get(word));
+        match having.min_by_key(|having| having.map_or(0, BTreeSet::len)) {
+            None => Box::new(self.entries.values()),
+            Some(rarest) => {
+                let sequences = rarest.into_iter().flatten();
+                Box::new(sequences.filter_map(|sequence| self.entries.get(sequence)))
+            }
+        }
+    }
+}

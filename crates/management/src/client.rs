@@ -1,0 +1,310 @@
+//! What an agent says to AMS and DF, and what it reads in their answers.
+//!
+//! ```
+//! use sealbus_fipa::management::{DfAgentDescription, DfFunction, SearchConstraints};
+//! use sealbus_fipa::{AclMessage, Aid, Performative};
+//! use sealbus_management::client::{self, Answer};
+//!
+//! let df = Aid::new("df@factory")?;
+//! let search = DfFunction::Search(DfAgentDescription::default(), SearchConstraints::all());
+//! let request = client::ask_df(&df, &search).with_conversation_id("search-1");
+//!
+//! // … what comes back in this conversation …
+//! let found = AclMessage::new(Performative::Inform).with_sender(df)
+//!     .with_content("((result (action df (search)) (sequence)))");
+//! assert!(Answer::read(&found)?.entries()?.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use sealbus_fipa::management::{
+    AmsAgentDescription, AmsFunction, ApDescription, DfAgentDescription, DfFunction, Exception,
+    ONTOLOGY, SearchConstraints, results, subscription,
+};
+use sealbus_fipa::sl::{
+    ActionExpression, Arguments, Content, ContentExpression, Profile, Term, Wff,
+};
+use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
+
+use super::dialogue::unreached;
+
+/// A request to a DF. The sender, the conversation-id and the deadline are left open.
+pub fn ask_df(df: &Aid, function: &DfFunction) -> AclMessage {
+    message(
+        Performative::Request,
+        df,
+        "fipa-request",
+        Content::of(function.action(df)),
+    )
+}
+
+/// A request to an AMS. The sender, the conversation-id and the deadline are left open.
+pub fn ask_ams(ams: &Aid, function: &AmsFunction) -> AclMessage {
+    message(
+        Performative::Request,
+        ams,
+        "fipa-request",
+        Content::of(function.action(ams)),
+    )
+}
+
+/// Asks a DF to tell of all entries that match a template, now (as many as the constraints say) and
+/// whenever one comes, changes or goes. A conversation-id must be added; the DF answers `agree`, and
+/// then an `inform` each time, to be read with [`Answer::changes`].
+pub fn subscribe(
+    df: &Aid,
+    template: DfAgentDescription,
+    constraints: SearchConstraints,
+) -> AclMessage {
+    let search = DfFunction::Search(template, constraints);
+    let content = Content::of(subscription::expression(search.action(df)));
+    message(Performative::Subscribe, df, "fipa-subscribe", content)
+}
+
+/// Ends a subscription, given its request. The DF answers `inform` (done).
+pub fn cancel(subscribe: &AclMessage) -> AclMessage {
+    let mut cancel = subscribe.clone();
+    cancel.performative = Performative::Cancel;
+    cancel.reply_with = None;
+    // The content of `cancel` is the action that is no longer wanted.
+    let content = subscribe
+        .content_bytes()
+        .map(|bytes| Content::parse(bytes, &Limits::DEFAULT));
+    if let Some(Ok(content)) = content
+        && let [ContentExpression::Identifying(expression)] = content.expressions.as_slice()
+        && let Ok(action) = subscription::action(expression)
+    {
+        cancel.content = Some(Content::of(action.clone()).into());
+    }
+    cancel
+}
+
+fn message(
+    performative: Performative,
+    receiver: &Aid,
+    protocol: &str,
+    content: Content<'_>,
+) -> AclMessage {
+    let language = content.profile().max(Profile::Sl0).language();
+    // JADE's DF takes subscriptions in full SL only.
+    let language = if performative == Performative::Subscribe {
+        Profile::Sl.language()
+    } else {
+        language
+    };
+    AclMessage::new(performative)
+        .with_receiver(receiver.clone())
+        .with_language(language)
+        .with_ontology(ONTOLOGY)
+        .with_protocol(protocol)
+        .with_content(content)
+}
+
+/// An answer of AMS or DF that says yes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer<'m> {
+    /// `agree`: it will be done; another message follows.
+    Agreed,
+    /// `inform`: it has been done, or this is the result.
+    Informed(Content<'m>),
+}
+
+/// An answer that says no, or cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// The request was turned down.
+    #[error("{by} answered {performative}: {exception}")]
+    TurnedDown {
+        /// Who answered.
+        by: String,
+        /// `refuse`, `failure` or `not-understood`.
+        performative: String,
+        /// Why.
+        exception: Exception,
+    },
+    /// The request did not reach its receiver.
+    #[error("the request did not reach {receiver}: {reason}")]
+    Undelivered {
+        /// Who should have received it.
+        receiver: String,
+        /// Why it was not delivered.
+        reason: String,
+    },
+    /// The answer is none that belongs to the request.
+    #[error("{by} gave an answer that cannot be understood: {what}")]
+    Unreadable {
+        /// Who answered.
+        by: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl<'m> Answer<'m> {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// The answer says no, or cannot be read.
+    pub fn read(answer: &'m AclMessage) -> Result<Self, AnswerError> {
+        let by = answer
+            .sender
+            .as_ref()
+            .map_or("somebody", |sender| &sender.name);
+        let unreadable = |what: String| AnswerError::Unreadable {
+            by: by.to_owned(),
+            what,
+        };
+        if answer.performative == Performative::Agree {
+            return Ok(Self::Agreed);
+        }
+        let content = answer.content_bytes().unwrap_or_default();
+        let content = Content::parse(content, &Limits::DEFAULT)
+            .map_err(|error| unreadable(format!("its content is no SL: {error}")));
+        match &answer.performative {
+            Performative::Inform => content.map(Self::Informed),
+            Performative::Refuse | Performative::Failure | Performative::NotUnderstood => {
+                let content = content?;
+                if let Some((receiver, reason)) = undelivered(&content) {
+                    return Err(AnswerError::Undelivered {
+                        receiver: receiver.name,
+                        reason,
+                    });
+                }
+                Err(AnswerError::TurnedDown {
+                    by: by.to_owned(),
+                    performative: answer.performative.as_str().to_owned(),
+                    exception: exception(&content),
+                })
+            }
+            other => Err(unreadable(format!("its act is '{}'", other.as_str()))),
+        }
+    }
+
+    /// Whether this is a `done`: the answer to register, deregister, modify and cancel.
+    pub fn is_done(&self) -> bool {
+        self.done().is_some()
+    }
+
+    fn done(&self) -> Option<&ActionExpression<'m>> {
+        match self {
+            Self::Informed(content) => match content.expressions.as_slice() {
+                [ContentExpression::Proposition(Wff::Done(done))] => Some(&done.0),
+                _ => None,
+            },
+            Self::Agreed => None,
+        }
+    }
+
+    /// The entry as the DF has filed it, in answer to register or modify: its lease may be shorter
+    /// than was asked for.
+    pub fn granted(&self) -> Option<DfAgentDescription> {
+        match self.done()? {
+            ActionExpression::Action { act, .. } => match DfFunction::from_term(act).ok()? {
+                DfFunction::Register(granted) | DfFunction::Modify(granted) => Some(granted),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The entries that a search in a DF found.
+    ///
+    /// # Errors
+    /// This answers something else.
+    pub fn entries(&self) -> Result<Vec<DfAgentDescription>, Exception> {
+        results(self.content()?, DfAgentDescription::from_term)
+    }
+
+    /// The entries that a search in an AMS found.
+    ///
+    /// # Errors
+    /// This answers something else.
+    pub fn agents(&self) -> Result<Vec<AmsAgentDescription>, Exception> {
+        results(self.content()?, AmsAgentDescription::from_term)
+    }
+
+    /// What `get-description` gave.
+    ///
+    /// # Errors
+    /// This answers something else.
+    pub fn platform(&self) -> Result<ApDescription, Exception> {
+        ApDescription::from_answer(self.content()?)
+    }
+
+    /// The entries that a subscriber is told of: those with services or other slots have come or
+    /// changed, those with only a name have gone.
+    ///
+    /// # Errors
+    /// This is no notification.
+    pub fn changes(&self) -> Result<Vec<DfAgentDescription>, Exception> {
+        subscription::entries(self.content()?)
+    }
+
+    fn content(&self) -> Result<&Content<'m>, Exception> {
+        match self {
+            Self::Informed(content) => Ok(content),
+            Self::Agreed => Err(Exception::UnexpectedAct("agree".into())),
+        }
+    }
+}
+
+/// The reason in a refusal: the last proposition that states an exception. What is none of the
+/// ontology's is kept in its words.
+fn exception(content: &Content<'_>) -> Exception {
+    let propositions = content
+        .expressions
+        .iter()
+        .rev()
+        .filter_map(|expression| match expression {
+            ContentExpression::Proposition(wff) => Some(wff),
+            _ => None,
+        });
+    // JADE leaves out the parentheses around `(unrecognised-value content)`.
+    if let [
+        ContentExpression::Proposition(Wff::Symbol(symbol)),
+        ContentExpression::Proposition(Wff::Symbol(argument)),
+    ] = content.expressions.as_slice()
+        && let Some(exception) = Exception::from_wff(&Wff::predicate(
+            symbol.as_ref(),
+            vec![Term::text(argument.as_ref())],
+        ))
+    {
+        return exception;
+    }
+    propositions
+        .clone()
+        .find_map(Exception::from_wff)
+        .or_else(|| {
+            propositions
+                .clone()
+                .next()
+                .map(|wff| Exception::InternalError(wff.to_string()))
+        })
+        .unwrap_or_else(|| Exception::InternalError(content.to_string()))
+}
+
+/// The receiver and the reason that a notice of the message transport names; `None` if the content is no such notice.
+/// Whether the platform wrote it, the bus knows.
+pub fn undelivered(content: &Content<'_>) -> Option<(Aid, String)> {
+    Some((unreached(content)?, undelivered_because(content)))
+}
+
+/// The reason in a notice of the message transport.
+fn undelivered_because(content: &Content<'_>) -> String {
+    let reason = content
+        .expressions
+        .iter()
+        .find_map(|expression| match expression {
+            ContentExpression::Proposition(Wff::Predicate(error)) => match &error.arguments {
+                Arguments::Positional(terms) => match terms.get(1)? {
+                    Term::Function(function) => match &function.arguments {
+                        Arguments::Positional(terms) => terms.first()?.as_text().map(str::to_owned),
+                        Arguments::Named(_) => None,
+                    },
+                    other => Some(other.to_string()),
+                },
+                Arguments::Named(_) => None,
+            },
+            _ => None,
+        });
+    reason.unwrap_or_else(|| "the message transport gave no reason".into())
+}

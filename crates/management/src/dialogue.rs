@@ -1,0 +1,144 @@
+//! Reading requests and writing answers, as AMS and DF both do (FIPA00026, FIPA00023).
+
+use sealbus_fipa::management::{Exception, ONTOLOGY};
+use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Profile, Term, Wff};
+use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative};
+
+use sealbus_store::StoreError;
+
+/// Reads the content of a request.
+pub(super) fn read<'m>(message: &'m AclMessage) -> Result<Content<'m>, Exception> {
+    let is = |parameter: &Option<Expression>, known: fn(&str) -> bool| match parameter {
+        Some(value) => value.as_str().is_some_and(known),
+        None => true,
+    };
+    if !is(&message.language, |it| it.parse::<Profile>().is_ok()) {
+        return Err(Exception::UnsupportedValue("language".into()));
+    }
+    if !is(&message.ontology, |it| it.eq_ignore_ascii_case(ONTOLOGY)) {
+        return Err(Exception::UnsupportedValue("ontology".into()));
+    }
+    let unrecognised = || Exception::UnrecognisedValue("content".into());
+    let bytes = message.content_bytes().ok_or_else(unrecognised)?;
+    Content::parse(bytes, &Limits::DEFAULT).map_err(|_| unrecognised())
+}
+
+/// The one action of a request, and what its actor is to do.
+pub(super) fn action<'t, 'a>(
+    content: &'t Content<'a>,
+) -> Result<(&'t ActionExpression<'a>, &'t Term<'a>), Exception> {
+    match content.expressions.as_slice() {
+        [ContentExpression::Action(action @ ActionExpression::Action { act, .. })] => {
+            Ok((action, act))
+        }
+        [ContentExpression::Action(ActionExpression::Choice(_))] => {
+            Err(Exception::UnsupportedFunction("|".into()))
+        }
+        [ContentExpression::Action(ActionExpression::Sequence(_))] => {
+            Err(Exception::UnsupportedFunction(";".into()))
+        }
+        _ => Err(Exception::UnrecognisedValue("content".into())),
+    }
+}
+
+/// The same action with another act.
+pub(super) fn replace_act<'a>(
+    action: &ActionExpression<'a>,
+    act: Term<'a>,
+) -> ActionExpression<'a> {
+    match action {
+        ActionExpression::Action { agent, .. } => ActionExpression::new(agent.clone(), act),
+        other => other.clone(),
+    }
+}
+
+/// An answer from `own` to `message`.
+pub(super) fn answer(
+    own: &Aid,
+    message: &AclMessage,
+    performative: Performative,
+    content: Content<'_>,
+) -> AclMessage {
+    let needed = content.profile();
+    let mut answer = message
+        .create_reply(performative)
+        .with_sender(own.clone())
+        .with_content(content);
+    // In the language of the request, unless that is none we write or has not all we need.
+    let asked = answer.language.as_ref().and_then(Expression::as_str);
+    if !asked.is_some_and(|asked| asked.parse::<Profile>().is_ok_and(|asked| asked >= needed)) {
+        answer.language = Some(needed.language().into());
+    }
+    answer.encoding = None;
+    if answer.ontology.is_none() {
+        answer.ontology = Some(ONTOLOGY.into());
+    }
+    answer
+}
+
+/// An answer that turns a request down, with its action if that could be read.
+pub(super) fn turn_down(
+    own: &Aid,
+    message: &AclMessage,
+    action: Option<ActionExpression<'_>>,
+    exception: &Exception,
+) -> AclMessage {
+    let reason = exception.to_wff();
+    let content = match action {
+        Some(action) => Content::of(action).and(reason),
+        None => Content::of(reason),
+    };
+    answer(own, message, exception.performative(), content)
+}
+
+/// A failure whose reason, its last expression, is still to be told: see [`explain_failure`].
+pub(super) fn apology(own: &Aid, message: &AclMessage, action: ActionExpression<'_>) -> AclMessage {
+    turn_down(
+        own,
+        message,
+        Some(action),
+        &Exception::InternalError(String::new()),
+    )
+}
+
+/// Puts the store's error into an [`apology`].
+pub(super) fn explain_failure(apology: &mut AclMessage, error: &StoreError) {
+    let exception = Exception::InternalError(error.to_string());
+    let content = apology.content_bytes().unwrap_or_default();
+    if let Ok(mut content) = Content::parse(content, &Limits::DEFAULT) {
+        content.expressions.pop();
+        let content = content.and(exception.to_wff()).into_owned();
+        apology.content = Some(content.into());
+    }
+}
+
+/// Whether this act begins something, so that not supporting it deserves an answer. The others are
+/// answers themselves or plain statements: answering them could go on for ever.
+pub(super) fn asks(performative: &Performative) -> bool {
+    use Performative::*;
+    match performative {
+        Request | RequestWhen | RequestWhenever | QueryIf | QueryRef | Subscribe | Cfp
+        | Propose | Proxy | Propagate | Cancel | Other(_) => true,
+        AcceptProposal | Agree | Confirm | Disconfirm | Failure | Inform | InformIf | InformRef
+        | NotUnderstood | Refuse | RejectProposal => false,
+    }
+}
+
+/// The agent that a notice of the message transport says a message did not reach.
+pub(super) fn unreached(content: &Content<'_>) -> Option<Aid> {
+    use sealbus_fipa::sl::Arguments;
+    content
+        .expressions
+        .iter()
+        .find_map(|expression| match expression {
+            ContentExpression::Proposition(Wff::Predicate(predicate))
+                if predicate.symbol.eq_ignore_ascii_case("mts-error") =>
+            {
+                match &predicate.arguments {
+                    Arguments::Positional(terms) => Aid::from_term(terms.first()?).ok(),
+                    Arguments::Named(_) => None,
+                }
+            }
+            _ => None,
+        })
+}

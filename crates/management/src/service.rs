@@ -1,0 +1,307 @@
+//! The shell around AMS and DF: receives their messages, writes their changes to the store, and sends
+//! what follows.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sealbus_bus::{Mailbox, Outbox, ReceivedMessage};
+use sealbus_fipa::AclMessage;
+use sealbus_fipa::management::Exception;
+use tokio::sync::{mpsc, oneshot};
+
+use super::deliveries::Deliveries;
+use super::{Ams, Df, Outcome, Requester, ams, df};
+use sealbus_store::{Store, StoreError};
+
+/// Messages that are handled together, and written to the store in one commit.
+const MOST_AT_ONCE: usize = 64;
+/// Changes of the platform that wait.
+const MOST_CHANGES_WAITING: usize = 1024;
+/// After the store failed, the time until what is due is tried again.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// A directory that a [`DirectoryService`] can run.
+pub trait Directory: Send + 'static {
+    /// How one of its changes is taken back.
+    type Undo: Send;
+
+    /// Takes a message.
+    fn handle(
+        &mut self,
+        message: &AclMessage,
+        requester: &Requester,
+        now: SystemTime,
+    ) -> Outcome<Self::Undo>;
+
+    /// Does what is due.
+    fn tick(&mut self, now: SystemTime) -> Outcome<Self::Undo>;
+
+    /// When something is due next.
+    fn deadline(&self) -> Option<SystemTime>;
+
+    /// Takes back what could not be committed; gives the messages to send instead.
+    fn revert(&mut self, outcome: Outcome<Self::Undo>, error: &StoreError) -> Vec<AclMessage>;
+}
+
+impl Directory for Ams {
+    type Undo = ams::Undo;
+
+    fn handle(
+        &mut self,
+        message: &AclMessage,
+        requester: &Requester,
+        now: SystemTime,
+    ) -> Outcome<Self::Undo> {
+        Self::handle(self, message, requester, now)
+    }
+
+    fn tick(&mut self, _now: SystemTime) -> Outcome<Self::Undo> {
+        Outcome::default()
+    }
+
+    fn deadline(&self) -> Option<SystemTime> {
+        None
+    }
+
+    fn revert(&mut self, outcome: Outcome<Self::Undo>, error: &StoreError) -> Vec<AclMessage> {
+        Self::revert(self, outcome, error)
+    }
+}
+
+impl Directory for Df {
+    type Undo = df::Undo;
+
+    fn handle(
+        &mut self,
+        message: &AclMessage,
+        requester: &Requester,
+        now: SystemTime,
+    ) -> Outcome<Self::Undo> {
+        Self::handle(self, message, requester, now)
+    }
+
+    fn tick(&mut self, now: SystemTime) -> Outcome<Self::Undo> {
+        Self::tick(self, now)
+    }
+
+    fn deadline(&self) -> Option<SystemTime> {
+        Self::deadline(self)
+    }
+
+    fn revert(&mut self, outcome: Outcome<Self::Undo>, error: &StoreError) -> Vec<AclMessage> {
+        Self::revert(self, outcome, error)
+    }
+}
+
+/// Why a change of the platform was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The directory turned it down.
+    #[error(transparent)]
+    TurnedDown(#[from] Exception),
+    /// The store could not keep it, so it was taken back.
+    #[error("the change was not kept: {0}")]
+    NotKept(Arc<StoreError>),
+    /// The directory has ended.
+    #[error("the directory has ended")]
+    Ended,
+}
+
+/// Where a directory's messages come in.
+pub trait Inbox: Send + 'static {
+    /// The mailbox.
+    fn mailbox(&mut self) -> &mut Mailbox;
+}
+
+impl Inbox for Mailbox {
+    fn mailbox(&mut self) -> &mut Mailbox {
+        self
+    }
+}
+
+type Work<D> = Box<dyn FnOnce(&mut D) -> Result<Outcome<<D as Directory>::Undo>, Exception> + Send>;
+
+struct Change<D: Directory> {
+    work: Work<D>,
+    answer: oneshot::Sender<Result<(), ChangeError>>,
+}
+
+/// A running directory, as the platform reaches it. Clones reach the same one.
+pub struct DirectoryService<D: Directory> {
+    changes: mpsc::Sender<Change<D>>,
+}
+
+impl<D: Directory> Clone for DirectoryService<D> {
+    fn clone(&self) -> Self {
+        Self {
+            changes: self.changes.clone(),
+        }
+    }
+}
+
+impl<D: Directory> std::fmt::Debug for DirectoryService<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirectoryService").finish_non_exhaustive()
+    }
+}
+
+impl<D: Directory> DirectoryService<D> {
+    /// Prepares a service and gives the future that runs it, which ends when the mailbox is closed.
+    ///
+    /// With `trust_claims`, on a platform whose security level proves no senders, the name in a
+    /// message counts as proved: see [`Requester::of`].
+    pub fn new(
+        directory: D,
+        inbox: impl Inbox,
+        outbox: Arc<Outbox>,
+        store: Arc<dyn Store>,
+        trust_claims: bool,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let (changes, waiting) = mpsc::channel(MOST_CHANGES_WAITING);
+        let shell = Shell {
+            directory,
+            store,
+            trust_claims,
+            deliveries: Deliveries::new(outbox),
+        };
+        (Self { changes }, shell.run(inbox, waiting))
+    }
+
+    /// Changes the directory by the platform's authority; returns when the change is in the store.
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub async fn change(
+        &self,
+        work: impl FnOnce(&mut D) -> Result<Outcome<D::Undo>, Exception> + Send + 'static,
+    ) -> Result<(), ChangeError> {
+        self.submit(work).await.await
+    }
+
+    /// Hands a change in, to be made after those handed in before; the future it gives waits until
+    /// the change is in the store. Changes that wait together are written together.
+    pub async fn submit(
+        &self,
+        work: impl FnOnce(&mut D) -> Result<Outcome<D::Undo>, Exception> + Send + 'static,
+    ) -> impl Future<Output = Result<(), ChangeError>> + Send + 'static {
+        let (answer, answered) = oneshot::channel();
+        let change = Change {
+            work: Box::new(work),
+            answer,
+        };
+        // If the directory has ended, the change is dropped and `answered` says so.
+        let _ = self.changes.send(change).await;
+        async move { answered.await.map_err(|_| ChangeError::Ended)? }
+    }
+
+    /// Reads from the directory; `None` if it has ended.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&D) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        let change = self.change(move |directory| {
+            // Who asked may have gone.
+            let _ = answer.send(read(directory));
+            Ok(Outcome::default())
+        });
+        change.await.ok()?;
+        answered.await.ok()
+    }
+}
+
+struct Shell<D: Directory> {
+    directory: D,
+    store: Arc<dyn Store>,
+    trust_claims: bool,
+    deliveries: Deliveries,
+}
+
+impl<D: Directory> Shell<D> {
+    async fn run(mut self, mut inbox: impl Inbox, mut changes: mpsc::Receiver<Change<D>>) {
+        let mut received = Vec::new();
+        let mut waiting = Vec::new();
+        let mut pause = Duration::ZERO;
+        let mut changes_open = true;
+        loop {
+            let due = due_in(self.directory.deadline(), SystemTime::now());
+            tokio::select! {
+                count = inbox.mailbox().recv_many(&mut received, MOST_AT_ONCE) => {
+                    if count == 0 {
+                        return;
+                    }
+                }
+                count = changes.recv_many(&mut waiting, MOST_AT_ONCE), if changes_open => {
+                    changes_open = count > 0;
+                }
+                () = sleep(due.map(|due| due.max(pause))) => {}
+            }
+            pause = self.round(&mut received, &mut waiting).await;
+        }
+    }
+
+    /// Does what has come and what is due, commits it, and sends what follows. Returns the time to
+    /// wait before what is due is tried again.
+    async fn round(
+        &mut self,
+        received: &mut Vec<ReceivedMessage>,
+        waiting: &mut Vec<Change<D>>,
+    ) -> Duration {
+        let now = SystemTime::now();
+        let mut outcome = self.directory.tick(now);
+        let mut answers = Vec::new();
+        for Change { work, answer } in waiting.drain(..) {
+            match work(&mut self.directory) {
+                Ok(more) => {
+                    outcome.append(more);
+                    answers.push(answer);
+                }
+                // Who asked may have gone.
+                Err(exception) => drop(answer.send(Err(exception.into()))),
+            }
+        }
+        for message in received.drain(..) {
+            let provenance = message.provenance().clone();
+            let message = message.into_message();
+            let requester = Requester::of(&message, &provenance, self.trust_claims);
+            outcome.append(self.directory.handle(&message, &requester, now));
+        }
+        let batch = std::mem::take(&mut outcome.batch);
+        let kept = if batch.is_empty() {
+            Ok(0)
+        } else {
+            self.store.commit(batch).await
+        };
+        let (messages, result, pause) = match kept {
+            Ok(_) => (outcome.messages, None, Duration::ZERO),
+            Err(error) => {
+                tracing::error!(%error, "changes of a directory were taken back");
+                let apologies = self.directory.revert(outcome, &error);
+                (apologies, Some(Arc::new(error)), PAUSE_AFTER_FAILURE)
+            }
+        };
+        for answer in answers {
+            let result = result
+                .clone()
+                .map_or(Ok(()), |error| Err(ChangeError::NotKept(error)));
+            let _ = answer.send(result);
+        }
+        messages
+            .into_iter()
+            .for_each(|message| self.deliveries.send(message));
+        pause
+    }
+}
+
+/// How long from `now` to `deadline`.
+fn due_in(deadline: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
+    deadline.map(|deadline| deadline.duration_since(now).unwrap_or_default())
+}
+
+/// Sleeps for so long, or for ever. At most an hour at once: the system's clock may be set.
+async fn sleep(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time.min(Duration::from_secs(3600))).await,
+        None => std::future::pending().await,
+    }
+}

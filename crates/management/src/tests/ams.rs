@@ -1,0 +1,266 @@
+use sealbus_fipa::management::{
+    AgentState, AmsAgentDescription, AmsFunction, ApService, Exception, SearchConstraints,
+};
+
+use super::*;
+use crate::client::{Answer, ask_ams};
+
+fn ams() -> Ams {
+    Ams::new(aid("ams@factory"), DirectoryLimits::default())
+}
+
+fn in_state(name: &str, state: AgentState) -> AmsAgentDescription {
+    AmsAgentDescription {
+        state: Some(state),
+        ..AmsAgentDescription::of(aid(name))
+    }
+}
+
+fn ask(ams: &mut Ams, requester: &Requester, function: &AmsFunction) -> String {
+    let message = ask_ams(&aid("ams@factory"), function)
+        .with_sender(aid("a@factory"))
+        .with_conversation_id("c1");
+    let (performative, content) = one(&ams.handle(&message, requester, now()).messages);
+    match performative.as_str() {
+        "inform" => performative,
+        _ => content
+            .rsplit_once("))) ")
+            .map_or(content.clone(), |(_, it)| it.replace(')', "")),
+    }
+}
+
+#[test]
+fn agents_register_change_and_leave() {
+    let mut ams = ams();
+    let me = agent("a@factory");
+    let entry = AmsAgentDescription {
+        ownership: Some("me inc".into()),
+        ..AmsAgentDescription::of(aid("a@factory"))
+    };
+    let register = AmsFunction::Register(entry.clone());
+    let modify = AmsFunction::Modify(in_state("a@factory", AgentState::Suspended));
+    let deregister = AmsFunction::Deregister(entry);
+    assert_eq!(ask(&mut ams, &me, &modify), "not-registered");
+    assert_eq!(ask(&mut ams, &me, &deregister), "not-registered");
+    for other in [agent("b@factory"), Requester::Unproved] {
+        assert_eq!(ask(&mut ams, &other, &register), "unauthorised");
+    }
+    assert_eq!(ask(&mut ams, &me, &register), "inform");
+    assert_eq!(
+        ams.get("a@factory").unwrap().state,
+        Some(AgentState::Active)
+    );
+    assert_eq!(ask(&mut ams, &me, &register), "already-registered");
+    for other in [agent("b@factory"), Requester::Unproved] {
+        assert_eq!(ask(&mut ams, &other, &modify), "unauthorised");
+        assert_eq!(ask(&mut ams, &other, &deregister), "unauthorised");
+    }
+    assert_eq!(ask(&mut ams, &me, &modify), "inform");
+    let modified = ams.get("a@factory").unwrap();
+    assert_eq!(
+        (modified.state, &modified.ownership),
+        (Some(AgentState::Suspended), &None)
+    );
+    assert_eq!(ask(&mut ams, &me, &deregister), "inform");
+    assert!(ams.is_empty());
+    assert_eq!(ask(&mut ams, &Requester::Platform, &register), "inform");
+}
+
+#[test]
+fn the_master_enters_what_it_knows() {
+    let mut ams = ams();
+    let me = aid("a@factory");
+    let _ = ams
+        .place(in_state("a@factory", AgentState::Waiting))
+        .unwrap();
+    for (state, known) in [
+        (Some(AgentState::Initiated), 1),
+        (None, 0),
+        (Some(AgentState::Transit), 1),
+    ] {
+        let outcome = ams.follow(&me, state).unwrap();
+        assert!(!outcome.batch.is_empty());
+        assert_eq!(
+            (ams.len(), ams.get("a@factory").and_then(|it| it.state)),
+            (known, state)
+        );
+    }
+    let modify = AmsFunction::Modify(in_state("a@factory", AgentState::Active));
+    assert_eq!(
+        ask(&mut ams, &agent("master@elsewhere"), &modify),
+        "unauthorised"
+    );
+    assert_eq!(ask(&mut ams, &agent("master@factory"), &modify), "inform");
+}
+
+#[test]
+fn the_life_cycle_is_that_of_the_standard() {
+    use AgentState::*;
+    let states = [Initiated, Active, Suspended, Waiting, Transit];
+    let by_agent = [(Active, Suspended), (Active, Waiting), (Active, Transit)];
+    let by_platform = [
+        (Initiated, Active),
+        (Suspended, Active),
+        (Waiting, Active),
+        (Transit, Active),
+    ];
+    for from in states {
+        for to in states {
+            let mut ams = ams();
+            let _ = ams.place(in_state("a@factory", from)).unwrap();
+            let possible = from == to || by_agent.contains(&(from, to));
+            let modify = AmsFunction::Modify(in_state("a@factory", to));
+            let answer = ask(&mut ams, &agent("a@factory"), &modify);
+            let expected = if possible {
+                "inform"
+            } else if by_platform.contains(&(from, to)) {
+                "unauthorised"
+            } else {
+                "(unrecognised-parameter-value ams-agent-description state"
+            };
+            assert_eq!(answer, expected, "{from} to {to} by the agent");
+
+            let _ = ams.place(in_state("a@factory", from)).unwrap();
+            let possible = possible || by_platform.contains(&(from, to));
+            assert_eq!(
+                ams.set_state("a@factory", to).is_ok(),
+                possible,
+                "{from} to {to}"
+            );
+            let now = if possible { to } else { from };
+            assert_eq!(ams.get("a@factory").unwrap().state, Some(now));
+        }
+        let mut ams = ams();
+        let _ = ams.place(in_state("a@factory", from)).unwrap();
+        assert!(!ams.remove("a@factory").batch.is_empty());
+        assert!(ams.is_empty());
+    }
+    let mut ams = ams();
+    assert_eq!(
+        ams.set_state("a@factory", Active).err(),
+        Some(Exception::NotRegistered)
+    );
+    let latent = AmsFunction::Register(in_state("a@factory", Latent));
+    let answer = ask(&mut ams, &agent("a@factory"), &latent);
+    assert_eq!(
+        answer,
+        "(unrecognised-parameter-value ams-agent-description state"
+    );
+}
+
+#[test]
+fn a_modification_without_state_keeps_it() {
+    let mut ams = ams();
+    let _ = ams
+        .place(in_state("a@factory", AgentState::Suspended))
+        .unwrap();
+    let modify = AmsFunction::Modify(AmsAgentDescription::of(aid("a@factory")));
+    assert_eq!(ask(&mut ams, &agent("a@factory"), &modify), "inform");
+    assert_eq!(
+        ams.get("a@factory").unwrap().state,
+        Some(AgentState::Suspended)
+    );
+}
+
+#[test]
+fn the_platform_describes_itself() {
+    let mut ams = ams();
+    let service = ApService {
+        name: "mesh".into(),
+        service_type: "sealbus.mts.mesh".into(),
+        addresses: vec!["sealbus://127.0.0.1:7100".into()],
+    };
+    ams.set_services(vec![service.clone()]);
+    let message =
+        ask_ams(&aid("ams@factory"), &AmsFunction::GetDescription).with_sender(aid("a@factory"));
+    let outcome = ams.handle(&message, &Requester::Unproved, now());
+    let platform = Answer::read(&outcome.messages[0])
+        .unwrap()
+        .platform()
+        .unwrap();
+    assert_eq!(
+        (platform.name.as_str(), platform.services),
+        ("factory", vec![service])
+    );
+}
+
+#[test]
+fn agents_are_found_by_state_owner_and_name() {
+    let mut ams = ams();
+    for (name, state, owner) in [
+        ("a@factory", AgentState::Active, "x"),
+        ("b@factory", AgentState::Waiting, "x"),
+        ("c@factory", AgentState::Active, "y"),
+    ] {
+        let entry = AmsAgentDescription {
+            ownership: Some(owner.into()),
+            ..in_state(name, state)
+        };
+        let _ = ams.place(entry).unwrap();
+    }
+    let mut found = |template: AmsAgentDescription| {
+        let search = AmsFunction::Search(template, SearchConstraints::all());
+        let message = ask_ams(&aid("ams@factory"), &search).with_sender(aid("z@factory"));
+        let outcome = ams.handle(&message, &agent("z@factory"), now());
+        let agents = Answer::read(&outcome.messages[0])
+            .unwrap()
+            .agents()
+            .unwrap();
+        agents
+            .into_iter()
+            .map(|it| it.name.unwrap().local_name().to_owned())
+            .collect::<String>()
+    };
+    let active = Some(AgentState::Active);
+    let owner = |owner: &str| Some(owner.to_owned());
+    assert_eq!(found(AmsAgentDescription::default()), "abc");
+    assert_eq!(
+        found(AmsAgentDescription {
+            state: active,
+            ..Default::default()
+        }),
+        "ac"
+    );
+    assert_eq!(
+        found(AmsAgentDescription {
+            ownership: owner("x"),
+            ..Default::default()
+        }),
+        "ab"
+    );
+    assert_eq!(
+        found(AmsAgentDescription {
+            ownership: owner("x"),
+            state: active,
+            name: None
+        }),
+        "a"
+    );
+    assert_eq!(found(AmsAgentDescription::of(aid("b@factory"))), "b");
+    assert_eq!(found(in_state("b@factory", AgentState::Active)), "");
+}
+
+#[test]
+fn what_could_not_be_kept_is_taken_back() {
+    let full = sealbus_store::StoreError::TooLarge { length: 1 };
+    let mut ams = ams();
+    let kept = in_state("a@factory", AgentState::Active);
+    let _ = ams.place(kept.clone()).unwrap();
+    let mut outcome = ams.set_state("a@factory", AgentState::Waiting).unwrap();
+    outcome.append(ams.remove("a@factory"));
+    outcome.append(
+        ams.place(in_state("b@factory", AgentState::Active))
+            .unwrap(),
+    );
+    assert!(ams.revert(outcome, &full).is_empty());
+    assert_eq!((ams.len(), ams.get("a@factory")), (1, Some(&kept)));
+    let register = AmsFunction::Register(AmsAgentDescription::of(aid("c@factory")));
+    let message = ask_ams(&aid("ams@factory"), &register).with_sender(aid("c@factory"));
+    let outcome = ams.handle(&message, &agent("c@factory"), now());
+    let (performative, content) = one(&ams.revert(outcome, &full));
+    assert_eq!(performative, "failure");
+    assert!(
+        content.ends_with("(internal-error \"a value of 1 bytes is too large for the store\"))")
+    );
+    assert_eq!(ams.len(), 1);
+}

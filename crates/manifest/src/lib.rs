@@ -1,0 +1,207 @@
+//! `platform.toml`: what a platform is made of.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use sealbus_bus::GATEWAY;
+use sealbus_gateways::http::HttpGatewayConfig;
+use sealbus_seal::permission::Policy;
+use serde::{Deserialize, Serialize};
+
+mod broker;
+mod problem;
+pub mod program;
+mod read;
+mod rules;
+mod values;
+
+pub use broker::{BrokerEntry, RabbitEntry};
+pub use problem::{ManifestError, ManifestProblem, ReadError};
+
+/// The variable a node hands the gateway its configuration in, as JSON.
+pub const GATEWAY_VARIABLE: &str = "SEALBUS_GATEWAY";
+
+/// A platform's manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The platform itself.
+    pub platform: PlatformEntry,
+    /// Its agents.
+    pub agents: Vec<AgentEntry>,
+    /// Who may do what.
+    #[serde(default)]
+    pub permission: Policy,
+    /// The broker it runs on; the mesh without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rabbitmq: Option<RabbitEntry>,
+    /// The channels that are not as channels are by default.
+    #[serde(default)]
+    pub channels: Vec<ChannelEntry>,
+    /// The way to other platforms, if there is one.
+    #[serde(default)]
+    pub gateway: Option<GatewayEntry>,
+}
+
+/// `[gateway]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayEntry {
+    /// The node its process must run on.
+    pub node: Option<String>,
+    /// Directory it is started in: the manifest's.
+    pub directory: Option<String>,
+    /// `[gateway.http]`.
+    pub http: HttpGatewayConfig,
+}
+
+impl GatewayEntry {
+    /// The process that runs it; `program` is the sealbus command.
+    pub fn agent(&self, program: &str) -> AgentEntry {
+        let config = serde_json::to_string(&self.http).unwrap_or_default();
+        AgentEntry {
+            name: GATEWAY.to_owned(),
+            command: [program, "gateway", "run"].map(str::to_owned).to_vec(),
+            directory: self.directory.clone(),
+            replicas: 1,
+            agents: ProcessAgents::Count(1),
+            node: self.node.clone(),
+            forbid: Vec::new(),
+            environment: BTreeMap::from([(GATEWAY_VARIABLE.to_owned(), config)]),
+            restart: RestartPolicy::OnFailure,
+        }
+    }
+}
+
+/// `[platform]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlatformEntry {
+    /// Its name (`hap`).
+    pub name: String,
+    /// Security level: `none`, `tls` or `auth` (default).
+    pub level: String,
+    /// Lifetime of an agent's certificate in seconds; 3600 by default.
+    pub certificate_lifetime: u64,
+    /// Address the Master and the local nodes listen on; loopback by default.
+    pub address: IpAddr,
+    /// Port for joining; 0 lets the system choose once, and is kept from then on.
+    pub enrolment_port: u16,
+    /// Port of the Master's agents; 0 lets the system choose once, and is kept from then on.
+    pub port: u16,
+    /// Nodes to start beside the Master; 1 by default.
+    pub nodes: u32,
+    /// Largest ACL message in bytes; 16 MiB by default.
+    pub max_message: u64,
+}
+
+/// `[[agent]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentEntry {
+    /// Name of the agent, and of its process; replicas add `-1`, `-2`, ….
+    pub name: String,
+    /// Program and arguments. A program with a slash is relative to the manifest.
+    pub command: Vec<String>,
+    /// Directory it is started in: the manifest's.
+    #[serde(default)]
+    pub directory: Option<String>,
+    /// Processes to start; 1 by default.
+    pub replicas: u32,
+    /// Agents of each process: one of the process's name by default.
+    pub agents: ProcessAgents,
+    /// The node it must run on.
+    #[serde(default)]
+    pub node: Option<String>,
+    /// Nodes it must not run on.
+    #[serde(default)]
+    pub forbid: Vec<String>,
+    /// Variables for its environment.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// When it is started again.
+    pub restart: RestartPolicy,
+}
+
+/// `[[channel]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelEntry {
+    /// The path, or a pattern for many, such as `/dates/**`. The first entry that fits a channel holds for it.
+    pub path: String,
+    /// Its quality of service, as a text; see [`Qos`](sealbus_channels::Qos).
+    #[serde(default)]
+    pub qos: String,
+    /// How much of a persistent channel is kept, at most.
+    #[serde(default)]
+    pub retention: Retention,
+}
+
+/// How much of a persistent channel is kept: no more than any of these allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// Seconds since an event was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u64>,
+    /// Events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// The agents of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ProcessAgents {
+    /// So many, `NAME-1`, `NAME-2`, …; just `NAME` if 1.
+    Count(u32),
+    /// These; replicas add `-1`, `-2`, … to each.
+    Named(Vec<String>),
+}
+
+/// When a process that ended is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartPolicy {
+    /// After an exit code other than 0, a signal, or the death of its node.
+    #[default]
+    OnFailure,
+    /// After every end.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl AgentEntry {
+    /// The name of each process this entry asks for, with the local names of its agents.
+    pub fn processes(&self) -> Vec<(String, Vec<String>)> {
+        if self.replicas == 1 {
+            return vec![(self.name.clone(), self.agents_of(&self.name, ""))];
+        }
+        (1..=self.replicas)
+            .map(|replica| {
+                let suffix = format!("-{replica}");
+                let process = format!("{}{suffix}", self.name);
+                let agents = self.agents_of(&process, &suffix);
+                (process, agents)
+            })
+            .collect()
+    }
+
+    /// The local names of all agents this entry asks for.
+    pub fn local_names(&self) -> Vec<String> {
+        self.processes()
+            .into_iter()
+            .flat_map(|(_, agents)| agents)
+            .collect()
+    }
+
+    fn agents_of(&self, process: &str, suffix: &str) -> Vec<String> {
+        match &self.agents {
+            ProcessAgents::Count(1) => vec![process.to_owned()],
+            ProcessAgents::Count(count) => (1..=*count)
+                .map(|number| format!("{process}-{number}"))
+                .collect(),
+            ProcessAgents::Named(names) => {
+                names.iter().map(|name| format!("{name}{suffix}")).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Finding the program of a command line.
+
+use std::env;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::problem::nearest;
+
+/// Why a program cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramProblem {
+    /// There is none of that name.
+    #[error("there is no program {program} {place}")]
+    Missing {
+        /// The program, as the command line names it.
+        program: String,
+        /// Where it was looked for.
+        place: String,
+        /// A program of a similar name that is there.
+        near: Option<String>,
+    },
+    /// There is a file, but it is not executable.
+    #[error("{path} is not executable")]
+    NotExecutable {
+        /// The file.
+        path: String,
+    },
+}
+
+/// Where `program` is: relative to `directory` if it has a slash, otherwise on the PATH.
+pub fn locate(program: &str, directory: &Path) -> Result<PathBuf, ProgramProblem> {
+    if program.contains('/') {
+        let path = directory.join(program);
+        if executable(&path) {
+            return Ok(path);
+        }
+        if path.exists() {
+            return Err(ProgramProblem::NotExecutable {
+                path: path.display().to_string(),
+            });
+        }
+        let parent = path.parent().unwrap_or(directory);
+        let near = path
+            .file_name()
+            .and_then(|name| near(&name.to_string_lossy(), [parent.to_owned()]));
+        let near = near.map(|near| parent.join(near).display().to_string());
+        let place = format!("({} does not exist)", path.display());
+        return Err(ProgramProblem::Missing {
+            program: program.to_owned(),
+            place,
+            near,
+        });
+    }
+    let directories: Vec<PathBuf> = env::var_os("PATH")
+        .map(|path| env::split_paths(&path).collect())
+        .unwrap_or_default();
+    if let Some(path) = directories
+        .iter()
+        .map(|place| place.join(program))
+        .find(|p| executable(p))
+    {
+        return Ok(path);
+    }
+    let near = if executable(&directory.join(program)) {
+        Some(format!("./{program}"))
+    } else {
+        near(program, directories)
+    };
+    Err(ProgramProblem::Missing {
+        program: program.to_owned(),
+        place: "on the PATH".to_owned(),
+        near,
+    })
+}
+
+fn executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+fn near(program: &str, directories: impl IntoIterator<Item = PathBuf>) -> Option<String> {
+    let names: Vec<String> = directories
+        .into_iter()
+        .filter_map(|directory| directory.read_dir().ok())
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    nearest(program, names.iter().map(String::as_str)).map(str::to_owned)
+}

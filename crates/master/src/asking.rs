@@ -1,0 +1,130 @@
+//! Carries the Master's wishes to the nodes, each node's in order, until it answers or is dead.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::desk::{DeskHandle, Outward};
+use super::directories::LifeChange;
+use super::state::About;
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::{Fault, FaultCode};
+
+/// How long a node may take to answer before it is asked again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to freeze a process.
+const FREEZING: Duration = Duration::from_secs(60);
+/// The pause before it is asked again.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Carries out what leaves the desk, until the desk is closed.
+pub(crate) async fn carry_out(
+    mut outward: mpsc::UnboundedReceiver<Outward>,
+    master: Correspondent,
+    desk: DeskHandle,
+    life_changes: mpsc::UnboundedSender<LifeChange>,
+) {
+    let mut queues: HashMap<String, mpsc::UnboundedSender<(Box<NodeRequest>, About)>> =
+        HashMap::new();
+    while let Some(effect) = outward.recv().await {
+        match effect {
+            Outward::Ask {
+                node,
+                request,
+                about,
+            } => {
+                let queue = queues.entry(node.clone()).or_insert_with(|| {
+                    let (sender, queue) = mpsc::unbounded_channel();
+                    tokio::spawn(ask_in_order(node, queue, master.clone(), desk.clone()));
+                    sender
+                });
+                let _ = queue.send((request, about));
+            }
+            Outward::WhitePages { agent, state } => {
+                let _ = life_changes.send(LifeChange::State { agent, state });
+            }
+            Outward::Followed(told) => {
+                let _ = life_changes.send(LifeChange::Followed(told));
+            }
+        }
+    }
+}
+
+async fn ask_in_order(
+    node: String,
+    mut queue: mpsc::UnboundedReceiver<(Box<NodeRequest>, About)>,
+    master: Correspondent,
+    desk: DeskHandle,
+) {
+    while let Some((request, about)) = queue.recv().await {
+        let asking = ask(
+            node.clone(),
+            request,
+            about.clone(),
+            master.clone(),
+            desk.clone(),
+        );
+        // Saving the state of agents takes its time; what follows need not wait for it.
+        if matches!(about, About::Freeze { .. }) {
+            tokio::spawn(asking);
+        } else {
+            asking.await;
+        }
+    }
+}
+
+async fn ask(
+    node: String,
+    request: Box<NodeRequest>,
+    about: About,
+    master: Correspondent,
+    desk: DeskHandle,
+) {
+    let patience = if matches!(about, About::Freeze { .. }) {
+        FREEZING
+    } else {
+        PATIENCE
+    };
+    let result: Result<NodeAnswer, Fault> = loop {
+        let result = match admit(&desk, &node, &request).await {
+            Ok(()) => master.ask(&node, &request, patience).await,
+            Err(fault) => Err(fault),
+        };
+        match result {
+            Err(fault) if fault.code == FaultCode::Unavailable => {
+                let name = node.clone();
+                let dead = desk.run(move |desk, _| {
+                    let node = desk.state.nodes().get(&name);
+                    Ok(node.is_none_or(|node| node.state.is_gone()))
+                });
+                // Its processes are dealt with when it is found dead, and when it comes back.
+                if dead.await.unwrap_or(true) {
+                    return;
+                }
+                tracing::debug!(%node, %fault, "is asked again");
+                tokio::time::sleep(PAUSE).await;
+            }
+            result => break result,
+        }
+    };
+    let done = desk.run(move |desk, now| {
+        desk.state.answered(about, result, now);
+        Ok(())
+    });
+    if let Err(fault) = done.await {
+        tracing::error!(%node, %fault, "the answer could not be noted");
+    }
+}
+
+/// On a broker, lets agents log in before they are started.
+async fn admit(desk: &DeskHandle, node: &str, request: &NodeRequest) -> Result<(), Fault> {
+    let (NodeRequest::Start { launch } | NodeRequest::Expect { launch, .. }) = request else {
+        return Ok(());
+    };
+    let Some(broker) = desk.run(|desk, _| Ok(desk.broker.clone())).await? else {
+        return Ok(());
+    };
+    broker.admit_to(desk, node, &launch.agents).await
+}

@@ -1,0 +1,206 @@
+//! The root and the issuing authority: made once, then kept in the state directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sealbus_seal::{
+    AuthorityError, CertificateChain, CertificateError, IssuingAuthority, KeyError, KeyPair,
+    PlatformName, RootAuthority, Timestamp, Validity,
+};
+
+use sealbus_control::private::write_private;
+
+const ROOT_KEY: &str = "root.key";
+const ROOT_CERTIFICATE: &str = "root.der";
+const CA_KEY: &str = "ca.key";
+const CA_CHAIN: &str = "ca.chain";
+
+/// Name of the issuing authority.
+const CA_NAME: &str = "ca";
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+/// An issuing authority with less than this left is replaced at start.
+const SPARE: Duration = Duration::from_secs(60 * 86_400);
+
+/// The authorities of a platform. The root's key is not kept: it can lie offline.
+pub struct Authorities {
+    /// The root certificate, DER.
+    pub root: Vec<u8>,
+    /// The CA service's authority.
+    pub issuing: IssuingAuthority,
+}
+
+/// The authorities could not be made or loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthoritiesError {
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read`, `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{} is damaged: {problem}; restore it from a backup", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The issuing authority has expired and the root key is not here to make another.
+    #[error(
+        "the issuing certificate ends soon and {} is not here to renew it: bring the root key back for one start",
+        path.display()
+    )]
+    RootOffline {
+        /// Where the root key is looked for.
+        path: PathBuf,
+    },
+    /// The state directory is another platform's.
+    #[error("{} belongs to the platform {found}, not {wanted}: choose another state directory", path.display())]
+    AnotherPlatform {
+        /// The root certificate.
+        path: PathBuf,
+        /// Whose it is.
+        found: PlatformName,
+        /// Whose it should be.
+        wanted: PlatformName,
+    },
+    /// An authority could not be made.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// A key could not be made.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A certificate is not readable.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+impl Authorities {
+    /// New authorities in memory, for a platform that ends with its process.
+    ///
+    /// # Errors
+    /// If keys cannot be made.
+    pub fn fresh(platform: &PlatformName, now: Timestamp) -> Result<Self, AuthoritiesError> {
+        let root = RootAuthority::create(platform, Validity::starting(now, YEAR))?;
+        let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
+        Ok(Self {
+            root: root.certificate().to_vec(),
+            issuing,
+        })
+    }
+
+    /// The authorities kept in `directory`, made at the first call.
+    ///
+    /// # Errors
+    /// [`AuthoritiesError`].
+    pub fn keep(
+        directory: &Path,
+        platform: &PlatformName,
+        now: Timestamp,
+    ) -> Result<Self, AuthoritiesError> {
+        let path = |name: &str| directory.join(name);
+        let Some(root) = read(&path(ROOT_CERTIFICATE))? else {
+            let root = RootAuthority::create(platform, Validity::starting(now, YEAR * 10))?;
+            let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
+            write(&path(ROOT_KEY), root.key().to_pkcs8_pem().as_bytes())?;
+            keep_issuing(directory, &issuing)?;
+            // Last: with it the set is complete.
+            write(&path(ROOT_CERTIFICATE), root.certificate())?;
+            return Ok(Self {
+                root: root.certificate().to_vec(),
+                issuing,
+            });
+        };
+        let found = sealbus_seal::Certificate::parse(&root)?
+            .identity()
+            .platform()
+            .clone();
+        if found != *platform {
+            let (path, wanted) = (path(ROOT_CERTIFICATE), platform.clone());
+            return Err(AuthoritiesError::AnotherPlatform {
+                path,
+                found,
+                wanted,
+            });
+        }
+        let issuing = load_issuing(directory)?;
+        let issuing = match issuing {
+            Some(issuing) if issuing.certificate().not_after() > now.plus(SPARE) => issuing,
+            _ => {
+                let file = path(ROOT_KEY);
+                let Some(pem) = read(&file)? else {
+                    return Err(AuthoritiesError::RootOffline { path: file });
+                };
+                let key = parse_key(&file, &pem)?;
+                let root = RootAuthority::load(key, root.clone().into())?;
+                let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
+                keep_issuing(directory, &issuing)?;
+                issuing
+            }
+        };
+        Ok(Self { root, issuing })
+    }
+}
+
+fn keep_issuing(directory: &Path, issuing: &IssuingAuthority) -> Result<(), AuthoritiesError> {
+    write(
+        &directory.join(CA_KEY),
+        issuing.key().to_pkcs8_pem().as_bytes(),
+    )?;
+    let mut chain = Vec::new();
+    issuing.chain().encode(&mut chain);
+    write(&directory.join(CA_CHAIN), &chain)
+}
+
+fn load_issuing(directory: &Path) -> Result<Option<IssuingAuthority>, AuthoritiesError> {
+    let (key, chain) = (directory.join(CA_KEY), directory.join(CA_CHAIN));
+    let (Some(pem), Some(bytes)) = (read(&key)?, read(&chain)?) else {
+        return Ok(None);
+    };
+    let pair = parse_key(&key, &pem)?;
+    let problem = |problem: String| AuthoritiesError::Damaged {
+        path: chain.clone(),
+        problem,
+    };
+    let chain = CertificateChain::decode(&bytes).map_err(|error| problem(error.to_string()))?;
+    IssuingAuthority::load(pair, chain)
+        .map(Some)
+        .map_err(|error| problem(error.to_string()))
+}
+
+fn parse_key(path: &Path, pem: &[u8]) -> Result<KeyPair, AuthoritiesError> {
+    KeyPair::from_pkcs8_pem(&String::from_utf8_lossy(pem)).map_err(|error| {
+        AuthoritiesError::Damaged {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        }
+    })
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, AuthoritiesError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(AuthoritiesError::File {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), AuthoritiesError> {
+    write_private(path, bytes).map_err(|source| AuthoritiesError::File {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,154 @@
+//! What the broker did not deliver: counted, shown to operators, and its senders told in the name of `ams`.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use sealbus_brokers::rabbitmq::{DeadLetter, Death, names};
+use sealbus_bus::{Outbox, RefusalReason, UndeliverableReason};
+use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
+
+use super::desk::DeskHandle;
+use sealbus_control::RefusalRecord;
+use sealbus_control::admin::DeadLetterRecord;
+use sealbus_control::clock::now;
+
+/// Dead letters remembered.
+const REMEMBERED: usize = 1000;
+
+/// What was not delivered since the Master was started.
+#[derive(Default)]
+pub(super) struct DeadLetters(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    total: u64,
+    latest: VecDeque<DeadLetterRecord>,
+}
+
+impl DeadLetters {
+    /// How many there were, and the latest.
+    pub(super) fn so_far(&self) -> (u64, Vec<DeadLetterRecord>) {
+        let remembered = self.0.lock();
+        (
+            remembered.total,
+            remembered.latest.iter().cloned().collect(),
+        )
+    }
+
+    /// Notes one, and tells its sender if that is proved, or nobody's sender is (`is_proved` says which).
+    pub(super) async fn note(
+        &self,
+        letter: DeadLetter,
+        platform: &str,
+        is_proved: bool,
+        desk: &DeskHandle,
+        ams: &Outbox,
+    ) {
+        let lost = bitefficient::decode_ref(&letter.payload, &Limits::default()).ok();
+        let claimed = lost
+            .as_ref()
+            .and_then(|lost| lost.sender())
+            .map(|sender| sender.name().to_owned());
+        let from = match is_proved {
+            true => letter
+                .user
+                .as_deref()
+                .map(|user| match names::agent_of_user(user) {
+                    Some((name, _)) => format!("{name}@{platform}"),
+                    None => user.to_owned(),
+                }),
+            false => claimed.clone(),
+        };
+        let reason = reason(&letter, from.as_deref(), desk).await;
+        let told = match (&lost, &letter.receiver) {
+            // Who wrote in another's name is not answered, and neither is the other.
+            (Some(lost), Some(receiver)) if from.is_some() && from == claimed => {
+                tell(lost, receiver, &reason, ams).await
+            }
+            _ => false,
+        };
+        let record = DeadLetterRecord {
+            at: letter
+                .at
+                .map_or_else(now, |seconds| seconds.saturating_mul(1000)),
+            from,
+            to: letter.receiver.clone(),
+            why: reason.to_string(),
+            performative: lost.map(|lost| lost.performative().to_string()),
+            bytes: letter.payload.len() as u64,
+            told,
+        };
+        tracing::warn!(
+            target: "sealbus::dead_letters",
+            from = record.from.as_deref(), to = record.to.as_deref(), told,
+            "not delivered: {}", record.why
+        );
+        let mut remembered = self.0.lock();
+        remembered.total += 1;
+        if remembered.latest.len() == REMEMBERED {
+            remembered.latest.pop_front();
+        }
+        remembered.latest.push_back(record);
+    }
+}
+
+async fn tell(
+    lost: &AclMessageRef<'_>,
+    receiver: &str,
+    reason: &UndeliverableReason,
+    ams: &Outbox,
+) -> bool {
+    let Some(notice) = sealbus_bus::failure_notice(&ams.aid(), lost, receiver, reason) else {
+        return false;
+    };
+    match ams.send(notice).await {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::debug!(receiver, %error, "a sender could not be told");
+            false
+        }
+    }
+}
+
+async fn reason(letter: &DeadLetter, from: Option<&str>, desk: &DeskHandle) -> UndeliverableReason {
+    let receiver = letter.receiver.clone().unwrap_or_default();
+    match &letter.death {
+        Death::Left => UndeliverableReason::ReceiverGone,
+        Death::Expired => UndeliverableReason::Expired { receiver },
+        Death::Refused => {
+            let from = from.map(str::to_owned);
+            let refusal = desk.run(move |desk, _| {
+                let is_about = |record: &&RefusalRecord| {
+                    record.receiver.as_deref() == Some(&receiver)
+                        && from.as_ref().is_none_or(|from| record.who == *from)
+                };
+                Ok(desk.refusals.latest.iter().rev().find(is_about).cloned())
+            });
+            refused(refusal.await.ok().flatten())
+        }
+        Death::Other(word) => UndeliverableReason::NotKept(format!("the broker says {word}")),
+    }
+}
+
+/// What the receiving process reported. Processes report once a second, so it may not be there yet.
+fn refused(record: Option<RefusalRecord>) -> UndeliverableReason {
+    let unknown = || {
+        UndeliverableReason::NotKept(
+            "the receiving side refused it; `sealbus ps --refused` says why".to_owned(),
+        )
+    };
+    let Some(record) = record else {
+        return unknown();
+    };
+    let (word, explanation) = record
+        .reason
+        .split_once(": ")
+        .unwrap_or((&record.reason, ""));
+    let known = RefusalReason::ALL
+        .into_iter()
+        .find(|reason| reason.as_str() == word);
+    known.map_or_else(unknown, |reason| UndeliverableReason::Refused {
+        reason,
+        explanation: explanation.to_owned(),
+    })
+}

@@ -1,0 +1,201 @@
+//! The AMS and the DF in the Master's process, as the Master reaches them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sealbus_bus::Mailbox;
+use sealbus_fipa::management::{AgentState as AmsState, DfAgentDescription};
+use sealbus_fipa::{AclMessage, Aid};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use sealbus_control::{AgentState, Fault, FaultCode};
+use sealbus_management::{Ams, Df, DirectoryLimits, LoadError, Requester};
+use sealbus_management::{ChangeError, DirectoryService, Inbox, Outcome};
+use sealbus_process::AgentHandle;
+use sealbus_store::Store;
+
+/// What the directories are to follow.
+pub(crate) enum LifeChange {
+    /// An agent of the platform is in this state, or is gone.
+    State {
+        /// Local name.
+        agent: String,
+        /// The state.
+        state: Option<AgentState>,
+    },
+    /// To be answered when what came before is entered.
+    Followed(oneshot::Sender<()>),
+}
+
+/// A system agent's mailbox; its agent is there as long as the directory that reads it.
+struct AgentInbox(AgentHandle);
+
+impl Inbox for AgentInbox {
+    fn mailbox(&mut self) -> &mut Mailbox {
+        self.0.mailbox()
+    }
+}
+
+/// AMS and DF, running.
+#[derive(Clone)]
+pub(crate) struct Directories {
+    ams: DirectoryService<Ams>,
+    df: DirectoryService<Df>,
+    platform: Arc<str>,
+}
+
+impl Directories {
+    /// Reads both from the store and starts them.
+    ///
+    /// # Errors
+    /// If their rows cannot be read.
+    pub(crate) async fn start(
+        ams_agent: AgentHandle,
+        df_agent: AgentHandle,
+        store: Arc<dyn Store>,
+        trust_claims: bool,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Self, LoadError> {
+        let limits = DirectoryLimits::default();
+        let ams = Ams::load(ams_agent.aid().clone(), limits.clone(), &*store).await?;
+        let df = Df::load(df_agent.aid().clone(), limits, &*store).await?;
+        let platform = ams_agent.aid().platform().unwrap_or_default().into();
+        let outbox = ams_agent.outbox().clone();
+        let (ams, run) = DirectoryService::new(
+            ams,
+            AgentInbox(ams_agent),
+            outbox,
+            store.clone(),
+            trust_claims,
+        );
+        tasks.spawn(run);
+        let outbox = df_agent.outbox().clone();
+        let (df, run) =
+            DirectoryService::new(df, AgentInbox(df_agent), outbox, store, trust_claims);
+        tasks.spawn(run);
+        Ok(Self { ams, df, platform })
+    }
+
+    /// Keeps both in line with the agents' lives, until the Master ends. What comes of a change is
+    /// waited for elsewhere, so that many are written at once.
+    pub(crate) async fn follow(self, mut changes: mpsc::UnboundedReceiver<LifeChange>) {
+        while let Some(change) = changes.recv().await {
+            let (agent, state) = match change {
+                LifeChange::State { agent, state } => (agent, state),
+                LifeChange::Followed(told) => {
+                    let entered = self.ams.submit(|_| Ok(Outcome::default())).await;
+                    tokio::spawn(async move {
+                        // What was not entered is in the log; who waits could do nothing about it.
+                        let _ = entered.await;
+                        let _ = told.send(());
+                    });
+                    continue;
+                }
+            };
+            let Ok(aid) = Aid::new(format!("{agent}@{}", self.platform)) else {
+                continue;
+            };
+            if state.is_none() {
+                let name = aid.name.clone();
+                let gone = self.df.submit(move |df| Ok(df.agent_gone(&name))).await;
+                log_failure(gone, &agent);
+            }
+            let state = state.map(state_of);
+            let followed = self.ams.submit(move |ams| ams.follow(&aid, state)).await;
+            log_failure(followed, &agent);
+        }
+    }
+
+    /// The state of an agent in the AMS, if it is there.
+    #[cfg(test)]
+    pub(crate) async fn ams_state(&self, agent: &Aid) -> Option<AmsState> {
+        let name = agent.name.clone();
+        self.ams
+            .read(move |ams| ams.get(&name).and_then(|entry| entry.state))
+            .await
+            .flatten()
+    }
+
+    /// Entries of the DF that match.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if the Master is ending.
+    pub(crate) async fn search(
+        &self,
+        template: DfAgentDescription,
+    ) -> Result<Vec<DfAgentDescription>, Fault> {
+        self.df
+            .read(move |df| {
+                df.search(&template, usize::MAX)
+                    .into_iter()
+                    .cloned()
+                    .collect()
+            })
+            .await
+            .ok_or_else(ending)
+    }
+
+    /// Has the DF register with another one.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] if the Master is ending.
+    pub(crate) async fn join(&self, df: Aid) -> Result<(), Fault> {
+        let joining = self
+            .df
+            .change(move |own| Ok(own.join(&df, SystemTime::now())));
+        joining.await.map_err(|_| ending())
+    }
+
+    /// Has the DF take a message in an agent's name, by the operator's authority, and gives its
+    /// answer.
+    ///
+    /// # Errors
+    /// [`FaultCode::Storage`], or [`FaultCode::Unavailable`] if the Master is ending.
+    pub(crate) async fn on_behalf(
+        &self,
+        agent: &str,
+        message: AclMessage,
+    ) -> Result<AclMessage, Fault> {
+        let requester = Requester::Agent(agent.to_owned());
+        let (answer, answered) = oneshot::channel();
+        let change = self.df.change(move |df| {
+            let mut outcome = df.handle(&message, &requester, SystemTime::now());
+            // It answers the operator; what follows tells subscribers.
+            let _ = answer.send(outcome.take_answer());
+            Ok(outcome)
+        });
+        change.await.map_err(|error| match error {
+            ChangeError::NotKept(_) => Fault::new(FaultCode::Storage, error.to_string()),
+            _ => ending(),
+        })?;
+        answered.await.ok().flatten().ok_or_else(ending)
+    }
+}
+
+fn ending() -> Fault {
+    Fault::new(FaultCode::Unavailable, "the Master is ending")
+}
+
+/// Waits for a change in a task of its own, and logs if it was not made.
+fn log_failure(
+    change: impl Future<Output = Result<(), ChangeError>> + Send + 'static,
+    agent: &str,
+) {
+    let agent = agent.to_owned();
+    tokio::spawn(async move {
+        if let Err(error) = change.await {
+            tracing::warn!(%agent, %error, "not entered in the directories");
+        }
+    });
+}
+
+fn state_of(state: AgentState) -> AmsState {
+    match state {
+        AgentState::Initiated => AmsState::Initiated,
+        AgentState::Active => AmsState::Active,
+        AgentState::Suspended => AmsState::Suspended,
+        AgentState::Waiting => AmsState::Waiting,
+        AgentState::Transit => AmsState::Transit,
+    }
+}

@@ -1,0 +1,272 @@
+//! A whole platform inside one process: Master, CA service, AMS and DF beside the program's own
+//! agents, on one bus. No socket, no file, and yet every agent is certified.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sealbus_bus::{Bus, BusConfig};
+use sealbus_seal::PlatformName;
+use tokio::runtime::Handle;
+
+use crate::{
+    Authorities, AuthoritiesError, FoundationError, OwnHost, Place, PlatformSettings, SystemAgents,
+    SystemError, lay, timestamp_now,
+};
+use sealbus_control::Fault;
+use sealbus_control::host::Host;
+use sealbus_keeping::post::PostPlace;
+use sealbus_process::{OpenError, Process};
+use sealbus_store::MemoryStore;
+
+/// Name of the group of the program's own agents.
+const PROGRAM: &str = "program";
+
+/// An embedded platform. It ends when this is dropped.
+pub struct EmbeddedPlatform {
+    host: Arc<dyn Host>,
+    bus: Bus,
+    _system: SystemAgents,
+}
+
+/// An embedded platform could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    /// Its authorities could not be made.
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
+    /// Its state could not be begun.
+    #[error(transparent)]
+    Foundation(#[from] FoundationError),
+    /// A process could not be adopted.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The system agents' process could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A system agent could not be started.
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl EmbeddedPlatform {
+    /// Starts a platform of this name. Its tasks run on the current tokio runtime. Persistent messages are kept as long
+    /// as it is there, in a temporary folder that is made with the first of them.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn start(name: PlatformName) -> Result<Self, EmbeddedError> {
+        Self::start_in(name, None).await
+    }
+
+    /// As [`start`](Self::start); persistent messages are kept in this folder, also for later runs of the program.
+    ///
+    /// # Errors
+    /// [`EmbeddedError`].
+    pub async fn start_in(
+        name: PlatformName,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, EmbeddedError> {
+        let settings = PlatformSettings::new(name.clone());
+        let authorities = Authorities::fresh(&name, timestamp_now())?;
+        let store = Arc::new(MemoryStore::default());
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let foundation = lay(&settings, authorities, store.clone(), nowhere).await?;
+        let bus = Bus::new(BusConfig::new(name), Handle::current());
+        let (system, _) = OwnHost::adopt(
+            foundation.desk.clone(),
+            Place::system(None),
+            foundation.news.clone(),
+        )
+        .await?;
+        let process = Process::open(system, Some(bus.clone())).await?;
+        let (desk, news) = (foundation.desk.clone(), foundation.news.clone());
+        let system = SystemAgents::start(process, foundation, store).await?;
+        let place = Place {
+            group: PROGRAM.to_owned(),
+            agents: Vec::new(),
+            open: true,
+            listen: None,
+            post: Some(folder.map_or(PostPlace::Temporary, PostPlace::Folder)),
+        };
+        let (host, _) = OwnHost::adopt(desk, place, news).await?;
+        Ok(Self {
+            host,
+            bus,
+            _system: system,
+        })
+    }
+
+    /// The platform as the program's process sees it.
+    pub fn host(&self) -> Arc<dyn Host> {
+        self.host.clone()
+    }
+
+    /// The bus with the system agents on it; the program's agents are to be on the same.
+    pub fn bus(&self) -> Bus {
+        self.bus.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealbus_bus::Delivery;
+    use sealbus_fipa::management::AgentState;
+    use sealbus_fipa::{AclMessage, Performative};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn agents_of_one_program_are_certified_and_talk() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        let alice = process.agent("alice").await.unwrap();
+        let mut bob = process.agent("bob").await.unwrap();
+        let hello = AclMessage::new(Performative::Inform)
+            .with_receiver(bob.aid().clone())
+            .with_content("hello");
+        alice.send(hello).await.unwrap();
+        let received = bob.receive().await.unwrap();
+        assert_eq!(received.message().content_text().as_deref(), Some("hello"));
+        let credential = process
+            .bus()
+            .agent("alice@home")
+            .unwrap()
+            .credential()
+            .unwrap();
+        let certificate = credential.certificate().unwrap();
+        assert_eq!(
+            certificate.identity().to_string(),
+            "spiffe://home/agent/alice"
+        );
+    }
+
+    async fn open(folder: Option<PathBuf>) -> (EmbeddedPlatform, Process) {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start_in(name, folder).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        (platform, process)
+    }
+
+    async fn post(process: &Process, count: u32) {
+        let alice = process.agent("alice").await.unwrap();
+        for number in 0..count {
+            let message = AclMessage::new(Performative::Inform)
+                .with_receiver(process.peer("bob").unwrap())
+                .with_content(number.to_string());
+            let kept = Delivery::persistent();
+            alice.send_with(message, kept).await.unwrap();
+        }
+    }
+
+    async fn read(process: &Process, count: u32) {
+        let mut bob = process.agent("bob").await.unwrap();
+        for number in 0..count {
+            let received = bob.receive().await.unwrap();
+            assert!(received.kept().is_some());
+            let message = received.into_message();
+            assert_eq!(message.content_text().unwrap(), number.to_string());
+        }
+        assert!(bob.mailbox().try_recv().is_none());
+    }
+
+    #[tokio::test]
+    async fn messages_wait_for_agents_that_come_later_in_this_run_or_a_later_one() {
+        let (_platform, process) = open(None).await;
+        post(&process, 5).await;
+        read(&process, 5).await;
+
+        let folder = tempfile::tempdir().unwrap();
+        let (platform, process) = open(Some(folder.path().to_owned())).await;
+        post(&process, 5).await;
+        process.close().await;
+        drop((process, platform));
+        let (_platform, process) = again(folder.path()).await;
+        read(&process, 5).await;
+    }
+
+    /// A later run, once the former one has let go of the folder: its journal is in use until then.
+    async fn again(folder: &std::path::Path) -> (EmbeddedPlatform, Process) {
+        loop {
+            let (platform, process) = open(Some(folder.to_owned())).await;
+            let probe = process.agent("probe").await.unwrap();
+            let message = AclMessage::new(Performative::Inform)
+                .with_receiver(process.peer("nobody").unwrap())
+                .with_content("is anybody here?");
+            let kept = Delivery::persistent();
+            match probe.send_with(message, kept).await {
+                Ok(()) => {
+                    drop(probe);
+                    return (platform, process);
+                }
+                Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
+            }
+            drop(probe);
+            process.close().await;
+            drop((process, platform));
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_active_in_the_ams_once_it_is_let_in() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        let opening = (0..50).map(|number| {
+            let (process, directories) = (&process, &platform._system.directories);
+            async move {
+                let agent = process.agent(&format!("agent-{number}")).await.unwrap();
+                assert_eq!(
+                    directories.ams_state(agent.aid()).await,
+                    Some(AgentState::Active)
+                );
+            }
+        });
+        futures_util::future::join_all(opening).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_said_of_one_that_left_is_not_said_of_the_next_of_its_name() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        for _ in 0..20 {
+            let alice = process.agent("alice").await.unwrap();
+            alice.leave(sealbus_process::Parting::Ended);
+            let alice = process.agent("alice").await.unwrap();
+            // Whatever was queued is told by now.
+            let other = process.agent("other").await.unwrap();
+            let ams = &platform._system.directories;
+            assert_eq!(ams.ams_state(alice.aid()).await, Some(AgentState::Active));
+            assert_eq!(alice.wishes().current(), None, "it was cut off");
+            drop((alice, other));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_system_agents_name_is_taken() {
+        let name = PlatformName::new("home").unwrap();
+        let platform = EmbeddedPlatform::start(name).await.unwrap();
+        let process = Process::open(platform.host(), Some(platform.bus()))
+            .await
+            .unwrap();
+        assert!(process.agent("master").await.is_err());
+        process
+            .agent("alice")
+            .await
+            .unwrap()
+            .leave(sealbus_process::Parting::Ended);
+        // Once it has left, its name is free again.
+        process.agent("alice").await.unwrap();
+    }
+}

@@ -1,0 +1,202 @@
+//! The Master's side of joining.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sealbus_seal::token::{Purpose, Secret, TokenError};
+use sealbus_seal::{Identity, Name, Timestamp};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+
+use crate::{Desk, DeskHandle, certify};
+use sealbus_control::clock::timestamp;
+use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
+use sealbus_control::node::{AuthorityAnswer, AuthorityRequest};
+use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
+use sealbus_control::statement::{Returning, StatementError};
+use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
+
+/// How long a newcomer may take to ask.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Lifetime of a node's own certificate: a node that is away longer needs a new token.
+const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
+/// How far clocks may be apart: certificates start a minute before they are made.
+const CLOCKS_APART: UnixMillis = 60_000;
+
+/// Serves one newcomer.
+pub(crate) async fn serve<S>(stream: S, peer: SocketAddr, desk: DeskHandle)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (_caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
+    let mut driving = JoinSet::new();
+    driving.spawn(drive);
+    while let Ok(Some(Incoming::Call { body, answer })) =
+        tokio::time::timeout(PATIENCE, incoming.recv()).await
+    {
+        let result = match Incoming::parse::<EnrolmentRequest>(&body) {
+            Ok(request) => {
+                let enrolled = desk.run(move |desk, now| enrol(desk, request, now)).await;
+                admitted(&desk, enrolled).await
+            }
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = &result {
+            tracing::warn!(%peer, %fault, "a newcomer was refused");
+        }
+        answer.send(result).await;
+    }
+    // What was answered is to be read before the connection ends.
+    drop(incoming);
+    let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
+}
+
+/// On a broker, lets a node log in before it is told that it has joined, and its process before it is certified.
+async fn admitted(
+    desk: &DeskHandle,
+    answer: Result<EnrolmentAnswer, Fault>,
+) -> Result<EnrolmentAnswer, Fault> {
+    if answer.is_ok()
+        && let Some(broker) = desk.run(|desk, _| Ok(desk.broker.clone())).await?
+    {
+        match &answer {
+            Ok(EnrolmentAnswer::Joined(joined)) => {
+                let name = joined.name.clone();
+                broker
+                    .admit_to(desk, &name, std::slice::from_ref(&name))
+                    .await?;
+            }
+            Ok(EnrolmentAnswer::Certified { chain }) => broker.admit_certified(chain).await?,
+            _ => {}
+        }
+    }
+    answer
+}
+
+fn enrol(
+    desk: &mut Desk,
+    request: EnrolmentRequest,
+    now: UnixMillis,
+) -> Result<EnrolmentAnswer, Fault> {
+    match request {
+        EnrolmentRequest::Join {
+            secret,
+            name,
+            now: theirs,
+            node,
+            request,
+        } => {
+            check_clocks(theirs, now)?;
+            join(desk, &secret, name, node, &request.0, now)
+        }
+        EnrolmentRequest::Return { statement } => {
+            let (identity, returning) = statement
+                .open::<Returning>(desk.ca.trust(), now)
+                .map_err(|error| refusal(&error))?;
+            let Identity::Node { name, .. } = identity.identity() else {
+                return Err(Fault::new(
+                    FaultCode::NotPermitted,
+                    format!("{} is not a node", identity.identity()),
+                ));
+            };
+            let name = name.to_string();
+            let Returning { node, request, .. } = returning;
+            let process = desk.state.come_back(&name, node.clone(), now)?;
+            joined(desk, name, process, &node, &request.0, now)
+        }
+        EnrolmentRequest::Certify { voucher } => {
+            let answer = certify(desk, &AuthorityRequest::Certify { voucher }, now)?;
+            let AuthorityAnswer::Certified { chain } = answer;
+            Ok(EnrolmentAnswer::Certified { chain })
+        }
+    }
+}
+
+fn check_clocks(theirs: UnixMillis, ours: UnixMillis) -> Result<(), Fault> {
+    if theirs.abs_diff(ours) <= CLOCKS_APART {
+        return Ok(());
+    }
+    let clock = |millis: UnixMillis| Timestamp::from_unix_seconds(millis / 1000);
+    let message = format!(
+        "the node's clock says {} and the Master's {}: its certificates would not be valid",
+        clock(theirs),
+        clock(ours)
+    );
+    Err(Fault::new(FaultCode::ClockSkew, message)
+        .advise("set the clock that is wrong, with NTP for instance, and join again"))
+}
+
+fn join(
+    desk: &mut Desk,
+    secret: &str,
+    name: Option<String>,
+    node: NodeDescription,
+    request: &[u8],
+    now: UnixMillis,
+) -> Result<EnrolmentAnswer, Fault> {
+    let invalid = |error: &dyn std::error::Error| {
+        Fault::new(FaultCode::InvalidSecret, error.to_string())
+            .advise("make a new token: sealbus token")
+    };
+    let illegal =
+        |error: &dyn std::error::Error| Fault::new(FaultCode::IllegalName, error.to_string());
+    let secret: Secret = secret
+        .parse()
+        .map_err(|error: TokenError| invalid(&error))?;
+    if let Some(name) = &name {
+        Name::new("node", name).map_err(|error| illegal(&error))?;
+    }
+    // The name is taken first: a token is not spent on a name that cannot be had.
+    let time = timestamp(now);
+    let wish = name.or_else(|| desk.tokens.name_of(&secret));
+    desk.tokens
+        .check(Purpose::Join, &secret, wish.as_deref(), time)
+        .map_err(|e| invalid(&e))?;
+    let (name, process) = desk.state.join(wish.as_deref(), node.clone(), now)?;
+    let legal = Name::new("node", &name).map_err(|error| illegal(&error))?;
+    desk.tokens
+        .change()
+        .redeem(Purpose::Join, &secret, &legal, time)
+        .map_err(|error| invalid(&error))?;
+    joined(desk, name, process, &node, request, now)
+}
+
+fn joined(
+    desk: &mut Desk,
+    name: String,
+    process: String,
+    node: &NodeDescription,
+    request: &[u8],
+    now: UnixMillis,
+) -> Result<EnrolmentAnswer, Fault> {
+    let identity = Identity::node(&desk.name, &name)
+        .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+    let chain = desk.ca.certify_own(
+        identity,
+        node.address,
+        None,
+        request,
+        NODE_CERTIFICATE,
+        timestamp(now),
+    )?;
+    tracing::info!(node = %name, address = %node.address, "joined");
+    Ok(EnrolmentAnswer::Joined(Box::new(Joined {
+        name,
+        process,
+        platform: desk.platform.clone(),
+        chain: chain
+            .to_certificates()
+            .into_iter()
+            .map(|der| Blob(der.to_vec()))
+            .collect(),
+        deny_list: Blob(desk.ca.deny_list().1.to_vec()),
+    })))
+}
+
+fn refusal(error: &StatementError) -> Fault {
+    match error {
+        StatementError::Stale { .. } => Fault::new(FaultCode::ClockSkew, error.to_string()),
+        _ => Fault::new(FaultCode::NotPermitted, error.to_string())
+            .advise("join the node with a new token: sealbus token"),
+    }
+}

@@ -1,0 +1,167 @@
+//! From a store to a desk: reads what was kept, or begins anew.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_seal::{CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, Trust, TrustError};
+use tokio::sync::{mpsc, watch};
+
+use super::authorities::{Authorities, AuthoritiesError};
+use super::broker::RabbitSettings;
+use super::desk::{DeskHandle, News, Outward, Parts, TOKENS_ROW, Tokens, open};
+use super::state::{DamagedRow, DrawName, MasterState, Patience};
+use sealbus_ca::{CaService, CaServiceError};
+use sealbus_control::clock::{now, timestamp};
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::{
+    Blob, Fault, FaultCode, PlatformDescription, ProcessContact, Rules, TransportDescription,
+};
+use sealbus_store::{Store, StoreError, read_all};
+
+/// What a platform is, as its owner chose.
+#[derive(Clone, Debug)]
+pub struct PlatformSettings {
+    /// Its name.
+    pub name: PlatformName,
+    /// Security level.
+    pub level: SecurityLevel,
+    /// Lifetime of agents' and processes' certificates.
+    pub certificate_lifetime: Duration,
+    /// Largest ACL message in bytes.
+    pub max_message: u64,
+    /// What holds for all processes.
+    pub rules: Rules,
+    /// How patient the Master is.
+    pub patience: Patience,
+    /// The RabbitMQ it runs on; the mesh without one.
+    pub rabbitmq: Option<RabbitSettings>,
+}
+
+impl PlatformSettings {
+    /// The usual settings for a platform of this name.
+    pub fn new(name: PlatformName) -> Self {
+        Self {
+            name,
+            level: SecurityLevel::default(),
+            certificate_lifetime: Duration::from_secs(3600),
+            max_message: 16 << 20,
+            rules: Rules::default(),
+            patience: Patience::default(),
+            rabbitmq: None,
+        }
+    }
+}
+
+/// The Master's state could not be read or begun.
+#[derive(Debug, thiserror::Error)]
+pub enum FoundationError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The authorities.
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
+    /// The CA service.
+    #[error(transparent)]
+    CaService(#[from] CaServiceError),
+    /// The Master's rows.
+    #[error(transparent)]
+    Row(#[from] DamagedRow),
+    /// The tokens.
+    #[error("the stored tokens cannot be read: {0}")]
+    Tokens(serde_json::Error),
+    /// The root certificate.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// A desk that is open.
+pub(crate) struct Foundation {
+    /// Where jobs are handed in.
+    pub(crate) desk: DeskHandle,
+    /// What leaves the desk.
+    pub(crate) outward: mpsc::UnboundedReceiver<Outward>,
+    /// What changed.
+    pub(crate) news: watch::Receiver<News>,
+    /// The root certificate, DER.
+    pub(crate) root: Vec<u8>,
+}
+
+/// Opens the desk on what `store` holds. `address` is where the Master's own process will listen,
+/// as far as that is known.
+///
+/// # Errors
+/// [`FoundationError`].
+pub(crate) async fn lay(
+    settings: &PlatformSettings,
+    authorities: Authorities,
+    store: Arc<dyn Store>,
+    address: SocketAddr,
+) -> Result<Foundation, FoundationError> {
+    let Authorities { root, issuing } = authorities;
+    let now = now();
+    let roots = [root.clone().into()];
+    let trust = Arc::new(Trust::new(settings.name.clone(), &roots, CLOCK_SKEW)?);
+    let mut rows: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let prefixes = MasterState::ROWS
+        .into_iter()
+        .chain(CaService::ROWS)
+        .chain([TOKENS_ROW]);
+    for prefix in prefixes {
+        read_all(&*store, prefix, |key, entry| {
+            rows.insert(key, entry.value);
+        })
+        .await?;
+    }
+    let view = || {
+        rows.iter()
+            .map(|(key, value)| (key.as_str(), value.as_slice()))
+    };
+    let lifetime = settings.certificate_lifetime;
+    let ca = CaService::load(issuing, trust, lifetime, view(), timestamp(now))?;
+    // Revisions count up from the time, so that this Master's are above those of the one before.
+    let mut state = MasterState::load(view(), now, settings.patience, draw_name(), now)?;
+    state.set_rules(settings.rules.clone());
+    let tokens =
+        Tokens::load(rows.get(TOKENS_ROW).map(Vec::as_slice)).map_err(FoundationError::Tokens)?;
+    let platform = PlatformDescription {
+        name: settings.name.to_string(),
+        level: settings.level.to_string(),
+        roots: vec![Blob(root.clone())],
+        certificate_lifetime: lifetime.as_secs(),
+        max_message: settings.max_message,
+        master: ProcessContact {
+            node: MASTER_NODE.to_owned(),
+            process: String::new(),
+            address,
+        },
+        transport: TransportDescription::Mesh,
+    };
+    let name = settings.name.clone();
+    let (desk, outward, news) = open(
+        Parts {
+            state,
+            ca,
+            tokens,
+            platform,
+            name,
+        },
+        store,
+    );
+    Ok(Foundation {
+        desk,
+        outward,
+        news,
+        root,
+    })
+}
+
+fn draw_name() -> DrawName {
+    Box::new(|| {
+        ProcessId::random()
+            .map(|id| id.to_string())
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+    })
+}

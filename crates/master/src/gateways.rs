@@ -1,0 +1,131 @@
+//! The gateway as the Master knows it: the rules that operators made, kept in the store, and how it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_bus::GATEWAY;
+use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
+use tokio::sync::Mutex;
+
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::node::{GatewayAnswer, GatewayRequest, GatewayStatus};
+use sealbus_control::{Fault, FaultCode};
+use sealbus_management::LoadError;
+use sealbus_store::{Batch, Store};
+
+/// The row of the rules.
+const RULES_ROW: &str = "gateway/rules";
+/// How long the gateway may take to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// The operators' rules for the gateway.
+pub(crate) struct GatewayRules {
+    store: Arc<dyn Store>,
+    rules: Mutex<GatewayPolicy>,
+}
+
+impl GatewayRules {
+    /// Reads the rules from the store.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(crate) async fn load(store: Arc<dyn Store>) -> Result<Self, LoadError> {
+        let rules = match store.get(RULES_ROW).await? {
+            Some(row) => serde_json::from_slice(&row.value).map_err(|error| LoadError::Row {
+                key: RULES_ROW.to_owned(),
+                detail: error.to_string(),
+            })?,
+            None => GatewayPolicy::default(),
+        };
+        Ok(Self {
+            store,
+            rules: Mutex::new(rules),
+        })
+    }
+
+    /// The rules.
+    pub(crate) async fn get(&self) -> GatewayPolicy {
+        self.rules.lock().await.clone()
+    }
+
+    /// Adds a rule, in place of one that says the same.
+    ///
+    /// # Errors
+    /// A rule that cannot be meant, or the store fails.
+    pub(crate) async fn allow(&self, rule: GatewayRule) -> Result<GatewayPolicy, Fault> {
+        self.change(move |policy| {
+            policy.rules.retain(|known| *known != rule);
+            policy.rules.push(rule);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes back all rules for a platform.
+    ///
+    /// # Errors
+    /// If there is none, or the store fails.
+    pub(crate) async fn deny(&self, platform: &str) -> Result<GatewayPolicy, Fault> {
+        self.change(move |policy| {
+            let before = policy.rules.len();
+            policy
+                .rules
+                .retain(|rule| !rule.platform.eq_ignore_ascii_case(platform));
+            if policy.rules.len() == before {
+                let message = format!("no operator has allowed {platform} anything");
+                return Err(Fault::new(FaultCode::Unknown, message)
+                    .advise("rules of the manifest are changed in the manifest"));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        change: impl FnOnce(&mut GatewayPolicy) -> Result<(), Fault>,
+    ) -> Result<GatewayPolicy, Fault> {
+        let mut rules = self.rules.lock().await;
+        let mut changed = rules.clone();
+        change(&mut changed)?;
+        changed
+            .check()
+            .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+        let mut batch = Batch::new();
+        let row = serde_json::to_vec(&changed)
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+        batch.put(RULES_ROW, row);
+        self.store
+            .commit(batch)
+            .await
+            .map_err(|error| Fault::new(FaultCode::Storage, error.to_string()))?;
+        rules.clone_from(&changed);
+        Ok(changed)
+    }
+}
+
+/// Puts the operators' rules in force. A gateway that does not run asks for them when it starts.
+pub(crate) async fn tell(master: &Correspondent, rules: GatewayPolicy) {
+    let request = GatewayRequest::Rules { rules };
+    if let Err(error) = master
+        .ask::<GatewayAnswer>(GATEWAY, &request, ANSWER_TIME)
+        .await
+    {
+        tracing::info!(%error, "the gateway was not told of its new rules");
+    }
+}
+
+/// How the gateway is; none if it does not answer.
+pub(crate) async fn status(master: &Correspondent) -> Option<GatewayStatus> {
+    let answer = master
+        .ask(GATEWAY, &GatewayRequest::Status, ANSWER_TIME)
+        .await;
+    match answer {
+        Ok(GatewayAnswer::Status(status)) => Some(status),
+        Ok(GatewayAnswer::Done) => None,
+        Err(error) => {
+            tracing::info!(%error, "the gateway does not answer");
+            None
+        }
+    }
+}

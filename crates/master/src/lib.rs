@@ -1,0 +1,44 @@
+//! The Master: places agents on nodes, keeps the directory, hosts the system agents.
+//!
+//! [`state`] decides, without I/O; the rest carries events to it and its effects out.
+
+mod admin;
+mod asking;
+mod authorities;
+mod broker;
+mod broker_alarms;
+mod broker_certificate;
+mod broker_watch;
+mod dead_letters;
+mod desk;
+mod directories;
+pub mod embedded;
+mod enrolment;
+mod foundation;
+mod gateways;
+mod listing;
+mod operator;
+mod own_host;
+pub mod placement;
+pub mod registry;
+mod running;
+pub mod state;
+mod system;
+mod telling;
+
+pub use authorities::{Authorities, AuthoritiesError};
+pub(crate) use broker::Broker;
+pub use broker::{BrokerChoice, BrokerStartError, RabbitSettings};
+pub use broker_certificate::certify_broker_of;
+pub(crate) use desk::{Desk, DeskHandle};
+pub(crate) use foundation::lay;
+pub use foundation::{FoundationError, PlatformSettings};
+pub(crate) use own_host::{OwnHost, Place};
+pub use running::{Master, MasterConfig, MasterError, admin_socket_in};
+pub use system::SystemError;
+pub(crate) use system::{SystemAgents, certify};
+
+/// Now, as certificates know it.
+pub(crate) fn timestamp_now() -> sealbus_seal::Timestamp {
+    sealbus_control::clock::timestamp(sealbus_control::clock::now())
+}

@@ -1,0 +1,122 @@
+//! The agent in whose name operators send, `operator@hap`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sealbus_bus::{Outbox, ReceivedMessage};
+use sealbus_fipa::{AclMessage, Aid, Performative, string};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use sealbus_control::admin::SendMessage;
+use sealbus_control::{Fault, FaultCode};
+use sealbus_process::AgentHandle;
+
+/// Most replies collected for one message.
+const REPLIES: usize = 1000;
+
+/// Sends in the operators' name, and hands each the replies to its own messages.
+#[derive(Clone)]
+pub(crate) struct Operator {
+    outbox: Arc<Outbox>,
+    waiting: Arc<Mutex<HashMap<String, mpsc::Sender<ReceivedMessage>>>>,
+}
+
+impl Operator {
+    pub(crate) fn new(agent: &AgentHandle) -> Self {
+        Self {
+            outbox: agent.outbox().clone(),
+            waiting: Arc::default(),
+        }
+    }
+
+    /// Hands out replies for ever.
+    pub(crate) async fn serve(self, mut agent: AgentHandle) {
+        while let Some(received) = agent.receive().await {
+            let message = received.message();
+            let conversation = message
+                .conversation_id()
+                .and_then(|id| id.text().map(|text| text.into_owned()));
+            let waiting = conversation.and_then(|id| self.waiting.lock().get(&id).cloned());
+            match waiting {
+                // A collector that has enough gets no more.
+                Some(waiting) => drop(waiting.try_send(received)),
+                None => tracing::debug!("a message to the operator that nobody waits for"),
+            }
+        }
+    }
+
+    /// Sends a message; with `wait`, returns the replies, in FIPA's string encoding, as soon as every
+    /// receiver has replied or the time is over.
+    pub(crate) async fn send(&self, message: SendMessage) -> Result<Vec<String>, Fault> {
+        let bad = |why: String| Fault::new(FaultCode::BadRequest, why);
+        let platform = &self.outbox.bus().config().platform;
+        let id = sealbus_seal::ProcessId::random()
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?
+            .to_string();
+        let mut acl = AclMessage::new(Performative::from(message.performative.as_str()))
+            .with_content(message.content)
+            .with_conversation_id(format!("c{id}"))
+            .with_reply_with(format!("r{id}"));
+        for receiver in &message.receivers {
+            let name = if receiver.contains('@') {
+                receiver.clone()
+            } else {
+                format!("{receiver}@{platform}")
+            };
+            let aid = Aid::new(name)
+                .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+            acl = acl.with_receiver(aid);
+        }
+        let wanted = acl.receivers.len();
+        if let Some(language) = message.language {
+            acl = acl.with_language(language);
+        }
+        if let Some(ontology) = message.ontology {
+            acl = acl.with_ontology(ontology);
+        }
+        if let Some(protocol) = message.protocol {
+            acl = acl.with_protocol(protocol);
+        }
+        let conversation = format!("c{id}");
+        let (sender, mut replies) = mpsc::channel(REPLIES);
+        self.waiting.lock().insert(conversation.clone(), sender);
+        let forget = Forget {
+            operator: self,
+            conversation,
+        };
+        self.outbox
+            .send(acl)
+            .await
+            .map_err(|error| bad(error.to_string()))?;
+        let deadline = Instant::now() + Duration::from_millis(message.wait);
+        let mut collected = Vec::new();
+        while collected.len() < wanted && message.wait > 0 {
+            let Ok(Some(reply)) = tokio::time::timeout_at(deadline, replies.recv()).await else {
+                break;
+            };
+            let mut text = Vec::new();
+            let readable = reply.into_message();
+            // An agreement announces the answer.
+            if readable.performative != Performative::Agree {
+                string::encode(&readable, &mut text).map_err(|error| bad(error.to_string()))?;
+                collected.push(String::from_utf8_lossy(&text).into_owned());
+            }
+        }
+        drop(forget);
+        Ok(collected)
+    }
+}
+
+struct Forget<'o> {
+    operator: &'o Operator,
+    conversation: String,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.operator.waiting.lock().remove(&self.conversation);
+    }
+}

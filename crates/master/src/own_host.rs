@@ -1,0 +1,386 @@
+//! The platform as the Master's own process sees it: the desk is in the same process, so nothing is
+//! asked over a socket. An embedded platform's agents see it the same way.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use sealbus_channels::ChannelPath;
+use sealbus_journal::Retention;
+use sealbus_seal::{Identity, Name};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::desk::{Desk, DeskHandle, News};
+use sealbus_control::attachment::AgentReport;
+use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::clock::timestamp;
+use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs};
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::node::DirectoryStep;
+use sealbus_control::post::{LetterOutcome, PostedLetter};
+use sealbus_control::{
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, FrozenAgent, ProcessContact,
+    RefusalRecord, Subject,
+};
+use sealbus_keeping::post::{OwnPost, PostPlace};
+
+/// Commands that wait for the process.
+const COMMANDS: usize = 64;
+
+/// [`Host`] of a process that shares its memory with the Master.
+pub(crate) struct OwnHost {
+    desk: DeskHandle,
+    membership: Membership,
+    /// Takes in agents that were not named beforehand, as on an embedded platform.
+    open: bool,
+    /// Keeps messages for agents that are away; none beside a real platform's nodes.
+    post: Option<OwnPost>,
+    asked: Arc<Mutex<HashSet<String>>>,
+    commands: Mutex<Option<mpsc::Receiver<Command>>>,
+}
+
+/// A process to be hosted.
+pub(crate) struct Place {
+    /// Name of its group.
+    pub(crate) group: String,
+    /// Its agents, to begin with.
+    pub(crate) agents: Vec<String>,
+    /// Whether it takes in others.
+    pub(crate) open: bool,
+    /// Where its mesh endpoint is to listen; none without one.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where messages for agents that are away are kept, if they are: of an embedded platform.
+    pub(crate) post: Option<PostPlace>,
+}
+
+impl OwnHost {
+    /// Adopts a process and hosts it.
+    ///
+    /// # Errors
+    /// If the desk does not take it.
+    pub(crate) async fn adopt(
+        desk: DeskHandle,
+        place: Place,
+        news: watch::Receiver<News>,
+    ) -> Result<(Arc<Self>, mpsc::Sender<Command>), Fault> {
+        let Place {
+            group,
+            agents,
+            open,
+            listen,
+            post,
+        } = place;
+        let names = agents.clone();
+        let (process, platform, name, deny_list, revision, processes, rules) = desk
+            .run(move |desk, now| {
+                let pid = Some(std::process::id());
+                let process = desk.state.adopt(&group, agents, pid, now)?;
+                let deny_list = desk.ca.deny_list().1;
+                let directory = desk.state.directory();
+                let revision = directory.revision();
+                let (processes, rules) = (directory.processes(), directory.rules().clone());
+                let (platform, name) = (desk.platform.clone(), desk.name.clone());
+                Ok((
+                    process, platform, name, deny_list, revision, processes, rules,
+                ))
+            })
+            .await?;
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        let asked = Arc::new(Mutex::new(HashSet::new()));
+        let watching = watch_news(desk.clone(), news, revision, asked.clone(), sender.clone());
+        tokio::spawn(watching);
+        let post =
+            post.map(|place| OwnPost::new(place, name, platform.max_message, sender.clone()));
+        let host = Self {
+            desk,
+            membership: Membership {
+                address: listen.map_or(platform.master.address.ip(), |listen| listen.ip()),
+                port: listen.map_or(0, |listen| listen.port()),
+                platform,
+                node: MASTER_NODE.to_owned(),
+                process,
+                agents: names,
+                deny_list: Blob(deny_list.to_vec()),
+                processes: Some(processes),
+                rules,
+                inherits: false,
+                reachable: listen.is_some(),
+            },
+            open,
+            post,
+            asked,
+            commands: Mutex::new(Some(commands)),
+        };
+        Ok((Arc::new(host), sender))
+    }
+}
+
+/// Passes deny lists and changes of the directory on, until the process or the Master is gone.
+async fn watch_news(
+    desk: DeskHandle,
+    mut news: watch::Receiver<News>,
+    mut revision: u64,
+    asked: Arc<Mutex<HashSet<String>>>,
+    commands: mpsc::Sender<Command>,
+) {
+    let mut deny_list = news.borrow_and_update().deny_list;
+    loop {
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return },
+            () = commands.closed() => return,
+        }
+        let known = news.borrow_and_update().deny_list;
+        let newer = known != deny_list;
+        deny_list = known;
+        let told = desk
+            .run(move |desk, _| {
+                let list = newer.then(|| desk.ca.deny_list().1);
+                Ok((list, desk.update(revision)))
+            })
+            .await;
+        let Ok((list, update)) = told else { return };
+        if let Some(list) = list
+            && commands
+                .send(Command::DenyList(Blob(list.to_vec())))
+                .await
+                .is_err()
+        {
+            return;
+        }
+        revision = update.to;
+        let is_whole = update.from == 0;
+        let mut agents = Vec::new();
+        let mut joined = Vec::new();
+        let mut rules = None;
+        let mut ended = Vec::new();
+        for step in update.changes {
+            match step {
+                DirectoryStep::Agent(change) if asked.lock().contains(&change.agent) => {
+                    agents.push(change);
+                }
+                DirectoryStep::Agent(_) => {}
+                DirectoryStep::Together { agents: names, at } => {
+                    let asked = asked.lock();
+                    let wanted = names.into_iter().filter(|name| asked.contains(name));
+                    agents.extend(wanted.map(|agent| DirectoryChange {
+                        agent,
+                        location: at.clone(),
+                    }));
+                }
+                DirectoryStep::Joined { joined: process } => joined.push(process),
+                DirectoryStep::Ended { ended: process } => {
+                    joined.retain(|joined: &ProcessContact| joined.named() != process);
+                    ended.push(process);
+                }
+                DirectoryStep::Rules { rules: newer } => rules = Some(newer),
+            }
+        }
+        let mut news = Vec::new();
+        if is_whole {
+            news.push(Command::ProcessesAre(Some(joined)));
+        } else if !joined.is_empty() {
+            news.push(Command::ProcessesJoined(joined));
+        }
+        news.extend(rules.map(Command::Rules));
+        if !agents.is_empty() {
+            news.push(Command::DirectoryChanged(agents));
+        }
+        if !ended.is_empty() {
+            news.push(Command::ProcessesEnded(ended));
+        }
+        for command in news {
+            if commands.send(command).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Host for OwnHost {
+    fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    fn certify(
+        &self,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
+        let process = self.membership.process.clone();
+        let address = self.membership.address;
+        let open = self.open;
+        let work = move |desk: &mut Desk, now| {
+            let identity = match &subject {
+                Subject::Agent { name } => {
+                    if open {
+                        desk.state.take_in(&process, name)?;
+                    }
+                    desk.agent(name)?
+                }
+                Subject::Process => own_process(desk, &process)?,
+            };
+            if let Subject::Agent { name } = &subject {
+                check_own_agent(desk, &process, name)?;
+            }
+            let lifetime = std::time::Duration::from_secs(desk.platform.certificate_lifetime);
+            let now = timestamp(now);
+            let chain =
+                desk.ca
+                    .certify_own(identity, address, Some(&process), &request, lifetime, now)?;
+            let chain = chain.to_certificates().into_iter();
+            let chain: Vec<_> = chain.map(|der| Blob(der.to_vec())).collect();
+            Ok((chain, desk.broker.clone()))
+        };
+        async move {
+            let (chain, broker) = self.desk.run(work).await?;
+            if let Some(broker) = broker {
+                broker.admit_certified(&chain).await?;
+            }
+            Ok(chain.into_iter().map(|der| der.0).collect())
+        }
+        .boxed()
+    }
+
+    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
+        let process = self.membership.process.clone();
+        let work = move |desk: &mut Desk, now| {
+            desk.state.announced(&process, address, now);
+            Ok(())
+        };
+        self.desk.run(work).boxed()
+    }
+
+    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
+        self.asked.lock().insert(agent.to_owned());
+        let agent = agent.to_owned();
+        self.desk
+            .run(move |desk, _| Ok(desk.state.directory().locate(&agent)))
+            .boxed()
+    }
+
+    fn report<'a>(
+        &'a self,
+        agent: &'a str,
+        report: AgentReport,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        let process = self.membership.process.clone();
+        let is_active = matches!(report, AgentReport::State { .. });
+        let name = agent;
+        let agent = agent.to_owned();
+        // The AMS is one of the system agents, which cannot wait for it.
+        let (told, followed) = self.open.then(oneshot::channel).unzip();
+        let work = move |desk: &mut Desk, now| {
+            desk.state.reported(&process, &agent, report, now);
+            desk.followers.extend(told);
+            Ok(())
+        };
+        async move {
+            self.desk.run(work).await?;
+            if let Some(followed) = followed {
+                // An error means that the Master is ending.
+                let _ = followed.await;
+            }
+            if let Some(post) = &self.post
+                && let Err(fault) = post.is_active(name, is_active).await
+            {
+                tracing::error!(agent = name, %fault, "messages kept for an agent cannot be had");
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        let work = move |desk: &mut Desk, _| {
+            desk.refusals.note(records);
+            Ok(())
+        };
+        self.desk.run(work).boxed()
+    }
+
+    fn keeps_letters(&self) -> bool {
+        self.post.is_some()
+    }
+
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        let Some(post) = &self.post else {
+            return std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed();
+        };
+        post.post(letters).boxed()
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        agent: &'a str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        match &self.post {
+            Some(post) => post.settle(agent, outcomes).boxed(),
+            None => std::future::ready(Ok(())).boxed(),
+        }
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        match &self.post {
+            Some(post) => post.close().boxed(),
+            None => std::future::ready(()).boxed(),
+        }
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        _node: &'a str,
+        request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        match &self.post {
+            Some(post) => post.channel_log(request).boxed(),
+            None => std::future::ready(Err(no_logs())).boxed(),
+        }
+    }
+
+    fn retain<'a>(
+        &'a self,
+        channel: &'a ChannelPath,
+        retention: Retention,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        match &self.post {
+            Some(post) => post.retain(channel, retention).boxed(),
+            None => std::future::ready(Err(no_logs())).boxed(),
+        }
+    }
+
+    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    fn commands(&self) -> Option<mpsc::Receiver<Command>> {
+        self.commands.lock().take()
+    }
+}
+
+fn own_process(desk: &Desk, process: &str) -> Result<Identity, Fault> {
+    let fault =
+        |error: sealbus_seal::IdentityError| Fault::new(FaultCode::Internal, error.to_string());
+    Ok(Identity::Process {
+        platform: desk.name.clone(),
+        node: Name::new("node", MASTER_NODE).map_err(fault)?,
+        process: process.parse().map_err(fault)?,
+    })
+}
+
+fn check_own_agent(desk: &Desk, process: &str, agent: &str) -> Result<(), Fault> {
+    let placed = desk
+        .state
+        .process(process)
+        .is_some_and(|(_, p)| p.agents.contains_key(agent));
+    if placed {
+        return Ok(());
+    }
+    Err(Fault::new(
+        FaultCode::NotPlaced,
+        format!("{agent} is not placed in this process"),
+    ))
+}

@@ -1,0 +1,394 @@
+//! A Master with its sockets: what `sealbus up` runs.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealbus_seal::tls::{Acceptor, CertificateSource, TlsError};
+use sealbus_seal::{
+    CertificateError, Credential, Fingerprint, Identity, IdentityError, KeyError, KeyPair,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::admin::Admin;
+use super::desk::DeskHandle;
+use super::foundation::Foundation;
+use super::{
+    Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, OwnHost, Place,
+    PlatformSettings, SystemAgents, SystemError, broker_watch, lay,
+};
+use crate::enrolment;
+use sealbus_control::Fault;
+use sealbus_control::clock::now;
+use sealbus_control::clock::timestamp;
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::private::listen;
+use sealbus_enrolment::{ENROLMENT, accept, bind};
+use sealbus_process::{OpenError, Process};
+use sealbus_store::{Batch, EmbeddedStore, Store, StoreError};
+
+/// File name of the operators' socket.
+const ADMIN_SOCKET: &str = "admin.sock";
+/// File name of the store.
+pub(super) const STORE: &str = "state.redb";
+/// The row the ports are kept in.
+const PORTS_ROW: &str = "ports";
+/// Life of the certificate shown to those who join.
+const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
+
+/// How long a Master that was killed may take to let go of its store.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+
+/// How a Master is to run.
+#[derive(Clone, Debug)]
+pub struct MasterConfig {
+    /// Where it keeps its state and keys.
+    pub directory: PathBuf,
+    /// What the platform is.
+    pub settings: PlatformSettings,
+    /// The address it listens on.
+    pub address: IpAddr,
+    /// Port of its agents; 0 lets the system choose at the first start.
+    pub port: u16,
+    /// Port for joining; 0 lets the system choose at the first start.
+    pub enrolment_port: u16,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Ports {
+    enrolment: u16,
+    agents: u16,
+}
+
+/// A running Master.
+pub struct Master {
+    admin: Arc<Admin>,
+    directory: PathBuf,
+    tasks: JoinSet<()>,
+    ended: watch::Receiver<bool>,
+    broker: Option<Arc<Broker>>,
+}
+
+/// A Master could not be started. Nothing runs then.
+#[derive(Debug, thiserror::Error)]
+pub enum MasterError {
+    /// Its state directory.
+    #[error("the state directory {} cannot be made: {error}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Its store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its authorities.
+    #[error(transparent)]
+    Authorities(#[from] AuthoritiesError),
+    /// Its state.
+    #[error(transparent)]
+    Foundation(#[from] FoundationError),
+    /// A port that is in use, or cannot be had.
+    #[error(
+        "the Master cannot listen for {what} on {address}: {error}; free it, or choose another port in the manifest"
+    )]
+    Listen {
+        /// What for.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The socket for operators.
+    #[error("the operators' socket {} cannot be made: {error}", path.display())]
+    AdminSocket {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// An address that means all interfaces.
+    #[error("{0} is no address of this machine alone: name one that others reach it by")]
+    Unspecified(IpAddr),
+    /// The Master's own process.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The system agents.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// The broker.
+    #[error(transparent)]
+    Broker(#[from] BrokerStartError),
+    /// The desk.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// A key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// A name.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl Master {
+    /// Starts a Master, anew or on what it kept.
+    ///
+    /// # Errors
+    /// [`MasterError`].
+    pub async fn start(config: MasterConfig) -> Result<Self, MasterError> {
+        if config.address.is_unspecified() {
+            return Err(MasterError::Unspecified(config.address));
+        }
+        let directory = config.directory.clone();
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory);
+        made.map_err(|error| MasterError::Directory {
+            path: directory.clone(),
+            error,
+        })?;
+        // First: it is what tells a second Master on this directory that there is one.
+        let store: Arc<dyn Store> = Arc::new(open_store(&directory.join(STORE)).await?);
+        let time = timestamp(now());
+        let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
+        let kept = kept_ports(&*store).await?;
+        let port = |wish: u16, kept: u16| if wish == 0 { kept } else { wish };
+        let enrolment_at =
+            SocketAddr::new(config.address, port(config.enrolment_port, kept.enrolment));
+        let server = bind(enrolment_at)
+            .await
+            .map_err(|error| MasterError::Listen {
+                what: "nodes that join",
+                address: enrolment_at,
+                error,
+            })?;
+        let enrolment = server.local_addr().unwrap_or(enrolment_at);
+        let agents_at = free_port(config.address, port(config.port, kept.agents)).await?;
+        let foundation = lay(&config.settings, authorities, store.clone(), agents_at).await?;
+        let root = foundation.root.clone();
+        let desk = foundation.desk.clone();
+        let news = foundation.news.clone();
+        let broker = match &config.settings.rabbitmq {
+            None => None,
+            Some(rabbitmq) => {
+                let level = config.settings.level;
+                let address = config.address;
+                Some(Broker::start(rabbitmq, &desk, &root, level, address, &directory).await?)
+            }
+        };
+        let (system, address) = start_system(foundation, store.clone(), agents_at).await?;
+        let ports = Ports {
+            enrolment: enrolment.port(),
+            agents: address.port(),
+        };
+        keep_ports(&*store, kept, ports).await?;
+
+        let mut tasks = JoinSet::new();
+        if let Some(broker) = broker.clone() {
+            tasks.spawn(
+                broker
+                    .clone()
+                    .follow(desk.clone(), news, system.ams.clone()),
+            );
+            if let Some(receives) = system.receives() {
+                tasks.spawn(broker_watch::watch(broker, desk.clone(), receives));
+            }
+        }
+        let root_certificate = root.clone().into();
+        let credential = server_credential(&desk, config.address).await?;
+        let source = CertificateSource::with_root(&credential, &root_certificate)?;
+        let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT]);
+        let serving = desk.clone();
+        tasks.spawn(accept(server, acceptor, move |stream, peer| {
+            enrolment::serve(stream, peer, serving.clone())
+        }));
+        tasks.spawn(renew_server_credential(
+            desk.clone(),
+            config.address,
+            source,
+        ));
+        let path = directory.join(ADMIN_SOCKET);
+        let listener = listen(&path).map_err(|error| MasterError::AdminSocket {
+            path: path.clone(),
+            error,
+        })?;
+        let (end, ended) = watch::channel(false);
+        let admin = Arc::new(Admin {
+            desk,
+            system: Arc::new(system),
+            root: Fingerprint::of(&root),
+            enrolment,
+            address,
+            ended: end,
+        });
+        tasks.spawn(admin.clone().accept(listener));
+        tracing::info!(platform = %config.settings.name, %enrolment, %address, "the Master is there");
+        Ok(Self {
+            admin,
+            directory,
+            tasks,
+            ended,
+            broker,
+        })
+    }
+
+    /// Where nodes join.
+    pub fn enrolment_address(&self) -> SocketAddr {
+        self.admin.enrolment
+    }
+
+    /// Where its agents listen for links.
+    pub fn address(&self) -> SocketAddr {
+        self.admin.address
+    }
+
+    /// The socket for operators.
+    pub fn admin_socket(&self) -> PathBuf {
+        self.directory.join(ADMIN_SOCKET)
+    }
+
+    /// Ends all agents and nodes, and then the Master.
+    pub async fn shut_down(&self, grace: Duration) {
+        self.admin.shut_down(grace).await;
+        if let Some(broker) = &self.broker {
+            broker.stop().await;
+        }
+    }
+
+    /// Waits until the platform was shut down, here or by an operator.
+    pub async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        // An error means that the Master is gone.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Ends the Master alone: nodes and agents go on, and find it again when it is started again.
+    pub async fn abandon(mut self) {
+        self.tasks.shutdown().await;
+        let _ = std::fs::remove_file(self.directory.join(ADMIN_SOCKET));
+        self.admin.system.end().await;
+        self.admin.desk.close().await;
+    }
+}
+
+/// Opens the store. A Master that was just killed may hold it for another moment.
+pub(super) async fn open_store(path: &Path) -> Result<EmbeddedStore, StoreError> {
+    let since = Instant::now();
+    loop {
+        match EmbeddedStore::open(path) {
+            Err(StoreError::InUse { .. }) if since.elapsed() < LAST_BREATH => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn start_system(
+    foundation: Foundation,
+    store: Arc<dyn Store>,
+    at: SocketAddr,
+) -> Result<(SystemAgents, SocketAddr), MasterError> {
+    let desk = foundation.desk.clone();
+    let (host, _) = OwnHost::adopt(
+        desk.clone(),
+        Place::system(Some(at)),
+        foundation.news.clone(),
+    )
+    .await?;
+    let process = Process::open(host, None).await?;
+    let address = process.address().unwrap_or(at);
+    let name = process.membership().process.clone();
+    desk.run(move |desk, _| {
+        desk.platform.master.address = address;
+        desk.platform.master.process = name;
+        Ok(())
+    })
+    .await?;
+    Ok((
+        SystemAgents::start(process, foundation, store).await?,
+        address,
+    ))
+}
+
+/// The port to listen on, checked so that the error names it.
+async fn free_port(address: IpAddr, port: u16) -> Result<SocketAddr, MasterError> {
+    let at = SocketAddr::new(address, port);
+    if port != 0 {
+        let probe = bind(at).await;
+        probe.map_err(|error| MasterError::Listen {
+            what: "its agents",
+            address: at,
+            error,
+        })?;
+    }
+    Ok(at)
+}
+
+async fn kept_ports(store: &dyn Store) -> Result<Ports, StoreError> {
+    let row = store.get(PORTS_ROW).await?;
+    Ok(row
+        .and_then(|entry| serde_json::from_slice(&entry.value).ok())
+        .unwrap_or_default())
+}
+
+async fn keep_ports(store: &dyn Store, kept: Ports, ports: Ports) -> Result<(), StoreError> {
+    if kept == ports {
+        return Ok(());
+    }
+    let mut batch = Batch::new();
+    batch.put(PORTS_ROW, serde_json::to_vec(&ports).unwrap_or_default());
+    store.commit(batch).await.map(|_| ())
+}
+
+async fn server_credential(desk: &DeskHandle, address: IpAddr) -> Result<Credential, MasterError> {
+    let key = KeyPair::generate()?;
+    let request = key.signing_request()?;
+    let chain = desk
+        .run(move |desk, now| {
+            let identity = Identity::node(&desk.name, MASTER_NODE).map_err(|error| {
+                Fault::new(sealbus_control::FaultCode::Internal, error.to_string())
+            })?;
+            let life = SERVER_CERTIFICATE;
+            desk.ca
+                .certify_own(identity, address, None, &request, life, timestamp(now))
+        })
+        .await?;
+    Ok(Credential::new(key, chain)?)
+}
+
+async fn renew_server_credential(
+    desk: DeskHandle,
+    address: IpAddr,
+    source: Arc<CertificateSource>,
+) {
+    loop {
+        tokio::time::sleep(SERVER_CERTIFICATE / 2).await;
+        let renewed = match server_credential(&desk, address).await {
+            Ok(credential) => source.renew(&credential).map_err(MasterError::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = renewed {
+            tracing::error!(%error, "the Master's server certificate could not be renewed");
+        }
+    }
+}
+
+/// The operators' socket of the Master that runs on a state directory.
+pub fn admin_socket_in(directory: &Path) -> PathBuf {
+    directory.join(ADMIN_SOCKET)
+}

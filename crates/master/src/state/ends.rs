@@ -1,0 +1,203 @@
+//! How processes end, by themselves or not, and whether they are started again.
+
+use std::time::Duration;
+
+use sealbus_seal::denylist::Reason;
+
+use super::{About, MasterState, unknown};
+use crate::registry::{Life, Origin, Process};
+use sealbus_control::node::{Exit, NodeRequest};
+use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_manifest::RestartPolicy;
+
+impl MasterState {
+    /// A process ended.
+    pub fn exited(&mut self, process: &str, exit: &Exit, now: UnixMillis) {
+        let Some(name) = self.processes.remove(process) else {
+            return;
+        };
+        tracing::info!(process = %name, %exit, "ended");
+        let Some(group) = self.groups.get_mut(&name) else {
+            return;
+        };
+        let found = group.processes().find(|found| found.id == process);
+        let Some(ended) = found.cloned() else {
+            return;
+        };
+        group.leaving.retain(|leaving| leaving.id != process);
+        let cause = match exit {
+            _ if ended.stop_by.is_some() => Reason::Killed,
+            Exit::Lost => Reason::NodeLost,
+            _ => Reason::Ended,
+        };
+        self.end_process(&ended, cause);
+        if self.move_lost(&name, process, now) {
+            return;
+        }
+        let patience = self.patience;
+        let Some(group) = self.groups.get_mut(&name) else {
+            return;
+        };
+        if group
+            .process
+            .as_ref()
+            .is_none_or(|present| present.id != process)
+        {
+            self.save(&name);
+            return;
+        }
+        group.process = None;
+        let barred = !ended.barred.is_empty();
+        let told = ended.stop_by.is_some() || !group.wanted || barred;
+        let failed = exit.is_failure();
+        let error = ended.agents.values().find_map(|life| match life {
+            Life::Failed { error } => Some(error.clone()),
+            _ => None,
+        });
+        let how = error.map_or_else(|| exit.to_string(), |error| format!("{exit}: {error}"));
+        let again = match group.restart {
+            _ if told => false,
+            RestartPolicy::Never => false,
+            RestartPolicy::OnFailure => failed,
+            RestartPolicy::Always => true,
+        };
+        if again {
+            let settled = ended.since + patience.settled.as_millis() as u64 <= now;
+            group.failures = if settled || !failed {
+                1
+            } else {
+                group.failures + 1
+            };
+            // What becomes of a node is not the process's fault.
+            let pause = if exit.is_of_its_node() {
+                Duration::ZERO
+            } else {
+                pause(&patience, group.failures)
+            };
+            group.start_at = Some(now + pause.as_millis() as u64);
+            group.note = Some(format!("ended ({how}), start {} follows", group.starts + 1));
+        } else {
+            group.wanted = false;
+            group.note = Some(if barred {
+                "revoked by an operator".to_owned()
+            } else if told {
+                "stopped".to_owned()
+            } else {
+                format!("ended ({how})")
+            });
+        }
+        self.refresh(&name);
+    }
+
+    /// Ends an agent, with its process, for good.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] for a system agent.
+    pub fn kill(&mut self, agent: &str, grace: Duration, now: UnixMillis) -> Result<(), Fault> {
+        let name = self
+            .agents
+            .get(agent)
+            .cloned()
+            .ok_or_else(|| unknown("agent", agent))?;
+        let Some(group) = self.groups.get_mut(&name) else {
+            return Err(unknown("agent", agent));
+        };
+        if group.origin == Origin::System {
+            let message = format!("{agent} is part of the platform");
+            return Err(Fault::new(FaultCode::NotPermitted, message)
+                .advise("to end the platform, end the Master"));
+        }
+        group.wanted = false;
+        group.start_at = None;
+        let stop_by = Some(now + grace.as_millis() as u64);
+        // What it was moving away from ends with it.
+        let moving = group.moving.take().filter(|moving| !moving.source_gone);
+        let source = moving.and_then(|moving| moving.source);
+        group
+            .leaving
+            .extend(source.map(|source| Process { stop_by, ..source }));
+        if let Some(process) = &mut group.process {
+            process.stop_by = stop_by;
+        } else {
+            group.note = Some("stopped".to_owned());
+        }
+        let processes: Vec<Process> = group.processes().cloned().collect();
+        for process in processes {
+            if grace.is_zero() {
+                self.revoke(&process.id, Reason::Killed);
+            }
+            self.stop_process(&process, grace, "killed by the operator");
+        }
+        self.refresh(&name);
+        Ok(())
+    }
+
+    /// Ends everything, for the end of the platform.
+    pub fn stop_all(&mut self, grace: Duration, now: UnixMillis) {
+        let agents: Vec<String> = self
+            .groups
+            .values()
+            .filter(|group| group.origin != Origin::System)
+            .filter_map(|group| group.agents.first().cloned())
+            .collect();
+        for agent in agents {
+            // The only error is that it is gone already.
+            let _ = self.kill(&agent, grace, now);
+        }
+    }
+
+    /// Forgets all programs, at the end of the platform: the next one begins anew.
+    pub fn forget_programs(&mut self) {
+        let programs = self.groups.iter();
+        let programs = programs.filter(|(_, group)| group.origin != Origin::System);
+        let names: Vec<String> = programs.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.forget(&name);
+        }
+    }
+
+    pub(super) fn stop_process(&mut self, process: &Process, grace: Duration, reason: &str) {
+        let request = NodeRequest::Stop {
+            process: process.id.clone(),
+            grace: grace.as_millis() as u64,
+            reason: reason.to_owned(),
+        };
+        self.ask(&process.node.clone(), request, About::Nothing);
+    }
+
+    pub(super) fn tick_groups(&mut self, now: UnixMillis) {
+        self.give_up_moves(now);
+        self.end_leaving(now);
+        let overdue: Vec<String> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| {
+                let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
+                stop_by.is_some_and(|at| at <= now)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in overdue {
+            let Some(process) = self
+                .groups
+                .get_mut(&name)
+                .and_then(|group| group.process.as_mut())
+            else {
+                continue;
+            };
+            // Once; the node ends it by force, and says so when it has.
+            process.stop_by = Some(UnixMillis::MAX);
+            let process = process.id.clone();
+            self.revoke(&process, Reason::Killed);
+            self.save(&name);
+        }
+        self.place_waiting(now);
+    }
+}
+
+fn pause(patience: &super::Patience, failures: u32) -> Duration {
+    let doubled = patience
+        .first_pause
+        .saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(patience.longest_pause)
+}

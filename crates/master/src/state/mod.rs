@@ -1,0 +1,461 @@
+//! The Master's decisions as a state machine: what nodes, agents and operators tell it comes in as
+//! method calls with the time, what is to be done goes out as [`Effect`]s. The rows that changed are
+//! to be written to the store before any effect is carried out, so that a Master killed at any
+//! moment and started again on its store goes on where it was.
+
+mod ends;
+mod moves;
+mod nodes;
+mod origins;
+mod processes;
+mod silence;
+#[cfg(test)]
+mod tests;
+
+use sealbus_seal::denylist::Reason;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use crate::registry::{Group, Life, Node, Origin, Process};
+use sealbus_control::admin::NodeState;
+use sealbus_control::directory::Directory;
+use sealbus_control::node::NodeRequest;
+use sealbus_control::{
+    AgentLocation, AgentState, EndedProcess, Fault, FaultCode, Rules, UnixMillis,
+};
+use sealbus_store::{Row, Rows};
+
+pub(crate) use nodes::not_a_member;
+
+const NODE_ROW: &str = "node/";
+const GROUP_ROW: &str = "group/";
+
+/// A group of more agents is not written for each of them.
+const MANY: usize = 256;
+/// How often it is, in milliseconds.
+const WHILE: UnixMillis = 1000;
+
+/// How patient the Master is.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// A node that was not heard of for so long is dead.
+    pub node: Duration,
+    /// The same where a broker carries what nodes say: a sender may first have to find out that one of its brokers died.
+    pub node_by_broker: Duration,
+    /// How long nodes have to come back after the Master was started again.
+    pub after_restart: Duration,
+    /// How long nodes have to be heard again after the broker was away.
+    pub after_broker: Duration,
+    /// How long a move may take.
+    pub moving: Duration,
+    /// The pause before the first restart of a process that failed; it doubles with each failure.
+    pub first_pause: Duration,
+    /// The longest pause.
+    pub longest_pause: Duration,
+    /// A process that ran so long has not failed by its start.
+    pub settled: Duration,
+    /// How long a process stays, to send on who still writes to it, after its agents moved.
+    pub leaving: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            node: Duration::from_secs(8),
+            node_by_broker: Duration::from_secs(20),
+            after_restart: Duration::from_secs(15),
+            after_broker: Duration::from_secs(30),
+            moving: Duration::from_secs(60),
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(30),
+            settled: Duration::from_secs(30),
+            leaving: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Ask a node, again and again until it answers or is dead; the answer goes to
+    /// [`MasterState::answered`].
+    Ask {
+        /// The node.
+        node: String,
+        /// What.
+        request: Box<NodeRequest>,
+        /// What it is about.
+        about: About,
+    },
+    /// Revoke all certificates of a process and its agents.
+    Revoke {
+        /// The process.
+        process: String,
+        /// Only this agent's.
+        agent: Option<String>,
+        /// Why.
+        cause: Reason,
+    },
+    /// Enter a step of certification.
+    Step {
+        /// 1 or 2.
+        step: u8,
+        /// The agent.
+        agent: String,
+        /// The node.
+        node: String,
+        /// What happened.
+        what: String,
+    },
+    /// The agent's entry in the AMS: its state, or that it is gone.
+    WhitePages {
+        /// Local name.
+        agent: String,
+        /// Its state.
+        state: Option<AgentState>,
+    },
+    /// What operators wait for has come about: a move ended, or a node knows a ticket.
+    Settled {
+        /// The group.
+        group: String,
+        /// The node it is on now, or why it did not move.
+        result: Result<String, Fault>,
+    },
+}
+
+/// What a question to a node is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The start of a process.
+    Start {
+        /// The group.
+        group: String,
+        /// The process.
+        process: String,
+    },
+    /// The freezing of a process.
+    Freeze {
+        /// The group.
+        group: String,
+        /// The process.
+        process: String,
+    },
+    /// A ticket.
+    Expect {
+        /// The group.
+        group: String,
+        /// The node.
+        node: String,
+    },
+    /// Nothing hangs on the answer.
+    Nothing,
+}
+
+/// Draws names for processes: 32 hexadecimal digits that were never drawn before.
+pub type DrawName = Box<dyn FnMut() -> Result<String, Fault> + Send>;
+
+/// The state machine.
+pub struct MasterState {
+    patience: Patience,
+    /// The broker, if nodes speak by one.
+    witness: Option<silence::Witness>,
+    draw_name: DrawName,
+    nodes: BTreeMap<String, Node>,
+    groups: BTreeMap<String, Group>,
+    /// Agent to group.
+    agents: HashMap<String, String>,
+    /// Process to group; both of a group that moves.
+    processes: HashMap<String, String>,
+    /// What the AMS was told last.
+    white_pages: HashMap<String, AgentState>,
+    directory: Directory,
+    /// Groups whose rows are to be written.
+    unsaved: BTreeSet<String>,
+    rows: Rows,
+    effects: Vec<Effect>,
+}
+
+/// A row of the store cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the row {key} of the platform's state cannot be read: {error}")]
+pub struct DamagedRow {
+    /// The row's key.
+    pub key: String,
+    /// What is wrong.
+    pub error: serde_json::Error,
+}
+
+impl MasterState {
+    /// A Master as its rows describe it. `revision` is above every directory revision given out
+    /// before.
+    ///
+    /// # Errors
+    /// [`DamagedRow`].
+    pub fn load<'r>(
+        rows: impl IntoIterator<Item = (&'r str, &'r [u8])>,
+        revision: u64,
+        patience: Patience,
+        draw_name: DrawName,
+        now: UnixMillis,
+    ) -> Result<Self, DamagedRow> {
+        let mut state = Self {
+            patience,
+            witness: None,
+            draw_name,
+            nodes: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            agents: HashMap::new(),
+            processes: HashMap::new(),
+            white_pages: HashMap::new(),
+            directory: Directory::starting_at(revision),
+            unsaved: BTreeSet::new(),
+            rows: Rows::default(),
+            effects: Vec::new(),
+        };
+        for (key, value) in rows {
+            let damaged = |error| DamagedRow {
+                key: key.to_owned(),
+                error,
+            };
+            if let Some(name) = key.strip_prefix(NODE_ROW) {
+                let mut node: Node = serde_json::from_slice(value).map_err(damaged)?;
+                node.heard = now;
+                state.nodes.insert(name.to_owned(), node);
+            } else if let Some(name) = key.strip_prefix(GROUP_ROW) {
+                let group: Group = serde_json::from_slice(value).map_err(damaged)?;
+                state.index(name, &group);
+                state.groups.insert(name.to_owned(), group);
+            }
+        }
+        let groups: Vec<String> = state.groups.keys().cloned().collect();
+        for group in groups {
+            state.resume(&group, now);
+            state.refresh(&group);
+        }
+        let nodes: Vec<String> = state.nodes.keys().cloned().collect();
+        for node in nodes {
+            state.refresh_node(&node);
+        }
+        Ok(state)
+    }
+
+    /// Prefixes of the rows this state consists of.
+    pub const ROWS: [&'static str; 2] = [NODE_ROW, GROUP_ROW];
+
+    /// Takes the rows that changed. The row of a group of very many agents, of which each reports on
+    /// its own, is written once in a while: what is missing after a restart, its node tells.
+    pub fn take_rows(&mut self, now: UnixMillis) -> Vec<Row> {
+        for name in std::mem::take(&mut self.unsaved) {
+            let Some(group) = self.groups.get_mut(&name) else {
+                continue;
+            };
+            if group.agents.len() > MANY && group.saved.is_some_and(|at| now < at + WHILE) {
+                self.unsaved.insert(name);
+                continue;
+            }
+            group.saved = Some(now);
+            self.rows.put(format!("{GROUP_ROW}{name}"), group);
+        }
+        self.rows.take()
+    }
+
+    /// Whether rows wait to be written that [`take_rows`](Self::take_rows) kept back.
+    pub fn has_unsaved(&self) -> bool {
+        !self.unsaved.is_empty()
+    }
+
+    /// Takes what is to be done, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Lays down what holds for all processes.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.directory.set_rules(rules);
+    }
+
+    /// All nodes that ever joined and were not forgotten.
+    pub fn nodes(&self) -> &BTreeMap<String, Node> {
+        &self.nodes
+    }
+
+    /// All process groups.
+    pub fn groups(&self) -> &BTreeMap<String, Group> {
+        &self.groups
+    }
+
+    /// The group of an agent.
+    pub fn group_of(&self, agent: &str) -> Option<(&str, &Group)> {
+        let name = self.agents.get(agent)?;
+        Some((name, self.groups.get(name)?))
+    }
+
+    /// The process of that name, with its group's name, if it is one the Master placed and has not
+    /// given up.
+    pub fn process(&self, process: &str) -> Option<(&str, &Process)> {
+        let name = self.processes.get(process)?;
+        let group = self.groups.get(name)?;
+        let found = group.processes().find(|found| found.id == process)?;
+        Some((name, found))
+    }
+
+    fn index(&mut self, name: &str, group: &Group) {
+        for agent in &group.agents {
+            self.agents.insert(agent.clone(), name.to_owned());
+        }
+        for process in group.processes() {
+            self.processes.insert(process.id.clone(), name.to_owned());
+        }
+    }
+
+    /// Notes that a group's row is to be written.
+    fn save(&mut self, name: &str) {
+        if !self.unsaved.contains(name) {
+            self.unsaved.insert(name.to_owned());
+        }
+    }
+
+    fn save_node(&mut self, name: &str) {
+        if let Some(node) = self.nodes.get(name) {
+            self.rows.put(format!("{NODE_ROW}{name}"), node);
+        }
+    }
+
+    fn ask(&mut self, node: &str, request: NodeRequest, about: About) {
+        self.effects.push(Effect::Ask {
+            node: node.to_owned(),
+            request: Box::new(request),
+            about,
+        });
+    }
+
+    /// Brings directory and AMS in line with a group, and saves it.
+    fn refresh(&mut self, name: &str) {
+        self.save(name);
+        let Some(group) = self.groups.get(name) else {
+            return;
+        };
+        for contact in group.processes().filter_map(Process::contact) {
+            self.directory.joined(contact);
+        }
+        let agents = group.agents.clone();
+        for agent in &agents {
+            self.refresh_agent(name, agent);
+        }
+    }
+
+    /// The same for one agent of it.
+    fn refresh_agent(&mut self, name: &str, agent: &str) {
+        self.save(name);
+        let Some(group) = self.groups.get(name) else {
+            return;
+        };
+        let (location, state) = situation(group, agent);
+        self.directory.set(agent, location);
+        self.tell_white_pages(agent, state);
+    }
+
+    fn tell_white_pages(&mut self, agent: &str, state: Option<AgentState>) {
+        let known = match state {
+            Some(state) => self.white_pages.insert(agent.to_owned(), state),
+            None => self.white_pages.remove(agent),
+        };
+        if known != state {
+            let agent = agent.to_owned();
+            self.effects.push(Effect::WhitePages { agent, state });
+        }
+    }
+
+    fn refresh_node(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name) else {
+            return;
+        };
+        let location = match (&node.contact, node.state) {
+            (Some(contact), state) if state != NodeState::Dead => {
+                self.directory.joined(contact.clone());
+                AgentLocation::Process(contact.clone())
+            }
+            _ => AgentLocation::Unknown,
+        };
+        let alive = location != AgentLocation::Unknown;
+        self.directory.set(name, location);
+        self.tell_white_pages(name, alive.then_some(AgentState::Active));
+    }
+
+    /// Forgets a group and its agents, and ends what is left of it.
+    fn forget(&mut self, name: &str) {
+        let Some(group) = self.groups.remove(name) else {
+            return;
+        };
+        self.unsaved.remove(name);
+        self.rows.delete(format!("{GROUP_ROW}{name}"));
+        for agent in &group.agents {
+            self.agents.remove(agent);
+            self.directory.set(agent, AgentLocation::Unknown);
+            if self.white_pages.remove(agent).is_some() {
+                self.effects.push(Effect::WhitePages {
+                    agent: agent.clone(),
+                    state: None,
+                });
+            }
+        }
+        for process in group.processes() {
+            self.processes.remove(&process.id);
+            if group.origin == Origin::System {
+                // Its name stays with the Master's process.
+                self.revoke(&process.id, Reason::Superseded);
+            } else {
+                self.stop_process(process, Duration::ZERO, "it was replaced");
+                self.end_process(process, Reason::Superseded);
+            }
+        }
+    }
+
+    fn revoke(&mut self, process: &str, cause: Reason) {
+        self.effects.push(Effect::Revoke {
+            process: process.to_owned(),
+            agent: None,
+            cause,
+        });
+    }
+
+    /// A process is no more: its certificates are revoked, and all others hear of it.
+    fn end_process(&mut self, process: &Process, cause: Reason) {
+        self.revoke(&process.id, cause);
+        self.directory.ended(EndedProcess {
+            node: process.node.clone(),
+            process: process.id.clone(),
+        });
+    }
+}
+
+/// Where an agent of a group is, and its state.
+fn situation(group: &Group, agent: &str) -> (AgentLocation, Option<AgentState>) {
+    let Some(process) = &group.process else {
+        return match group.start_at {
+            Some(_) => (AgentLocation::InTransit, Some(AgentState::Initiated)),
+            None => (AgentLocation::Unknown, None),
+        };
+    };
+    let life = process.agents.get(agent).unwrap_or(&Life::Unborn);
+    let in_transit = (AgentLocation::InTransit, Some(AgentState::Transit));
+    match (&group.moving, life) {
+        (Some(moving), _) if moving.source.is_none() => in_transit,
+        (Some(_), Life::Unborn) => in_transit,
+        (_, Life::Ended | Life::Failed { .. }) => (AgentLocation::Unknown, None),
+        (None, Life::Unborn) => (AgentLocation::InTransit, Some(AgentState::Initiated)),
+        (_, Life::State { state }) => match process.contact() {
+            Some(contact) => (AgentLocation::Process(contact), Some(*state)),
+            None => (AgentLocation::InTransit, Some(*state)),
+        },
+    }
+}
+
+fn unknown(what: &str, name: &str) -> Fault {
+    Fault::new(FaultCode::Unknown, format!("there is no {what} {name}"))
+}

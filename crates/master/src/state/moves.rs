@@ -1,0 +1,342 @@
+//! Moves: freeze where it is, restore where it goes, or go on where it was.
+
+use std::time::Duration;
+
+use sealbus_seal::denylist::Reason;
+
+use super::{About, Effect, MasterState, unknown};
+use crate::placement::{Wish, place};
+use crate::registry::{Move, Origin, Process};
+use sealbus_control::node::{Inheritance, NodeAnswer, NodeRequest};
+use sealbus_control::{Fault, FaultCode, UnixMillis};
+
+/// How long a process whose agents moved has to end by itself.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+impl MasterState {
+    /// Begins to move an agent, with its process, to another node; the result comes as
+    /// [`Effect::Settled`] of the group whose name is returned.
+    ///
+    /// # Errors
+    /// If the agent is not running, the node cannot take it, or a move is under way.
+    pub fn move_agent(
+        &mut self,
+        agent: &str,
+        node: &str,
+        now: UnixMillis,
+    ) -> Result<String, Fault> {
+        let name = self
+            .agents
+            .get(agent)
+            .cloned()
+            .ok_or_else(|| unknown("agent", agent))?;
+        let refuse = |why: String| Fault::new(FaultCode::NotPermitted, why);
+        let group = self
+            .groups
+            .get(&name)
+            .ok_or_else(|| unknown("agent", agent))?;
+        match group.origin {
+            Origin::System => return Err(refuse(format!("{agent} is part of the platform"))),
+            Origin::Ticket => {
+                return Err(refuse(format!("{agent} came with a ticket"))
+                    .advise("the platform did not start it and cannot start it elsewhere"));
+            }
+            Origin::Program { .. } => {}
+        }
+        if group.moving.is_some() {
+            return Err(refuse(format!("{agent} is moving already")));
+        }
+        let running = group
+            .process
+            .as_ref()
+            .filter(|p| p.is_settled() && p.stop_by.is_none());
+        let Some(process) = running.cloned() else {
+            return Err(Fault::new(
+                FaultCode::Unavailable,
+                format!("{agent} is not running now"),
+            )
+            .advise("wait until `sealbus ps` shows it as active"));
+        };
+        if !self.nodes.contains_key(node) {
+            return Err(unknown("node", node).advise("`sealbus nodes` shows those there are"));
+        }
+        if process.node == node {
+            return Err(refuse(format!("{agent} is on {node} already")));
+        }
+        if group.pin.as_deref().is_some_and(|pin| pin != node) {
+            return Err(refuse(format!(
+                "the manifest pins {agent} to {}",
+                process.node
+            )));
+        }
+        let wish = Wish {
+            pin: Some(node),
+            forbid: &group.forbid,
+        };
+        if let Err(error) = place(&self.candidates(), wish) {
+            return Err(Fault::new(FaultCode::NoNode, format!("{agent}: {error}")));
+        }
+        let give_up = now + self.patience.moving.as_millis() as u64;
+        let moving = Move {
+            destination: node.to_owned(),
+            give_up,
+            source: None,
+            source_gone: false,
+        };
+        if let Some(group) = self.groups.get_mut(&name) {
+            group.moving = Some(moving);
+        }
+        self.refresh(&name);
+        self.ask_to_freeze(&name, &process, node);
+        Ok(name)
+    }
+
+    fn ask_to_freeze(&mut self, name: &str, process: &Process, destination: &str) {
+        let request = NodeRequest::Freeze {
+            process: process.id.clone(),
+            destination: destination.to_owned(),
+        };
+        let about = About::Freeze {
+            group: name.to_owned(),
+            process: process.id.clone(),
+        };
+        self.ask(&process.node, request, about);
+    }
+
+    pub(super) fn resume_move(&mut self, name: &str) {
+        let Some(group) = self.groups.get(name) else {
+            return;
+        };
+        let (Some(moving), Some(process)) = (group.moving.clone(), group.process.clone()) else {
+            return;
+        };
+        match moving.source {
+            None => self.ask_to_freeze(name, &process, &moving.destination),
+            Some(source) if process.pid.is_none() => {
+                let inherits = Inheritance {
+                    node: source.node,
+                    process: source.id,
+                };
+                self.ask_to_start(name, &process.node, &process.id, Some(inherits));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The source node answered the request to freeze.
+    pub(super) fn frozen(
+        &mut self,
+        name: &str,
+        process: &str,
+        result: Result<NodeAnswer, Fault>,
+        now: UnixMillis,
+    ) {
+        let freezing = self.groups.get(name).is_some_and(|group| {
+            group
+                .moving
+                .as_ref()
+                .is_some_and(|moving| moving.source.is_none())
+                && group
+                    .process
+                    .as_ref()
+                    .is_some_and(|source| source.id == process)
+        });
+        if !freezing {
+            return;
+        }
+        if let Err(fault) = result {
+            self.move_failed(name, fault);
+            return;
+        }
+        let id = match (self.draw_name)() {
+            Ok(id) => id,
+            Err(fault) => {
+                self.move_failed(name, fault);
+                return;
+            }
+        };
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        let (Some(moving), Some(source)) = (&mut group.moving, group.process.take()) else {
+            return;
+        };
+        let node = moving.destination.clone();
+        let inherits = Inheritance {
+            node: source.node.clone(),
+            process: source.id.clone(),
+        };
+        let from = source.node.clone();
+        moving.source = Some(source);
+        group.starts += 1;
+        group.place(Process::placed(id.clone(), &node, &group.agents, now));
+        let agents = group.agents.clone();
+        self.processes.insert(id.clone(), name.to_owned());
+        self.refresh(name);
+        for agent in &agents {
+            self.step(
+                1,
+                agent,
+                &node,
+                format!("placed on {node}, moved from {from}"),
+            );
+        }
+        self.ask_to_start(name, &node, &id, Some(inherits));
+    }
+
+    /// Ends a move whose new process has settled.
+    pub(super) fn move_on(&mut self, name: &str, now: UnixMillis) {
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        let restoring = group
+            .moving
+            .as_ref()
+            .is_some_and(|moving| moving.source.is_some());
+        let restored = restoring && group.process.as_ref().is_some_and(Process::is_settled);
+        if !restored {
+            return;
+        }
+        let Some(Move {
+            source: Some(source),
+            source_gone,
+            destination,
+            ..
+        }) = group.moving.take()
+        else {
+            return;
+        };
+        if !source_gone {
+            // It sends on who still writes to it, until all have heard of the new place.
+            let stop_by = Some(now + self.patience.leaving.as_millis() as u64);
+            group.leaving.push(Process { stop_by, ..source });
+        } else {
+            self.end_process(&source, Reason::Moved);
+        }
+        self.refresh(name);
+        let result = Ok(destination);
+        self.effects.push(Effect::Settled {
+            group: name.to_owned(),
+            result,
+        });
+    }
+
+    fn move_failed(&mut self, name: &str, fault: Fault) {
+        tracing::warn!(process = name, %fault, "the move failed");
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        let Some(moving) = group.moving.take() else {
+            return;
+        };
+        let mut abandoned = None;
+        if let Some(source) = moving.source {
+            abandoned = group.process.take();
+            group.process = (!moving.source_gone).then_some(source);
+        }
+        if let Some(process) = &abandoned {
+            self.processes.remove(&process.id);
+            self.end_process(process, Reason::Ended);
+            self.stop_process(process, Duration::ZERO, "the move failed");
+        }
+        let source = self
+            .groups
+            .get(name)
+            .and_then(|group| group.process.clone());
+        match source {
+            Some(source) => {
+                let request = NodeRequest::Thaw {
+                    process: source.id.clone(),
+                };
+                self.ask(&source.node, request, About::Nothing);
+            }
+            // Both are gone: it is started again from nothing.
+            None => {
+                if let Some(group) = self.groups.get_mut(name) {
+                    group.start_at = group.wanted.then_some(0);
+                }
+            }
+        }
+        self.refresh(name);
+        self.effects.push(Effect::Settled {
+            group: name.to_owned(),
+            result: Err(fault),
+        });
+    }
+
+    /// A process of a move ended. True if that was dealt with here.
+    pub(super) fn move_lost(&mut self, name: &str, process: &str, now: UnixMillis) -> bool {
+        let Some(group) = self.groups.get_mut(name) else {
+            return false;
+        };
+        let Some(moving) = &mut group.moving else {
+            return false;
+        };
+        match &moving.source {
+            Some(source) if source.id == process => {
+                // Its node still holds what was frozen.
+                moving.source_gone = true;
+                self.save(name);
+                true
+            }
+            Some(_) => {
+                let message = format!(
+                    "the process on {} ended before it took over",
+                    moving.destination
+                );
+                self.move_failed(
+                    name,
+                    Fault::new(FaultCode::StartFailed, message)
+                        .advise("see its log; the agent goes on where it was"),
+                );
+                self.place_waiting(now);
+                true
+            }
+            None => {
+                group.moving = None;
+                let message = "the agent ended before it could be moved";
+                let result = Err(Fault::new(FaultCode::Unavailable, message));
+                self.effects.push(Effect::Settled {
+                    group: name.to_owned(),
+                    result,
+                });
+                false
+            }
+        }
+    }
+
+    /// Ends the processes whose time to leave is over.
+    pub(super) fn end_leaving(&mut self, now: UnixMillis) {
+        let mut over = Vec::new();
+        for (name, group) in &mut self.groups {
+            let is_over = |process: &mut Process| process.stop_by.is_none_or(|at| at <= now);
+            for process in group.leaving.extract_if(.., is_over) {
+                over.push((name.clone(), process));
+            }
+        }
+        for (name, process) in over {
+            self.processes.remove(&process.id);
+            self.stop_process(&process, FAREWELL, "its agents moved");
+            self.end_process(&process, Reason::Moved);
+            self.save(&name);
+        }
+    }
+
+    pub(super) fn give_up_moves(&mut self, now: UnixMillis) {
+        let overdue: Vec<String> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.moving.as_ref().is_some_and(|m| m.give_up <= now))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in overdue {
+            let message = "the move took too long and was given up";
+            self.move_failed(
+                &name,
+                Fault::new(FaultCode::Unavailable, message)
+                    .advise("see the agent's log: `save` or `restore` may hang"),
+            );
+        }
+        self.place_waiting(now);
+    }
+}

@@ -1,0 +1,368 @@
+//! Nodes: joining, heartbeats, death.
+
+use sealbus_seal::denylist::Reason;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{MasterState, unknown};
+use crate::placement::Candidate;
+use crate::registry::{Group, Node, Origin, Process};
+use sealbus_control::admin::NodeState;
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::node::{Exit, MasterAnswer, RunningProcess};
+use sealbus_control::{
+    EndedProcess, Fault, FaultCode, NodeDescription, ProcessContact, UnixMillis,
+};
+
+/// How long a node that left is still reached, for the answer to its last word.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+
+impl MasterState {
+    /// Whether a node of this name joined.
+    pub fn is_member(&self, node: &str) -> bool {
+        node == MASTER_NODE || self.nodes.contains_key(node)
+    }
+
+    /// A node joins. Without a wish it gets the first free `node-N`.
+    ///
+    /// # Errors
+    /// [`FaultCode::NameTaken`].
+    pub fn join(
+        &mut self,
+        wish: Option<&str>,
+        description: NodeDescription,
+        now: UnixMillis,
+    ) -> Result<(String, String), Fault> {
+        let taken = |name: &str| {
+            self.is_member(name) || self.agents.contains_key(name) || name == MASTER_NODE
+        };
+        let name = match wish {
+            Some(name) if taken(name) => {
+                let message = format!("the name {name} is taken on this platform");
+                return Err(Fault::new(FaultCode::NameTaken, message).advise(
+                    "choose another name, or start that node again in its own state directory",
+                ));
+            }
+            Some(name) => name.to_owned(),
+            None => (1_u32..)
+                .map(|number| format!("node-{number}"))
+                .find(|name| !taken(name))
+                .unwrap_or_default(),
+        };
+        let process = (self.draw_name)()?;
+        let node = Node {
+            description,
+            process: process.clone(),
+            contact: None,
+            attachment: None,
+            heard: now,
+            state: NodeState::Expected,
+        };
+        self.nodes.insert(name.clone(), node);
+        self.save_node(&name);
+        Ok((name, process))
+    }
+
+    /// A node comes back, and learns the name of its process: the same as before, unless it was
+    /// given up as dead.
+    ///
+    /// # Errors
+    /// [`FaultCode::NotPermitted`] if it never joined.
+    pub fn come_back(
+        &mut self,
+        name: &str,
+        description: NodeDescription,
+        now: UnixMillis,
+    ) -> Result<String, Fault> {
+        let fresh = (self.draw_name)()?;
+        self.part_with(name);
+        let node = self.nodes.get_mut(name).ok_or_else(|| not_a_member(name))?;
+        if node.state.is_gone() {
+            node.process = fresh;
+            node.state = NodeState::Expected;
+        }
+        node.description = description;
+        node.heard = now;
+        let process = node.process.clone();
+        self.save_node(name);
+        Ok(process)
+    }
+
+    /// A node is there (again).
+    ///
+    /// # Errors
+    /// [`FaultCode::NotPermitted`] if it never joined.
+    pub fn register(
+        &mut self,
+        name: &str,
+        description: NodeDescription,
+        contact: ProcessContact,
+        attachment: Option<SocketAddr>,
+        running: &[RunningProcess],
+        now: UnixMillis,
+    ) -> Result<MasterAnswer, Fault> {
+        let Some(node) = self.nodes.get_mut(name) else {
+            return Err(not_a_member(name));
+        };
+        if node.process != contact.process {
+            let message = format!("the process of {name} was given up");
+            return Err(Fault::new(FaultCode::NotPermitted, message)
+                .advise("the node is to come back by enrolment"));
+        }
+        *node = Node {
+            description,
+            process: contact.process.clone(),
+            contact: Some(contact),
+            attachment,
+            heard: now,
+            state: NodeState::Alive,
+        };
+        self.save_node(name);
+        self.refresh_node(name);
+        let mut stop = Vec::new();
+        for found in running {
+            let ours = self
+                .process(&found.process)
+                .filter(|(_, process)| process.node == name);
+            match ours {
+                Some((group, _)) => {
+                    let group = group.to_owned();
+                    self.merge(&group, found);
+                }
+                None => stop.push(found.process.clone()),
+            }
+        }
+        // What is not there was lost while the node or the Master was away; what was only just
+        // placed is still being asked for.
+        let there: HashSet<&str> = running.iter().map(|found| found.process.as_str()).collect();
+        for process in self.placed_on(name) {
+            let started = self.process(&process).is_some_and(|(_, p)| p.pid.is_some());
+            if started && !there.contains(process.as_str()) {
+                self.exited(&process, &Exit::Lost, now);
+            }
+        }
+        self.place_waiting(now);
+        Ok(MasterAnswer::Current {
+            directory: self.directory.since(0),
+            deny_list: None,
+            stop,
+            register: false,
+        })
+    }
+
+    fn merge(&mut self, group: &str, found: &RunningProcess) {
+        let Some(process) = self.process_mut(&found.process) else {
+            return;
+        };
+        process.pid = found.pid.or(process.pid);
+        process.address = found.address.or(process.address);
+        for (agent, state) in &found.agents {
+            if let Some(life) = process.agents.get_mut(agent) {
+                *life = crate::registry::Life::State { state: *state };
+            }
+        }
+        self.refresh(group);
+    }
+
+    /// A node is alive.
+    pub fn heartbeat(&mut self, name: &str, directory: u64, now: UnixMillis) -> MasterAnswer {
+        let register = match self.nodes.get_mut(name) {
+            Some(node) => {
+                node.heard = now;
+                !node.state.is_there()
+            }
+            None => true,
+        };
+        MasterAnswer::Current {
+            directory: self.directory.since(directory),
+            deny_list: None,
+            stop: Vec::new(),
+            register,
+        }
+    }
+
+    /// Time has passed: nodes may be dead, restarts due.
+    pub fn tick(&mut self, now: UnixMillis) {
+        let dead: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| {
+                let until = self.silence_counts_until(node.state, now);
+                self.deadline(node)
+                    .is_some_and(|deadline| deadline <= until)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in dead {
+            if self.nodes[&name].state == NodeState::Left {
+                self.part_with(&name);
+            } else {
+                self.node_died(&name, now);
+            }
+        }
+        self.tick_groups(now);
+    }
+
+    /// When a node that says nothing more is given up.
+    pub(super) fn deadline(&self, node: &Node) -> Option<UnixMillis> {
+        let patience = match node.state {
+            NodeState::Alive | NodeState::Leaving => self.patience_with_nodes(),
+            NodeState::Expected => self.patience.after_restart,
+            NodeState::Left if node.contact.is_some() => LAST_ANSWER,
+            NodeState::Left | NodeState::Dead => return None,
+        };
+        Some(node.heard + patience.as_millis() as u64)
+    }
+
+    fn node_died(&mut self, name: &str, now: UnixMillis) {
+        tracing::warn!(
+            node = name,
+            "no heartbeat: the node is dead, its agents are placed again"
+        );
+        self.end_node(name, NodeState::Dead, Reason::NodeLost);
+        for process in self.placed_on(name) {
+            self.exited(&process, &Exit::Lost, now);
+        }
+        self.place_waiting(now);
+    }
+
+    /// A node is about to leave: nothing more is placed on it.
+    pub fn leaving(&mut self, name: &str) {
+        if let Some(node) = self.nodes.get_mut(name)
+            && node.state == NodeState::Alive
+        {
+            node.state = NodeState::Leaving;
+            tracing::info!(node = name, "is leaving; its agents are placed elsewhere");
+        }
+    }
+
+    /// A node has left. It is still reached for a moment: the answer is on its way to it.
+    pub fn left(&mut self, name: &str, now: UnixMillis) {
+        let Some(node) = self
+            .nodes
+            .get_mut(name)
+            .filter(|node| !node.state.is_gone())
+        else {
+            return;
+        };
+        node.state = NodeState::Left;
+        node.heard = now;
+        tracing::info!(node = name, "has left");
+        for process in self.placed_on(name) {
+            self.exited(&process, &Exit::NodeLeft, now);
+        }
+        self.place_waiting(now);
+    }
+
+    /// Ends what was kept of a node that left for its last answer.
+    fn part_with(&mut self, name: &str) {
+        let is_due = |node: &Node| node.state == NodeState::Left && node.contact.is_some();
+        if self.nodes.get(name).is_some_and(is_due) {
+            self.end_node(name, NodeState::Left, Reason::Ended);
+        }
+    }
+
+    /// A node's own process is no more.
+    fn end_node(&mut self, name: &str, state: NodeState, cause: Reason) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.state = state;
+            node.contact = None;
+            let process = node.process.clone();
+            self.revoke(&process, cause);
+            self.directory.ended(EndedProcess {
+                node: name.to_owned(),
+                process,
+            });
+        }
+        self.save_node(name);
+        self.refresh_node(name);
+    }
+
+    /// Forgets a dead node, so that its name is free.
+    ///
+    /// # Errors
+    /// If it is alive or unknown.
+    pub fn forget_node(&mut self, name: &str) -> Result<(), Fault> {
+        let node = self.nodes.get(name).ok_or_else(|| unknown("node", name))?;
+        if !node.state.is_gone() {
+            return Err(Fault::new(
+                FaultCode::NameTaken,
+                format!("the node {name} is alive"),
+            ));
+        }
+        self.nodes.remove(name);
+        self.rows.delete(format!("{}{name}", super::NODE_ROW));
+        Ok(())
+    }
+
+    /// The processes placed on a node.
+    pub fn placed_on(&self, node: &str) -> Vec<String> {
+        let all = |group: &Group| -> Vec<Process> {
+            let source = group.moving.iter().filter(|moving| !moving.source_gone);
+            let source = source.filter_map(|moving| moving.source.clone());
+            let present = group.process.iter().cloned().chain(source);
+            present.chain(group.leaving.iter().cloned()).collect()
+        };
+        self.groups
+            .values()
+            .filter(|group| group.origin != Origin::System)
+            .flat_map(all)
+            .filter(|process| process.node == node)
+            .map(|process| process.id)
+            .collect()
+    }
+
+    /// The nodes that can take processes.
+    pub(super) fn candidates(&self) -> Vec<Candidate<'_>> {
+        let mut candidates: Vec<Candidate<'_>> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.state == NodeState::Alive)
+            .map(|(name, node)| Candidate {
+                name,
+                agents: 0,
+                processors: node.description.processors,
+            })
+            .collect();
+        for group in self.groups.values() {
+            let Some(process) = &group.process else {
+                continue;
+            };
+            if let Some(node) = candidates.iter_mut().find(|node| node.name == process.node) {
+                node.agents += group.agents.len() as u64;
+            }
+        }
+        candidates
+    }
+
+    /// The nearest moment something is to be done without being asked.
+    pub fn next_tick(&self) -> Option<UnixMillis> {
+        let nodes = self
+            .nodes
+            .values()
+            .filter(|node| self.is_judged_by_time(node.state))
+            .filter_map(|node| self.deadline(node));
+        let groups = self.groups.values().flat_map(|group| {
+            let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
+            let give_up = group.moving.as_ref().map(|moving| moving.give_up);
+            // A group that waits for a node is placed when one comes, not by time.
+            let start_at = group.start_at.filter(|at| *at > 0);
+            let leaving = group
+                .leaving
+                .iter()
+                .filter_map(|process| process.stop_by)
+                .min();
+            [stop_by, give_up, start_at, leaving].into_iter().flatten()
+        });
+        nodes.chain(groups).min()
+    }
+}
+
+pub(crate) fn not_a_member(name: &str) -> Fault {
+    Fault::new(
+        FaultCode::NotPermitted,
+        format!("{name} is not a node of this platform"),
+    )
+    .advise("join it with a new token: sealbus token")
+}

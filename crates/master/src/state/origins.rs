@@ -1,0 +1,334 @@
+//! Where groups come from: a manifest, a ticket, the Master's own process.
+
+use std::net::SocketAddr;
+
+use sealbus_seal::token::SecretHash;
+
+use super::{About, MasterState, unknown};
+use crate::placement::{Wish, place};
+use crate::registry::{Group, Life, Origin, Process};
+use sealbus_control::admin::NodeState;
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::node::NodeRequest;
+use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_manifest::{AgentEntry, RestartPolicy};
+
+impl Group {
+    fn new(agents: Vec<String>, origin: Origin) -> Self {
+        Self {
+            agents,
+            origin,
+            pin: None,
+            forbid: Vec::new(),
+            restart: RestartPolicy::Never,
+            wanted: true,
+            starts: 0,
+            failures: 0,
+            process: None,
+            moving: None,
+            leaving: Vec::new(),
+            start_at: None,
+            note: None,
+            last_node: None,
+            saved: None,
+        }
+    }
+
+    fn asks_the_same(&self, other: &Self) -> bool {
+        self.agents == other.agents
+            && self.origin == other.origin
+            && self.pin == other.pin
+            && self.forbid == other.forbid
+            && self.restart == other.restart
+    }
+
+    pub(super) fn place(&mut self, process: Process) {
+        self.last_node = Some(process.node.clone());
+        self.process = Some(process);
+    }
+}
+
+impl MasterState {
+    /// Starts what a manifest names. A group that is known and as the entry says is left alone, also
+    /// when it has ended: a Master started again starts nothing that was done or killed. All or
+    /// nothing: on an error nothing is started.
+    ///
+    /// # Errors
+    /// [`FaultCode::NameTaken`] if an agent's name is another's.
+    pub fn start(&mut self, entries: &[AgentEntry], now: UnixMillis) -> Result<(), Fault> {
+        let mut groups = Vec::new();
+        for entry in entries {
+            for (name, agents) in entry.processes() {
+                if let Some(agent) = agents.iter().find(|agent| self.is_taken(agent, &name)) {
+                    let message = format!("the name {agent} is taken on this platform");
+                    return Err(Fault::new(FaultCode::NameTaken, message)
+                        .advise("give the agent another name, or kill the one that has it"));
+                }
+                let origin = Origin::Program {
+                    command: entry.command.clone(),
+                    directory: entry.directory.clone(),
+                    environment: entry.environment.clone(),
+                };
+                let mut group = Group::new(agents, origin);
+                group.pin.clone_from(&entry.node);
+                group.forbid.clone_from(&entry.forbid);
+                group.restart = entry.restart;
+                group.start_at = Some(now);
+                groups.push((name, group));
+            }
+        }
+        for (name, group) in groups {
+            let old = self.groups.get(&name);
+            if old.is_some_and(|old| old.asks_the_same(&group)) {
+                continue;
+            }
+            let starts = old.map_or(0, |old| old.starts);
+            self.forget(&name);
+            self.index(&name, &group);
+            self.groups.insert(name.clone(), Group { starts, ..group });
+            self.refresh(&name);
+        }
+        self.place_waiting(now);
+        Ok(())
+    }
+
+    /// Starts an agent again that has ended or was stopped, with all agents of its process; at once if it waits for its
+    /// next start.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] if it runs, or is none that the platform starts.
+    pub fn start_again(&mut self, agent: &str, now: UnixMillis) -> Result<(), Fault> {
+        let known = self.agents.get(agent).cloned();
+        let name = known.ok_or_else(|| unknown("agent", agent))?;
+        let refused = |message: String, advice: &str| {
+            Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
+        };
+        let Some(group) = self.groups.get_mut(&name) else {
+            return Err(unknown("agent", agent));
+        };
+        match group.origin {
+            Origin::Program { .. } => {}
+            Origin::Ticket => {
+                let message =
+                    format!("{agent} came with a ticket, so the platform cannot start it");
+                return refused(message, "make another ticket: sealbus ticket");
+            }
+            Origin::System => {
+                let message = format!("{agent} is part of the platform");
+                return refused(message, "it runs as long as the Master");
+            }
+        }
+        if group.process.is_some() {
+            return refused(
+                format!("the process of {agent} still runs"),
+                "end it first: sealbus kill",
+            );
+        }
+        group.wanted = true;
+        group.failures = 0;
+        group.start_at = Some(now);
+        group.note = None;
+        self.refresh(&name);
+        self.place_waiting(now);
+        Ok(())
+    }
+
+    fn is_taken(&self, agent: &str, group: &str) -> bool {
+        let of_another = |owner: &String| {
+            owner != group && self.groups.get(owner).is_some_and(|owner| owner.wanted)
+        };
+        self.is_member(agent) || self.agents.get(agent).is_some_and(of_another)
+    }
+
+    /// Notes a process that runs inside the Master's own, with its agents: the system agents, or all
+    /// of an embedded platform. It takes the place of the one of an
+    /// earlier run, whose certificates are revoked.
+    ///
+    /// # Errors
+    /// If no name for it can be drawn.
+    pub fn adopt(
+        &mut self,
+        name: &str,
+        agents: Vec<String>,
+        pid: Option<u32>,
+        now: UnixMillis,
+    ) -> Result<String, Fault> {
+        // The name stays, so that those who know it find it again.
+        let earlier = self
+            .groups
+            .get(name)
+            .and_then(|group| group.process.as_ref());
+        let id = match earlier.map(|process| process.id.clone()) {
+            Some(id) => id,
+            None => (self.draw_name)()?,
+        };
+        let starts = self.groups.get(name).map_or(0, |group| group.starts);
+        self.forget(name);
+        let mut group = Group::new(agents, Origin::System);
+        let mut process = Process::placed(id.clone(), MASTER_NODE, &group.agents, now);
+        process.pid = pid;
+        group.place(process);
+        group.starts = starts + 1;
+        self.index(name, &group);
+        let agents = group.agents.clone();
+        self.groups.insert(name.to_owned(), group);
+        self.refresh(name);
+        for agent in agents {
+            self.step(
+                1,
+                &agent,
+                MASTER_NODE,
+                "placed in the Master's process".to_owned(),
+            );
+            self.step(
+                2,
+                &agent,
+                MASTER_NODE,
+                "started in the Master's process".to_owned(),
+            );
+        }
+        Ok(id)
+    }
+
+    /// Takes another agent into a process adopted before; nothing happens if it is there and lives.
+    ///
+    /// # Errors
+    /// [`FaultCode::NameTaken`] if the name is another's.
+    pub fn take_in(&mut self, process: &str, agent: &str) -> Result<(), Fault> {
+        let Some(name) = self.processes.get(process).cloned() else {
+            return Err(unknown("process", process));
+        };
+        if self.is_member(agent) || self.agents.get(agent).is_some_and(|group| *group != name) {
+            let message = format!("the name {agent} is taken on this platform");
+            return Err(
+                Fault::new(FaultCode::NameTaken, message).advise("give the agent another name")
+            );
+        }
+        let Some(found) = self.process_mut(process) else {
+            return Err(unknown("process", process));
+        };
+        if matches!(
+            found.agents.get(agent),
+            Some(Life::Unborn | Life::State { .. })
+        ) {
+            return Ok(());
+        }
+        found.agents.insert(agent.to_owned(), Life::Unborn);
+        let known = self.agents.insert(agent.to_owned(), name.clone());
+        if let Some(group) = self.groups.get_mut(&name)
+            && known.is_none()
+        {
+            group.agents.push(agent.to_owned());
+        }
+        self.refresh_agent(&name, agent);
+        self.step(
+            1,
+            agent,
+            MASTER_NODE,
+            "placed in the Master's process".to_owned(),
+        );
+        self.step(
+            2,
+            agent,
+            MASTER_NODE,
+            "started in the Master's process".to_owned(),
+        );
+        Ok(())
+    }
+
+    /// The node a program with a ticket is to attach to, and where.
+    ///
+    /// # Errors
+    /// [`FaultCode::NoNode`].
+    pub fn attachment_of(
+        &self,
+        agent: &str,
+        wish: Option<&str>,
+    ) -> Result<(String, SocketAddr), Fault> {
+        let attachment = |node: &str| self.nodes.get(node).and_then(|node| node.attachment);
+        let mut candidates = self.candidates();
+        candidates.retain(|node| attachment(node.name).is_some());
+        let wish = Wish {
+            pin: wish,
+            forbid: &[],
+        };
+        let node = place(&candidates, wish)
+            .map_err(|error| Fault::new(FaultCode::NoNode, format!("{agent}: {error}")))?;
+        let address = attachment(node).ok_or_else(|| unknown("node", node))?;
+        Ok((node.to_owned(), address))
+    }
+
+    /// Whether a node is to come back, after the Master was started again, to which a program with a ticket could attach.
+    pub fn expects_node(&self, wish: Option<&str>) -> bool {
+        self.nodes.iter().any(|(name, node)| {
+            node.state == NodeState::Expected && wish.is_none_or(|wish| wish == name)
+        })
+    }
+
+    /// Lets a program that comes with a ticket to `node` be `agent`. When the node knows,
+    /// [`Effect::Settled`](super::Effect::Settled) follows.
+    ///
+    /// # Errors
+    /// [`FaultCode::NameTaken`].
+    pub fn expect(
+        &mut self,
+        agent: &str,
+        node: &str,
+        ticket: SecretHash,
+        expires: UnixMillis,
+        now: UnixMillis,
+    ) -> Result<(), Fault> {
+        // A ticket nobody came with yet, or an agent that is no more, gives its name free.
+        let free = self.groups.get(agent).is_some_and(|group| {
+            let waits = |process: &Process| process.address.is_none();
+            !group.wanted
+                || (group.origin == Origin::Ticket && group.process.as_ref().is_some_and(waits))
+        });
+        if !free && (self.is_member(agent) || self.agents.contains_key(agent)) {
+            let message = format!("the name {agent} is taken on this platform");
+            return Err(Fault::new(FaultCode::NameTaken, message)
+                .advise("choose another name, or kill the agent that has it"));
+        }
+        let id = (self.draw_name)()?;
+        self.forget(agent);
+        let mut group = Group::new(vec![agent.to_owned()], Origin::Ticket);
+        group.place(Process::placed(id.clone(), node, &group.agents, now));
+        self.index(agent, &group);
+        self.groups.insert(agent.to_owned(), group);
+        self.refresh(agent);
+        self.step(
+            1,
+            agent,
+            node,
+            format!("placed on {node}, to come with a ticket"),
+        );
+        if let Some(launch) = self.launch(agent, &id, None) {
+            let about = About::Expect {
+                group: agent.to_owned(),
+                node: node.to_owned(),
+            };
+            self.ask(
+                node,
+                NodeRequest::Expect {
+                    launch,
+                    ticket,
+                    expires,
+                },
+                about,
+            );
+        }
+        Ok(())
+    }
+
+    /// Lets no certificate be issued to an agent in its present process any more.
+    pub fn bar(&mut self, agent: &str) {
+        let Some(name) = self.agents.get(agent).cloned() else {
+            return;
+        };
+        let group = self.groups.get_mut(&name);
+        if let Some(process) = group.and_then(|group| group.process.as_mut()) {
+            process.barred.insert(agent.to_owned());
+            self.save(&name);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Processes: placement, start, life.
+
+use sealbus_seal::denylist::Reason;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{About, Effect, MasterState};
+use crate::placement::{Wish, place};
+use crate::registry::{Life, Origin, Process};
+use sealbus_control::attachment::AgentReport;
+use sealbus_control::node::{Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
+use sealbus_control::{AgentState, Fault, UnixMillis};
+
+/// `start_at` of a group that waits for a node.
+const WAITING: UnixMillis = 0;
+
+impl MasterState {
+    pub(super) fn launch(
+        &self,
+        name: &str,
+        process: &str,
+        inherits: Option<Inheritance>,
+    ) -> Option<Launch> {
+        let group = self.groups.get(name)?;
+        let (command, directory, environment) = match &group.origin {
+            Origin::Program {
+                command,
+                directory,
+                environment,
+            } => (command.clone(), directory.clone(), environment.clone()),
+            Origin::Ticket | Origin::System => Default::default(),
+        };
+        Some(Launch {
+            process: process.to_owned(),
+            group: name.to_owned(),
+            agents: group.agents.clone(),
+            command,
+            directory,
+            environment,
+            inherits,
+        })
+    }
+
+    pub(super) fn step(&mut self, step: u8, agent: &str, node: &str, what: String) {
+        let (agent, node) = (agent.to_owned(), node.to_owned());
+        self.effects.push(Effect::Step {
+            step,
+            agent,
+            node,
+            what,
+        });
+    }
+
+    /// Places every group whose time has come.
+    pub(super) fn place_waiting(&mut self, now: UnixMillis) {
+        let due: Vec<String> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.process.is_none())
+            .filter(|(_, group)| group.start_at.is_some_and(|at| at <= now))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in due {
+            self.place_group(&name, now);
+        }
+    }
+
+    fn place_group(&mut self, name: &str, now: UnixMillis) {
+        let Some(group) = self.groups.get(name) else {
+            return;
+        };
+        let wish = Wish {
+            pin: group.pin.as_deref(),
+            forbid: &group.forbid,
+        };
+        let placed = place(&self.candidates(), wish).map(str::to_owned);
+        let placed = match placed {
+            Ok(node) => (self.draw_name)()
+                .map(|id| (node, id))
+                .map_err(|fault| fault.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let Some(group) = self.groups.get_mut(name) else {
+            return;
+        };
+        let (node, id) = match placed {
+            Ok(placed) => placed,
+            Err(why) => {
+                if group.note.as_ref() != Some(&why) || group.start_at != Some(WAITING) {
+                    tracing::warn!(process = name, %why, "cannot be placed yet");
+                    group.note = Some(why);
+                    group.start_at = Some(WAITING);
+                    self.refresh(name);
+                }
+                return;
+            }
+        };
+        group.start_at = None;
+        group.note = None;
+        group.starts += 1;
+        group.place(Process::placed(id.clone(), &node, &group.agents, now));
+        let agents = group.agents.clone();
+        self.processes.insert(id.clone(), name.to_owned());
+        self.refresh(name);
+        for agent in &agents {
+            self.step(1, agent, &node, format!("placed on {node}"));
+        }
+        self.ask_to_start(name, &node, &id, None);
+    }
+
+    pub(super) fn ask_to_start(
+        &mut self,
+        name: &str,
+        node: &str,
+        process: &str,
+        inherits: Option<Inheritance>,
+    ) {
+        if let Some(launch) = self.launch(name, process, inherits) {
+            let about = About::Start {
+                group: name.to_owned(),
+                process: process.to_owned(),
+            };
+            self.ask(node, NodeRequest::Start { launch }, about);
+        }
+    }
+
+    /// Asks again what was under way when the Master was killed.
+    pub(super) fn resume(&mut self, name: &str, now: UnixMillis) {
+        let Some(group) = self.groups.get(name) else {
+            return;
+        };
+        if group.moving.is_some() {
+            self.resume_move(name);
+            return;
+        }
+        let Some(process) = group.process.clone() else {
+            return;
+        };
+        if group.origin == Origin::System {
+            return;
+        }
+        if process.stop_by.is_some() || !group.wanted {
+            let left = process.stop_by.unwrap_or(now).saturating_sub(now);
+            self.stop_process(&process, Duration::from_millis(left), "it was told to stop");
+        } else if process.pid.is_none() && group.origin != Origin::Ticket {
+            self.ask_to_start(name, &process.node, &process.id, None);
+        }
+    }
+
+    pub(super) fn process_mut(&mut self, process: &str) -> Option<&mut Process> {
+        let group = self.groups.get_mut(self.processes.get(process)?)?;
+        let source = group
+            .moving
+            .as_mut()
+            .and_then(|moving| moving.source.as_mut());
+        let present = group.process.iter_mut().chain(source);
+        present
+            .chain(&mut group.leaving)
+            .find(|found| found.id == process)
+    }
+
+    /// A node answered.
+    pub fn answered(&mut self, about: About, result: Result<NodeAnswer, Fault>, now: UnixMillis) {
+        match about {
+            About::Nothing => {
+                if let Err(fault) = result {
+                    tracing::warn!(%fault, "a node could not do as it was told");
+                }
+            }
+            About::Start { process, .. } => match result {
+                Ok(NodeAnswer::Started { pid }) => self.started(&process, Some(pid)),
+                Ok(_) => {}
+                Err(fault) => {
+                    self.exited(
+                        &process,
+                        &Exit::NotStarted {
+                            error: fault.to_string(),
+                        },
+                        now,
+                    );
+                }
+            },
+            About::Expect { group, node } => {
+                let result = result.map(|_| node);
+                self.effects.push(Effect::Settled { group, result });
+            }
+            About::Freeze { group, process } => self.frozen(&group, &process, result, now),
+        }
+    }
+
+    /// A process was started, or a program attached with its ticket. The node says so, with its id; a request for a
+    /// certificate, which goes another way, may say it first.
+    pub fn started(&mut self, process: &str, pid: Option<u32>) {
+        let Some((name, found)) = self.process(process) else {
+            return;
+        };
+        if found.begun && (pid.is_none() || found.pid == pid) {
+            return;
+        }
+        let (name, node, first) = (name.to_owned(), found.node.clone(), !found.begun);
+        let agents: Vec<String> = found.agents.keys().cloned().collect();
+        if let Some(found) = self.process_mut(process) {
+            found.pid = pid.or(found.pid);
+            found.begun = true;
+        }
+        self.save(&name);
+        if !first {
+            return;
+        }
+        let came = match self.groups.get(&name).map(|group| &group.origin) {
+            Some(Origin::Ticket) => format!("came to {node} with its ticket"),
+            _ => format!("started by {node}"),
+        };
+        let what = match pid {
+            Some(pid) => format!("{came} as process {pid}"),
+            None => came,
+        };
+        for agent in agents {
+            self.step(2, &agent, &node, what.clone());
+        }
+    }
+
+    /// A process listens.
+    pub fn announced(&mut self, process: &str, address: SocketAddr, now: UnixMillis) {
+        let Some(found) = self.process_mut(process) else {
+            return;
+        };
+        found.address = Some(address);
+        self.changed(process, now);
+    }
+
+    /// An agent said how it is.
+    pub fn reported(&mut self, process: &str, agent: &str, report: AgentReport, now: UnixMillis) {
+        let Some(life) = self
+            .process_mut(process)
+            .and_then(|process| process.agents.get_mut(agent))
+        else {
+            return;
+        };
+        let life_now = match report {
+            AgentReport::State { state } => Life::State { state },
+            AgentReport::Ended => Life::Ended,
+            AgentReport::Failed { error } => Life::Failed { error },
+        };
+        let ended = matches!(life_now, Life::Ended | Life::Failed { .. });
+        if *life == life_now {
+            return;
+        }
+        *life = life_now;
+        if ended {
+            self.effects.push(Effect::Revoke {
+                process: process.to_owned(),
+                agent: Some(agent.to_owned()),
+                cause: Reason::Ended,
+            });
+        }
+        let Some(name) = self.processes.get(process).cloned() else {
+            return;
+        };
+        self.refresh_agent(&name, agent);
+        self.move_on(&name, now);
+    }
+
+    fn changed(&mut self, process: &str, now: UnixMillis) {
+        let Some(name) = self.processes.get(process).cloned() else {
+            return;
+        };
+        self.refresh(&name);
+        self.move_on(&name, now);
+    }
+
+    /// The state of an agent for the operator.
+    pub fn life(&self, agent: &str) -> Option<AgentState> {
+        self.white_pages.get(agent).copied()
+    }
+}

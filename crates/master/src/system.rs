@@ -1,0 +1,359 @@
+//! The system agents `master`, `ca`, `ams`, `df` and `operator`, in the Master's own process.
+
+use std::sync::Arc;
+
+use sealbus_bus::GATEWAY;
+use sealbus_seal::Identity;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::desk::{Desk, DeskHandle, PlacementsOf, check_process};
+use super::directories::Directories;
+use super::foundation::Foundation;
+use super::gateways::GatewayRules;
+use super::operator::Operator;
+use super::own_host::Place;
+use super::state::not_a_member;
+use super::{asking, telling};
+use sealbus_ca::Request;
+use sealbus_control::clock::timestamp;
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::names::{AMS, CA, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
+use sealbus_control::node::{AuthorityAnswer, AuthorityRequest, MasterAnswer, MasterRequest};
+use sealbus_control::statement::Vouching;
+use sealbus_control::{Blob, Fault, FaultCode, Subject, UnixMillis};
+use sealbus_management::LoadError;
+use sealbus_process::{AgentHandle, OpenAgentError, Process};
+use sealbus_store::Store;
+
+/// Name of the group of the Master's own process.
+const SYSTEM_GROUP: &str = "system";
+
+/// The system agents, while this lives.
+pub(crate) struct SystemAgents {
+    /// Asks nodes in the Master's name.
+    pub(crate) master: Correspondent,
+    /// Sends in the operators' name.
+    pub(crate) operator: Operator,
+    /// Asks AMS and DF directly.
+    pub(crate) directories: Directories,
+    /// What operators let other platforms do.
+    pub(crate) gateway: Arc<GatewayRules>,
+    /// Their process.
+    pub(crate) process: Process,
+    /// Sends in the name of the AMS.
+    pub(crate) ams: Arc<sealbus_bus::Outbox>,
+    tasks: tokio::sync::Mutex<JoinSet<()>>,
+}
+
+/// A system agent could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SystemError {
+    /// An agent could not be opened.
+    #[error(transparent)]
+    Agent(#[from] OpenAgentError),
+    /// AMS or DF could not read what they had written.
+    #[error(transparent)]
+    Directories(#[from] LoadError),
+}
+
+impl Place {
+    /// The place of the system agents.
+    pub(crate) fn system(listen: Option<std::net::SocketAddr>) -> Self {
+        Self {
+            group: SYSTEM_GROUP.to_owned(),
+            agents: SYSTEM_AGENTS.map(str::to_owned).to_vec(),
+            open: false,
+            listen,
+            post: None,
+        }
+    }
+}
+
+impl SystemAgents {
+    /// Starts them in `process`.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    pub(crate) async fn start(
+        process: Process,
+        foundation: Foundation,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, SystemError> {
+        let Foundation {
+            desk,
+            outward,
+            news,
+            ..
+        } = foundation;
+        let mut tasks = JoinSet::new();
+        let trust_claims = !process.level().authenticates();
+        let ams = process.agent(AMS).await?;
+        let df = process.agent(DF).await?;
+        let gateway = Arc::new(GatewayRules::load(store.clone()).await?);
+        let ams_outbox = ams.outbox().clone();
+        let directories = Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
+        let (life_changes, changes) = mpsc::unbounded_channel();
+        tasks.spawn(directories.clone().follow(changes));
+        let master = process.agent(MASTER).await?;
+        let asking = Correspondent::new(master.outbox().clone());
+        tasks.spawn(serve_master(
+            master,
+            asking.clone(),
+            desk.clone(),
+            gateway.clone(),
+        ));
+        let ca = process.agent(CA).await?;
+        tasks.spawn(serve_ca(ca, desk.clone()));
+        let agent = process.agent(OPERATOR).await?;
+        let operator = Operator::new(&agent);
+        tasks.spawn(operator.clone().serve(agent));
+        tasks.spawn(asking::carry_out(
+            outward,
+            asking.clone(),
+            desk.clone(),
+            life_changes,
+        ));
+        tasks.spawn(telling::tell(asking.clone(), desk, news));
+        Ok(Self {
+            master: asking,
+            operator,
+            directories,
+            gateway,
+            process,
+            ams: ams_outbox,
+            tasks: tokio::sync::Mutex::new(tasks),
+        })
+    }
+}
+
+impl SystemAgents {
+    /// Whether what nodes say comes from the broker; none if there is no broker.
+    pub(crate) fn receives(&self) -> Option<tokio::sync::watch::Receiver<bool>> {
+        self.process.receives(MASTER)
+    }
+
+    /// Ends them, and takes their process off the bus.
+    pub(crate) async fn end(&self) {
+        self.tasks.lock().await.shutdown().await;
+        self.process.close().await;
+    }
+}
+
+async fn serve_master(
+    mut agent: AgentHandle,
+    correspondent: Correspondent,
+    desk: DeskHandle,
+    gateway: Arc<GatewayRules>,
+) {
+    while let Some(received) = agent.receive().await {
+        let Some(enquiry) = correspondent.receive(received) else {
+            continue;
+        };
+        let desk = desk.clone();
+        let gateway = gateway.clone();
+        // Each in its own task: an answer may wait for the store, or for room on the way.
+        tokio::spawn(async move {
+            let (node, request, reply) = enquiry.open::<MasterRequest>();
+            let result = match request {
+                Ok(MasterRequest::GatewayRules) if node == GATEWAY => {
+                    let rules = gateway.get().await;
+                    Ok(MasterAnswer::GatewayRules { rules })
+                }
+                Ok(request) => {
+                    desk.run(move |desk, now| hear(desk, &node, request, now))
+                        .await
+                }
+                Err(fault) => Err(fault),
+            };
+            reply.send(result).await;
+        });
+    }
+}
+
+/// What a node asks or tells.
+fn hear(
+    desk: &mut Desk,
+    node: &str,
+    request: MasterRequest,
+    now: UnixMillis,
+) -> Result<MasterAnswer, Fault> {
+    if !desk.state.nodes().contains_key(node) {
+        return Err(not_a_member(node));
+    }
+    // A node speaks for its own processes only.
+    let own = |desk: &Desk, process: &str| {
+        desk.state
+            .process(process)
+            .is_some_and(|(_, process)| process.node == node)
+    };
+    match request {
+        MasterRequest::Register {
+            node: description,
+            contact,
+            attachment,
+            processes,
+        } => {
+            if contact.node != node {
+                return Err(not_a_member(node));
+            }
+            let answer =
+                desk.state
+                    .register(node, description, contact, attachment, &processes, now)?;
+            return Ok(with_deny_list(answer, desk, 0));
+        }
+        MasterRequest::Heartbeat {
+            directory,
+            deny_list,
+            ..
+        } => {
+            let answer = desk.state.heartbeat(node, directory, now);
+            return Ok(with_deny_list(answer, desk, deny_list));
+        }
+        MasterRequest::Leaving => desk.state.leaving(node),
+        MasterRequest::Left => desk.state.left(node, now),
+        MasterRequest::Resolve { agent } => {
+            return Ok(MasterAnswer::Location(
+                desk.state.directory().locate(&agent),
+            ));
+        }
+        MasterRequest::Refusals { records } => desk.refusals.note(records),
+        MasterRequest::Started { process, pid } if own(desk, &process) => {
+            desk.state.started(&process, pid);
+        }
+        MasterRequest::Announced { process, address } if own(desk, &process) => {
+            desk.state.announced(&process, address, now);
+        }
+        MasterRequest::Delivered { process, subject } if own(desk, &process) => {
+            let subject = match &subject {
+                Subject::Agent { name } => name.clone(),
+                Subject::Process => format!("process {process}"),
+            };
+            let what = "its certificate came back to it".to_owned();
+            desk.ca
+                .events()
+                .enter(6, &subject, Some(node), None, what, timestamp(now));
+        }
+        MasterRequest::Reported {
+            process,
+            agent,
+            report,
+        } if own(desk, &process) => {
+            desk.state.reported(&process, &agent, report, now);
+        }
+        MasterRequest::Exited { process, exit } if own(desk, &process) => {
+            desk.state.exited(&process, &exit, now);
+        }
+        // Of a process that was given up: there is nothing more to note.
+        _ => {}
+    }
+    Ok(MasterAnswer::Done)
+}
+
+fn with_deny_list(answer: MasterAnswer, desk: &Desk, known: u64) -> MasterAnswer {
+    let (version, signed) = desk.ca.deny_list();
+    match answer {
+        MasterAnswer::Current {
+            directory,
+            stop,
+            register,
+            ..
+        } => MasterAnswer::Current {
+            directory,
+            deny_list: (version != known).then(|| Blob(signed.to_vec())),
+            stop,
+            register,
+        },
+        other => other,
+    }
+}
+
+async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle) {
+    let correspondent = Correspondent::new(agent.outbox().clone());
+    while let Some(received) = agent.receive().await {
+        let Some(enquiry) = correspondent.receive(received) else {
+            continue;
+        };
+        let desk = desk.clone();
+        tokio::spawn(async move {
+            let (_, request, reply) = enquiry.open::<AuthorityRequest>();
+            let result = match request {
+                Ok(request) => certified(&desk, request).await,
+                Err(fault) => Err(fault),
+            };
+            reply.send(result).await;
+        });
+    }
+}
+
+/// Certifies, and on a broker lets the process log in before it hears of it.
+async fn certified(desk: &DeskHandle, request: AuthorityRequest) -> Result<AuthorityAnswer, Fault> {
+    let certifying = move |desk: &mut Desk, now| {
+        let answer = certify(desk, &request, now)?;
+        Ok((answer, desk.broker.clone()))
+    };
+    let (answer, broker) = desk.run(certifying).await?;
+    if let Some(broker) = broker {
+        let AuthorityAnswer::Certified { chain } = &answer;
+        broker.admit_certified(chain).await?;
+    }
+    Ok(answer)
+}
+
+pub(crate) fn certify(
+    desk: &mut Desk,
+    request: &AuthorityRequest,
+    now: UnixMillis,
+) -> Result<AuthorityAnswer, Fault> {
+    let AuthorityRequest::Certify { voucher } = request;
+    let (node, vouching) = voucher
+        .open::<Vouching>(desk.ca.trust(), now)
+        .map_err(|error| Fault::new(FaultCode::NotPlaced, error.to_string()))?;
+    let name = node
+        .identity()
+        .node_name()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let process = vouching.process.as_str();
+    let refused = |desk: &mut Desk, fault: Fault| {
+        let subject = match &vouching.subject {
+            Subject::Agent { name } => name.clone(),
+            Subject::Process => format!("process {process}"),
+        };
+        let what = format!("refused: {}", fault.message);
+        desk.ca
+            .events()
+            .enter(0, &subject, Some(&name), None, what, timestamp(now));
+        fault
+    };
+    if let Err(fault) = check_process(&desk.state, &name, process, &vouching.subject) {
+        return Err(refused(desk, fault));
+    }
+    desk.state.started(process, None);
+    let illegal =
+        |error: sealbus_seal::IdentityError| Fault::new(FaultCode::IllegalName, error.to_string());
+    let wanted = match &vouching.subject {
+        Subject::Agent { name } => desk.agent(name)?,
+        Subject::Process => {
+            let id = process.parse().map_err(illegal)?;
+            Identity::process(&desk.name, &name, id).map_err(illegal)?
+        }
+    };
+    let request = Request {
+        node: &node,
+        wanted: &wanted,
+        process: Some(process),
+        request: &vouching.request.0,
+    };
+    let placements = PlacementsOf {
+        state: &desk.state,
+        process,
+    };
+    let chain = desk.ca.certify(&request, &placements, timestamp(now))?;
+    let chain = chain
+        .to_certificates()
+        .into_iter()
+        .map(|der| Blob(der.to_vec()))
+        .collect();
+    Ok(AuthorityAnswer::Certified { chain })
+}

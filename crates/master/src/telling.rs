@@ -1,0 +1,87 @@
+//! Tells the nodes at once what they have to know: deny lists and changes of the directory. What is
+//! lost on the way they find out with their next heartbeat.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::desk::{DeskHandle, News};
+use sealbus_control::Blob;
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::node::{NodeAnswer, NodeRequest};
+
+/// How long a node may take to take news in.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Tells for as long as the desk is open.
+pub(crate) async fn tell(master: Correspondent, desk: DeskHandle, mut news: watch::Receiver<News>) {
+    let mut tellers: HashMap<String, JoinHandle<()>> = HashMap::new();
+    loop {
+        let alive = desk
+            .run(|desk, _| {
+                let nodes = desk.state.nodes().iter();
+                let alive = nodes.filter(|(_, node)| node.state.is_there());
+                Ok(alive.map(|(name, _)| name.clone()).collect::<Vec<_>>())
+            })
+            .await;
+        let Ok(alive) = alive else { return };
+        tellers.retain(|_, teller| !teller.is_finished());
+        for node in alive {
+            tellers.entry(node.clone()).or_insert_with(|| {
+                tokio::spawn(tell_node(node, master.clone(), desk.clone(), news.clone()))
+            });
+        }
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells one node, until it cannot be reached; it is told again from its next sign of life on.
+async fn tell_node(
+    node: String,
+    master: Correspondent,
+    desk: DeskHandle,
+    mut news: watch::Receiver<News>,
+) {
+    // What it has by now is not known here; the first telling is of everything.
+    let mut known = News {
+        directory: 0,
+        deny_list: 0,
+    };
+    loop {
+        let present = news.borrow_and_update().clone();
+        let (from, newer) = (known.directory, present.deny_list != known.deny_list);
+        let told = desk
+            .run(move |desk, _| {
+                let list = newer.then(|| Blob(desk.ca.deny_list().1.to_vec()));
+                Ok((desk.update(from), list))
+            })
+            .await;
+        let Ok((update, list)) = told else { return };
+        let to = update.to;
+        let mut requests = Vec::new();
+        requests.extend(list.map(|list| NodeRequest::DenyList { list }));
+        if !update.changes.is_empty() {
+            requests.push(NodeRequest::Directory { update });
+        }
+        for request in requests {
+            if master
+                .ask::<NodeAnswer>(&node, &request, PATIENCE)
+                .await
+                .is_err()
+            {
+                return;
+            }
+        }
+        known = News {
+            directory: to,
+            deny_list: present.deny_list,
+        };
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The node as a keeper of channels' logs: what its processes, other nodes and the Master ask of them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::shared::Shared;
+use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::names::MASTER;
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::{AgentLocation, Fault, FaultCode};
+
+/// How long another node may take to answer, beside what it waits for events.
+const ASKING: Duration = Duration::from_secs(5);
+/// How long it may take to say whether it knows a durable subscription.
+const KNOWING: Duration = Duration::from_secs(2);
+
+impl Shared {
+    /// Answers a process.
+    pub(super) async fn channel_log_of(
+        &self,
+        process: &str,
+        node: &str,
+        request: LogRequest,
+    ) -> Result<LogAnswer, Fault> {
+        let launch = self.processes.launch(process)?;
+        let is_placed = |agent: &str| launch.agents.iter().any(|placed| placed == agent);
+        let stranger = match &request {
+            LogRequest::Keep { events } => events
+                .iter()
+                .map(|event| &event.publisher)
+                .find(|publisher| !is_placed(publisher)),
+            LogRequest::Since { agent, .. } | LogRequest::Settle { agent, .. } => {
+                Some(agent).filter(|agent| !is_placed(agent))
+            }
+            LogRequest::Read { question } => {
+                Some(&question.agent).filter(|agent| !is_placed(agent))
+            }
+            LogRequest::List => {
+                return Err(Fault::new(
+                    FaultCode::NotPermitted,
+                    "what is kept is told to operators: see `sealbus channel list`",
+                ));
+            }
+        };
+        if let Some(agent) = stranger {
+            let message = format!("{agent} is not placed in the process {process}");
+            tracing::warn!(process, message, "a log of a channel was refused");
+            return Err(Fault::new(FaultCode::NotPlaced, message));
+        }
+        match request {
+            LogRequest::Since { agent, durable } => self.durable_since(agent, durable).await,
+            LogRequest::Keep { .. } if node != self.name => Err(Fault::new(
+                FaultCode::BadRequest,
+                format!("what is published on {} is kept there", self.name),
+            )),
+            request if node == self.name => self.own_channel_log(request).await,
+            request => {
+                let waits = match &request {
+                    LogRequest::Read { question } => Duration::from_millis(question.wait),
+                    _ => Duration::ZERO,
+                };
+                self.other_channel_log(node, request, waits.min(ASKING) + ASKING)
+                    .await
+            }
+        }
+    }
+
+    /// Answers another node, or the Master.
+    pub(super) async fn channel_log_for(
+        &self,
+        from: &str,
+        request: LogRequest,
+    ) -> Result<LogAnswer, Fault> {
+        let may_ask = match request {
+            LogRequest::List => from == MASTER,
+            LogRequest::Keep { .. } => false,
+            _ => self.is_node(from).await?,
+        };
+        if !may_ask {
+            tracing::warn!(from, "asks for a log of a channel and may not");
+            return Err(Fault::new(
+                FaultCode::NotPermitted,
+                "only nodes read the logs of others, for agents of their own",
+            ));
+        }
+        self.own_channel_log(request).await
+    }
+
+    async fn own_channel_log(&self, request: LogRequest) -> Result<LogAnswer, Fault> {
+        {
+            let replica = self.replica.lock();
+            if replica.revision() > 0 {
+                self.channel_logs.obey(replica.rules());
+            }
+        }
+        self.channel_logs.answer(request).await
+    }
+
+    async fn other_channel_log(
+        &self,
+        node: &str,
+        request: LogRequest,
+        patience: Duration,
+    ) -> Result<LogAnswer, Fault> {
+        let request = NodeRequest::ChannelLog { request };
+        match self.correspondent()?.ask(node, &request, patience).await? {
+            NodeAnswer::ChannelLog { log } => Ok(log),
+            _ => Err(Fault::new(
+                FaultCode::Internal,
+                format!("{node} answered something else"),
+            )),
+        }
+    }
+
+    /// Since when any node knows a durable subscription.
+    async fn durable_since(&self, agent: String, durable: String) -> Result<LogAnswer, Fault> {
+        let processes = self.replica.lock().processes();
+        let others: BTreeSet<String> = processes
+            .unwrap_or_default()
+            .into_iter()
+            .map(|contact| contact.node)
+            .filter(|node| *node != self.name && node != MASTER_NODE)
+            .collect();
+        let request = LogRequest::Since { agent, durable };
+        let asked = others
+            .iter()
+            .map(|node| self.other_channel_log(node, request.clone(), KNOWING));
+        let (own, others) = tokio::join!(
+            self.own_channel_log(request.clone()),
+            futures_util::future::join_all(asked)
+        );
+        let mut since = match own? {
+            LogAnswer::Since { since } => since,
+            _ => None,
+        };
+        for other in others {
+            if let Ok(LogAnswer::Since { since: Some(other) }) = other {
+                since = Some(since.map_or(other, |since| since.min(other)));
+            }
+        }
+        Ok(LogAnswer::Since { since })
+    }
+
+    /// Whether an agent is a node's own. Only such a one is at a node of its own name.
+    pub(super) async fn is_node(&self, agent: &str) -> Result<bool, Fault> {
+        Ok(match self.locate(agent).await? {
+            AgentLocation::Process(contact) => contact.node == agent,
+            _ => false,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! Freezing the agents of a process for a move, and thawing them when it failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::processes::Frozen;
+use super::shared::Shared;
+use sealbus_control::attachment::AttachmentNotice;
+use sealbus_control::node::NodeAnswer;
+use sealbus_control::{Fault, FaultCode};
+
+/// How long a process may take to freeze.
+const FREEZING: Duration = Duration::from_secs(50);
+/// How long what was frozen is kept for its destination after its process ended.
+const FROZEN_KEPT: Duration = Duration::from_secs(300);
+
+impl Shared {
+    /// Has all agents of a process frozen.
+    pub(crate) async fn freeze(
+        self: &Arc<Self>,
+        process: &str,
+        destination: &str,
+    ) -> Result<NodeAnswer, Fault> {
+        let (waiting, frozen) = oneshot::channel();
+        let caller = self.processes.with(process, |entry| {
+            let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
+            if caller.is_some() {
+                entry.freezing = Some((Vec::new(), waiting));
+            }
+            caller
+        })?;
+        let caller = caller.ok_or_else(|| {
+            Fault::new(
+                FaultCode::NotPermitted,
+                "its process has not attached and cannot be moved",
+            )
+        })?;
+        let kept = Frozen {
+            destination: destination.to_owned(),
+            bytes: Arc::default(),
+        };
+        self.processes
+            .frozen
+            .lock()
+            .insert(process.to_owned(), kept);
+        caller.notify(&AttachmentNotice::Freeze).await?;
+        let result = match tokio::time::timeout(FREEZING, frozen).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Fault::new(
+                FaultCode::NotPermitted,
+                "its process ended meanwhile",
+            )),
+            Err(_) => Err(Fault::new(
+                FaultCode::NotPermitted,
+                format!("its `save` hook did not return within {FREEZING:?}"),
+            )),
+        };
+        match result {
+            Ok(size) => {
+                let (shared, process) = (self.clone(), process.to_owned());
+                tokio::spawn(async move { shared.forget_frozen(&process).await });
+                Ok(NodeAnswer::Frozen { size: size as u64 })
+            }
+            Err(fault) => {
+                self.processes.frozen.lock().remove(process);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Forgets what was frozen some time after its process ended.
+    async fn forget_frozen(&self, process: &str) {
+        loop {
+            tokio::time::sleep(FROZEN_KEPT).await;
+            if self.processes.with(process, |_| ()).is_err() {
+                self.processes.frozen.lock().remove(process);
+                return;
+            }
+        }
+    }
+
+    /// The move failed: the process goes on.
+    pub(crate) async fn thaw(&self, process: &str) -> Result<(), Fault> {
+        self.processes.frozen.lock().remove(process);
+        let caller = self.processes.with(process, |entry| {
+            entry.freezing = None;
+            entry.connection.as_ref().map(|(_, caller)| caller.clone())
+        })?;
+        match caller {
+            Some(caller) => caller.notify(&AttachmentNotice::Thaw).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The Remote Node: starts agent processes, vouches for them, and keeps them in touch with the
+//! platform while the Master is away.
+
+mod channel_log;
+mod child;
+mod freezing;
+mod host;
+mod log;
+mod memory;
+mod post;
+mod processes;
+mod serve;
+mod session;
+mod shared;
+mod supervisor;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use sealbus_journal::JournalError;
+use sealbus_seal::tls::{Acceptor, CertificateSource, TlsError};
+use sealbus_seal::token::Token;
+use sealbus_seal::{
+    CLOCK_SKEW, CertificateChain, CertificateError, Credential, Fingerprint, KeyError, KeyPair,
+    Trust, TrustError,
+};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use sealbus_control::clock::now;
+use sealbus_control::directory::Replica;
+use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
+use sealbus_control::private::listen;
+use sealbus_control::statement::{Returning, Signed};
+use sealbus_control::{Blob, NodeDescription};
+use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
+use sealbus_keeping::node_journal::NodeJournal;
+
+use log::Logs;
+use memory::Memory;
+pub use memory::MemoryError;
+use processes::Processes;
+use shared::{Leave, Shared};
+
+/// File name of the socket processes attach to.
+const SOCKET: &str = "node.sock";
+
+/// Folder of the messages and events it keeps.
+const JOURNAL: &str = "journal";
+
+/// How a node is to run.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Where it keeps its key, its logs and its socket.
+    pub directory: PathBuf,
+    /// The token to join with; not needed by a node that joined before.
+    pub token: Option<Token>,
+    /// The name it asks for.
+    pub name: Option<String>,
+    /// Its address, in its agents' certificates and for their links.
+    pub address: IpAddr,
+}
+
+/// A running node. Dropping it leaves its processes running, for the node to take over again when it
+/// is started again; [`Node::leave`] ends them.
+pub struct Node {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+    ended: watch::Receiver<bool>,
+}
+
+/// Why a node could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// It has no token and never joined.
+    #[error("{} belongs to no node yet: join with a token (sealbus node --join TOKEN)", .0.display())]
+    NoToken(PathBuf),
+    /// The token is of another platform than the state directory.
+    #[error(
+        "{} belongs to the node {name} of the platform {known}, and the token is of {other}: choose another state directory",
+        directory.display()
+    )]
+    AnotherPlatform {
+        /// The state directory.
+        directory: PathBuf,
+        /// The node's name.
+        name: String,
+        /// Its platform.
+        known: String,
+        /// The token's platform.
+        other: String,
+    },
+    /// Its state directory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Joining.
+    #[error(transparent)]
+    Enrolment(#[from] EnrolmentError),
+    /// Its key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The certificate it was given.
+    #[error("the Master sent an unusable certificate: {0}")]
+    Certificate(#[from] CertificateError),
+    /// The platform's root.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The Master's root is not the token's.
+    #[error("the Master's root certificate is not the one the token names")]
+    AnotherRoot,
+    /// Its own TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The messages it keeps.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A socket or directory cannot be had.
+    #[error("the node cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl Node {
+    /// Joins the platform, or comes back to it, and begins to work.
+    ///
+    /// # Errors
+    /// [`NodeError`]. A node that joined before and finds the Master away is no error: it goes on
+    /// trying, and looks after its processes meanwhile.
+    pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
+        let memory = Memory::open(&config.directory)?;
+        let description = describe(config.address);
+        let (joined, enrolment, credential) = match (memory.known()?, &config.token) {
+            (None, None) => return Err(NodeError::NoToken(config.directory)),
+            (Some(known), Some(token)) if known.enrolment.platform != *token.platform() => {
+                return Err(NodeError::AnotherPlatform {
+                    directory: config.directory,
+                    name: known.name,
+                    known: known.enrolment.platform.to_string(),
+                    other: token.platform().to_string(),
+                });
+            }
+            (Some(known), token) => {
+                let mut enrolment = known.enrolment;
+                if let Some(token) = token {
+                    enrolment.addresses = token.addresses().to_vec();
+                }
+                let (joined, credential) =
+                    come_back_patiently(&enrolment, &description, &known.credential).await?;
+                (joined, enrolment, credential)
+            }
+            (None, Some(token)) => {
+                let enrolment = Enrolment {
+                    platform: token.platform().clone(),
+                    addresses: token.addresses().to_vec(),
+                    root: token.root(),
+                };
+                let (joined, credential) = join(&enrolment, &config, token, &description).await?;
+                (joined, enrolment, credential)
+            }
+        };
+        memory.keep_identity(&joined.name, &enrolment, &credential)?;
+        Self::run(config, memory, description, joined, enrolment, credential).await
+    }
+
+    async fn run(
+        config: NodeConfig,
+        memory: Memory,
+        description: NodeDescription,
+        joined: Joined,
+        enrolment: Enrolment,
+        credential: Credential,
+    ) -> Result<Self, NodeError> {
+        let system = |what: &str| {
+            let what = what.to_owned();
+            move |error| NodeError::System { what, error }
+        };
+        let root = root_of(&joined, enrolment.root)?;
+        let trust = Trust::new(
+            enrolment.platform.clone(),
+            &[root.clone().into()],
+            CLOCK_SKEW,
+        )?;
+        let trust = Arc::new(trust);
+        let path = memory.directory().join(SOCKET);
+        let listener = listen(&path).map_err(system(&format!("listen on {}", path.display())))?;
+        let server = listen_for_tickets(config.address, memory.port()?)
+            .await
+            .map_err(system("listen for programs with tickets"))?;
+        let attachment = server.local_addr().ok();
+        if let Some(address) = attachment {
+            memory.keep_port(address.port())?;
+        }
+        let logs = Logs::open(memory.directory()).map_err(system("keep logs"))?;
+        let opened = {
+            let folder = memory.directory().join(JOURNAL);
+            let (name, platform) = (joined.name.clone(), enrolment.platform.clone());
+            let longest = joined.platform.max_message;
+            let opening = move || NodeJournal::open(&folder, &name, &platform, longest);
+            let opened = tokio::task::spawn_blocking(opening).await;
+            opened.map_err(|error| system("open its journal")(error.into()))??
+        };
+        let remembered = memory.processes()?;
+        let (reports, queue) = mpsc::unbounded_channel();
+        let source = CertificateSource::with_root(&credential, &root.into())?;
+        let shared = Arc::new(Shared {
+            name: joined.name.clone(),
+            description,
+            platform: RwLock::new(joined.platform.clone()),
+            credential: ArcSwap::from_pointee(credential),
+            trust,
+            deny_list: Mutex::new(Blob::default()),
+            replica: Mutex::new(Replica::default()),
+            telling: tokio::sync::Mutex::default(),
+            nodes: Mutex::default(),
+            asked: Mutex::default(),
+            processes: Processes::default(),
+            post: Arc::new(opened.post),
+            channel_logs: Arc::new(opened.logs),
+            journal: opened.journal,
+            logs,
+            memory,
+            presence: watch::Sender::new(None),
+            reports,
+            socket: path.display().to_string(),
+            attachment,
+            leaving: watch::Sender::new(None),
+            parted: watch::Sender::new(false),
+        });
+        shared.deny_list_changed(joined.deny_list.clone()).await;
+        shared.take_over(remembered);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve::accept_local(listener, shared.clone()));
+        let acceptor = Acceptor::for_enrolment(source.clone(), &[ATTACHMENT]);
+        let serving = shared.clone();
+        tasks.spawn(accept(server, acceptor, move |stream, _| {
+            serve::serve(stream, None, serving.clone())
+        }));
+        let ways = Arc::new(post::NodeWays(shared.clone()));
+        tasks.spawn(sealbus_keeping::post::run(shared.post.clone(), ways));
+        tasks.spawn(shared.channel_logs.clone().tidy());
+        tasks.spawn(session::report(shared.clone(), queue));
+        let (end, ended) = watch::channel(false);
+        tasks.spawn(session::run(shared.clone(), enrolment, joined, source, end));
+        tracing::info!(node = %shared.name, address = %shared.address(), "the node is there");
+        Ok(Self {
+            shared,
+            tasks,
+            ended,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Ends all its processes, and the node; the Master places its agents elsewhere.
+    pub fn leave(&self, grace: Duration) {
+        self.shared.leave(Leave {
+            grace,
+            is_masters: false,
+        });
+    }
+
+    /// Waits until the node has left: after [`Node::leave`], or because the Master ended it.
+    pub async fn left(&self) {
+        let mut ended = self.ended.clone();
+        // An error means that the task is gone, and the node with it.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Ends the node's tasks and waits for them, leaving its processes running.
+    pub async fn abandon(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Who starts the node again opens it, though tasks of this one may not have ended yet.
+        self.shared.journal.close();
+    }
+}
+
+/// The same port as before, so that programs find their node again; another if that is taken.
+async fn listen_for_tickets(address: IpAddr, port: u16) -> io::Result<TcpListener> {
+    match bind(SocketAddr::new(address, port)).await {
+        Err(error) if port != 0 && error.kind() == io::ErrorKind::AddrInUse => {
+            tracing::warn!(%error, "programs that came with tickets cannot come back");
+            bind(SocketAddr::new(address, 0)).await
+        }
+        other => other,
+    }
+}
+
+fn describe(address: IpAddr) -> NodeDescription {
+    let system = rustix::system::uname();
+    NodeDescription {
+        address,
+        host: system.nodename().to_string_lossy().into_owned(),
+        processors: std::thread::available_parallelism()
+            .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn root_of(joined: &Joined, fingerprint: Fingerprint) -> Result<Vec<u8>, NodeError> {
+    let roots = joined.platform.roots.iter();
+    let mut fitting = roots.filter(|root| Fingerprint::of(&root.0) == fingerprint);
+    fitting
+        .next()
+        .map(|root| root.0.clone())
+        .ok_or(NodeError::AnotherRoot)
+}
+
+fn chain_of(joined: &Joined) -> Result<CertificateChain, CertificateError> {
+    CertificateChain::new(
+        joined
+            .chain
+            .iter()
+            .map(|der| der.0.clone().into())
+            .collect(),
+    )
+}
+
+async fn join(
+    enrolment: &Enrolment,
+    config: &NodeConfig,
+    token: &Token,
+    description: &NodeDescription,
+) -> Result<(Joined, Credential), NodeError> {
+    let key = KeyPair::generate()?;
+    let request = EnrolmentRequest::Join {
+        secret: sealbus_process::attachment::secret_text(token.secret()),
+        name: config.name.clone(),
+        now: now(),
+        node: description.clone(),
+        request: Blob(key.signing_request()?),
+    };
+    joined(enrolment, enrolment.ask(&request).await?, key)
+}
+
+async fn come_back(
+    enrolment: &Enrolment,
+    description: &NodeDescription,
+    credential: &Credential,
+) -> Result<(Joined, Credential), NodeError> {
+    let key = KeyPair::generate()?;
+    let returning = Returning {
+        node: description.clone(),
+        request: Blob(key.signing_request()?),
+        at: now(),
+    };
+    let statement = Signed::sign(&returning, credential)?;
+    let answer = enrolment
+        .ask(&EnrolmentRequest::Return { statement })
+        .await?;
+    joined(enrolment, answer, key)
+}
+
+/// As [`come_back`], for as long as the Master is away.
+async fn come_back_patiently(
+    enrolment: &Enrolment,
+    description: &NodeDescription,
+    credential: &Credential,
+) -> Result<(Joined, Credential), NodeError> {
+    let mut told = false;
+    loop {
+        match come_back(enrolment, description, credential).await {
+            Err(NodeError::Enrolment(error @ EnrolmentError::Unreachable { .. })) => {
+                if !told {
+                    tracing::warn!(%error, "waiting for the Master");
+                    told = true;
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn joined(
+    enrolment: &Enrolment,
+    answer: EnrolmentAnswer,
+    key: KeyPair,
+) -> Result<(Joined, Credential), NodeError> {
+    let EnrolmentAnswer::Joined(joined) = answer else {
+        return Err(enrolment.nonsense().into());
+    };
+    let credential = Credential::new(key, chain_of(&joined)?)?;
+    Ok((*joined, credential))
+}

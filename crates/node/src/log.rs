@@ -1,0 +1,195 @@
+//! Logs of processes: each writes to its file by itself, so that nothing is lost when the node ends;
+//! the node keeps files from growing without bound and reads pieces of them.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use sealbus_control::node::LogPosition;
+
+/// A log beyond this is set aside as `NAME.log.1`.
+const LARGEST: u64 = 16 * 1024 * 1024;
+/// How far back lines are looked for.
+const LOOK_BACK: u64 = 1024 * 1024;
+
+/// The logs of a node.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    directory: PathBuf,
+    /// Bytes set aside before the present file's first.
+    set_aside: Mutex<HashMap<String, u64>>,
+}
+
+impl Logs {
+    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+        let directory = directory.join("logs");
+        fs::create_dir_all(&directory)?;
+        Ok(Self {
+            directory,
+            set_aside: Mutex::default(),
+        })
+    }
+
+    fn path(&self, log: &str) -> PathBuf {
+        self.directory.join(format!("{log}.log"))
+    }
+
+    fn base(&self, log: &str) -> u64 {
+        if let Some(base) = self.set_aside.lock().get(log) {
+            return *base;
+        }
+        let kept = fs::read_to_string(self.directory.join(format!("{log}.base")));
+        let base = kept
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0);
+        self.set_aside.lock().insert(log.to_owned(), base);
+        base
+    }
+
+    /// The file a process is to write to; `heading` is written first.
+    pub(crate) fn writer(&self, log: &str, heading: &str) -> io::Result<File> {
+        self.rotate(log)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(log))?;
+        file.write_all(heading.as_bytes())?;
+        Ok(file)
+    }
+
+    /// Sets a log aside that has grown too large. Its writers append, so they go on at the start of
+    /// the emptied file; lines written in that moment may be lost.
+    pub(crate) fn rotate(&self, log: &str) -> io::Result<()> {
+        let path = self.path(log);
+        let length = match fs::metadata(&path) {
+            Ok(file) => file.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if length <= LARGEST {
+            return Ok(());
+        }
+        fs::copy(&path, path.with_extension("log.1"))?;
+        OpenOptions::new().write(true).truncate(true).open(&path)?;
+        let base = self.base(log) + length;
+        fs::write(self.directory.join(format!("{log}.base")), base.to_string())?;
+        self.set_aside.lock().insert(log.to_owned(), base);
+        Ok(())
+    }
+
+    /// A piece of a log, whole lines if there are any, and the offset where the next one begins.
+    pub(crate) fn read(
+        &self,
+        log: &str,
+        from: LogPosition,
+        limit: u32,
+    ) -> io::Result<(String, u64)> {
+        let base = self.base(log);
+        let mut file = match File::open(self.path(log)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((String::new(), base));
+            }
+            Err(error) => return Err(error),
+        };
+        let length = file.metadata()?.len();
+        let start = match from {
+            LogPosition::Offset { offset } => offset.saturating_sub(base).min(length),
+            LogPosition::LastLines { lines } => last_lines(&mut file, length, lines)?,
+        };
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(u64::from(limit)).read_to_end(&mut bytes)?;
+        // A line, or a character, that is not complete comes with the next piece, if there are others.
+        if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n')
+            && start + (bytes.len() as u64) < length
+        {
+            bytes.truncate(end + 1);
+        }
+        let next = base + start + bytes.len() as u64;
+        Ok((String::from_utf8_lossy(&bytes).into_owned(), next))
+    }
+}
+
+fn last_lines(file: &mut File, length: u64, lines: u32) -> io::Result<u64> {
+    let start = length.saturating_sub(LOOK_BACK);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(LOOK_BACK).read_to_end(&mut bytes)?;
+    let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let mut ends = body
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, byte)| **byte == b'\n');
+    Ok(match lines.checked_sub(1) {
+        None => length,
+        Some(before) => match ends.nth(before as usize) {
+            Some((end, _)) => start + end as u64 + 1,
+            None => start,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logs() -> (tempfile::TempDir, Logs) {
+        let directory = tempfile::tempdir().unwrap();
+        let logs = Logs::open(directory.path()).unwrap();
+        (directory, logs)
+    }
+
+    #[test]
+    fn the_last_lines_and_what_follows() {
+        let (_directory, logs) = logs();
+        let mut file = logs.writer("a", "one\n").unwrap();
+        file.write_all(b"two\nthree\n").unwrap();
+        let (text, next) = logs
+            .read("a", LogPosition::LastLines { lines: 2 }, 1000)
+            .unwrap();
+        assert_eq!(text, "two\nthree\n");
+        file.write_all(b"four\n").unwrap();
+        let (text, _) = logs
+            .read("a", LogPosition::Offset { offset: next }, 1000)
+            .unwrap();
+        assert_eq!(text, "four\n");
+        let (all, _) = logs
+            .read("a", LogPosition::LastLines { lines: 100 }, 1000)
+            .unwrap();
+        assert_eq!(all, "one\ntwo\nthree\nfour\n");
+        let (none, _) = logs
+            .read("unknown", LogPosition::LastLines { lines: 1 }, 10)
+            .unwrap();
+        assert_eq!(none, "");
+    }
+
+    #[test]
+    fn offsets_go_on_over_a_rotation() {
+        let (_directory, logs) = logs();
+        let mut file = logs.writer("a", "").unwrap();
+        let line = [b'x'; 1023]
+            .iter()
+            .chain(b"\n")
+            .copied()
+            .collect::<Vec<_>>();
+        for _ in 0..=(LARGEST / 1024) {
+            file.write_all(&line).unwrap();
+        }
+        let (_, before) = logs
+            .read("a", LogPosition::LastLines { lines: 1 }, 2000)
+            .unwrap();
+        logs.rotate("a").unwrap();
+        file.write_all(b"after\n").unwrap();
+        let (text, next) = logs
+            .read("a", LogPosition::Offset { offset: before }, 2000)
+            .unwrap();
+        assert_eq!(text, "after\n");
+        assert_eq!(next, before + 6);
+    }
+}

@@ -1,0 +1,185 @@
+//! What a node keeps on disk: who it is, and which processes it runs, so that after its own restart
+//! it comes back as the same node and takes its processes over again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sealbus_seal::token::SecretHash;
+use sealbus_seal::{CertificateChain, Credential, KeyPair};
+use serde::{Deserialize, Serialize};
+
+use sealbus_control::node::Launch;
+use sealbus_control::private::write_private;
+use sealbus_control::{Blob, UnixMillis};
+use sealbus_enrolment::Enrolment;
+
+const IDENTITY: &str = "node.json";
+const PROCESSES: &str = "processes.json";
+const PORT: &str = "port.json";
+
+/// A node's state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    directory: PathBuf,
+}
+
+/// What is kept of a node that joined.
+#[derive(Serialize, Deserialize)]
+struct Identity {
+    name: String,
+    enrolment: Enrolment,
+    key: String,
+    chain: Blob,
+}
+
+/// A node that joined before.
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) enrolment: Enrolment,
+    pub(crate) credential: Credential,
+}
+
+/// A process a node runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    pub(crate) launch: Launch,
+    /// Its id, and when the system started it, which tells it from a later one of the same id.
+    pub(crate) pid: Option<(u32, u64)>,
+    /// The ticket it has not shown yet, and when that ends.
+    pub(crate) ticket: Option<(SecretHash, UnixMillis)>,
+    /// With either of these it attaches again.
+    pub(crate) reattach: Vec<SecretHash>,
+}
+
+/// A node's state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read`, `write`, `make`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{} is damaged ({problem}): remove it and join again with a new token", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Memory {
+    /// Uses a state directory, which is made, for its owner only, if it is not there.
+    pub(crate) fn open(directory: &Path) -> Result<Self, MemoryError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory);
+        made.map_err(|source| MemoryError::File {
+            action: "make",
+            path: directory.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            directory: directory.to_owned(),
+        })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn load<T: for<'de> Deserialize<'de>>(&self, file: &str) -> Result<Option<T>, MemoryError> {
+        let path = self.directory.join(file);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => {
+                return Err(MemoryError::File {
+                    action: "read",
+                    path,
+                    source,
+                });
+            }
+        };
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| MemoryError::Damaged {
+                path,
+                problem: error.to_string(),
+            })
+    }
+
+    fn keep(&self, file: &str, value: &impl Serialize) -> Result<(), MemoryError> {
+        let path = self.directory.join(file);
+        let bytes = serde_json::to_vec(value).unwrap_or_default();
+        write_private(&path, &bytes).map_err(|source| MemoryError::File {
+            action: "write",
+            path,
+            source,
+        })
+    }
+
+    /// Who this node is, if it joined before.
+    pub(crate) fn known(&self) -> Result<Option<Known>, MemoryError> {
+        let Some(identity) = self.load::<Identity>(IDENTITY)? else {
+            return Ok(None);
+        };
+        let damaged = |problem: String| MemoryError::Damaged {
+            path: self.directory.join(IDENTITY),
+            problem,
+        };
+        let key =
+            KeyPair::from_pkcs8_pem(&identity.key).map_err(|error| damaged(error.to_string()))?;
+        let chain = CertificateChain::decode(&identity.chain.0)
+            .map_err(|error| damaged(error.to_string()))?;
+        let credential = Credential::new(key, chain).map_err(|error| damaged(error.to_string()))?;
+        Ok(Some(Known {
+            name: identity.name,
+            enrolment: identity.enrolment,
+            credential,
+        }))
+    }
+
+    pub(crate) fn keep_identity(
+        &self,
+        name: &str,
+        enrolment: &Enrolment,
+        credential: &Credential,
+    ) -> Result<(), MemoryError> {
+        let mut chain = Vec::new();
+        credential.chain().encode(&mut chain);
+        let identity = Identity {
+            name: name.to_owned(),
+            enrolment: enrolment.clone(),
+            key: credential.key().to_pkcs8_pem().to_string(),
+            chain: chain.into(),
+        };
+        self.keep(IDENTITY, &identity)
+    }
+
+    /// The port programs with tickets attach at; 0 if there is none yet.
+    pub(crate) fn port(&self) -> Result<u16, MemoryError> {
+        Ok(self.load(PORT)?.unwrap_or_default())
+    }
+
+    pub(crate) fn keep_port(&self, port: u16) -> Result<(), MemoryError> {
+        self.keep(PORT, &port)
+    }
+
+    pub(crate) fn processes(&self) -> Result<Vec<Remembered>, MemoryError> {
+        Ok(self.load(PROCESSES)?.unwrap_or_default())
+    }
+
+    pub(crate) fn keep_processes(&self, processes: &[Remembered]) -> Result<(), MemoryError> {
+        self.keep(PROCESSES, &processes)
+    }
+}

@@ -1,0 +1,302 @@
+//! What a node knows of its processes.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sealbus_seal::token::Secret;
+use tokio::sync::oneshot;
+
+use super::memory::{Memory, Remembered};
+use super::shared::wanted;
+use sealbus_control::attachment::FrozenPart;
+use sealbus_control::clock::now;
+use sealbus_control::node::{Launch, RunningProcess};
+use sealbus_control::rpc::Caller;
+use sealbus_control::{AgentState, DirectoryChange, Fault, FaultCode};
+use sealbus_process::attachment::part_of;
+
+/// Most bytes frozen of one process.
+const MOST_FROZEN: usize = 256 * 1024 * 1024;
+
+/// The processes of a node.
+#[derive(Default)]
+pub(crate) struct Processes {
+    pub(super) entries: Mutex<HashMap<String, Entry>>,
+    pub(super) frozen: Mutex<HashMap<String, Frozen>>,
+}
+
+/// A process, as far as the node is concerned.
+pub(super) struct Entry {
+    pub(super) remembered: Remembered,
+    pub(super) connection: Option<(u64, Caller)>,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) agents: BTreeMap<String, AgentState>,
+    /// Agents it asked for.
+    pub(super) asked: HashSet<String>,
+    pub(super) freezing: Option<Freezing>,
+}
+
+/// What has come of what is being frozen, and who waits for all of it.
+pub(super) type Freezing = (Vec<u8>, oneshot::Sender<Result<usize, Fault>>);
+
+/// What was frozen of a process, and the node that may fetch it.
+pub(super) struct Frozen {
+    pub(super) destination: String,
+    pub(super) bytes: Arc<Vec<u8>>,
+}
+
+impl Entry {
+    pub(super) fn new(remembered: Remembered) -> Self {
+        Self {
+            remembered,
+            connection: None,
+            address: None,
+            agents: BTreeMap::new(),
+            asked: HashSet::new(),
+            freezing: None,
+        }
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.remembered.pid.map(|(pid, _)| pid)
+    }
+}
+
+fn unknown(process: &str) -> Fault {
+    Fault::new(
+        FaultCode::Unknown,
+        format!("the process {process} is not on this node"),
+    )
+}
+
+impl Processes {
+    pub(super) fn with<T>(
+        &self,
+        process: &str,
+        work: impl FnOnce(&mut Entry) -> T,
+    ) -> Result<T, Fault> {
+        self.entries
+            .lock()
+            .get_mut(process)
+            .map(work)
+            .ok_or_else(|| unknown(process))
+    }
+
+    /// All connections.
+    pub(crate) fn callers(&self) -> Vec<Caller> {
+        let entries = self.entries.lock();
+        entries
+            .values()
+            .filter_map(|e| e.connection.as_ref())
+            .map(|(_, c)| c.clone())
+            .collect()
+    }
+
+    /// The connections whose processes asked for one of the agents that changed.
+    pub(crate) fn interested(
+        &self,
+        changes: &[DirectoryChange],
+    ) -> Vec<(Caller, Vec<DirectoryChange>)> {
+        let entries = self.entries.lock();
+        let changed = |entry: &Entry| {
+            let (_, caller) = entry.connection.as_ref()?;
+            let changes = wanted(changes, &entry.asked);
+            (!changes.is_empty()).then(|| (caller.clone(), changes))
+        };
+        entries.values().filter_map(changed).collect()
+    }
+
+    /// The connection to a process.
+    pub(crate) fn connection(&self, process: &str) -> Option<(u64, Caller)> {
+        self.entries.lock().get(process)?.connection.clone()
+    }
+
+    /// What runs, for the Master.
+    pub(crate) fn running(&self) -> Vec<RunningProcess> {
+        let entries = self.entries.lock();
+        entries
+            .iter()
+            .map(|(process, entry)| RunningProcess {
+                process: process.clone(),
+                pid: entry.pid(),
+                address: entry.address,
+                agents: entry
+                    .agents
+                    .iter()
+                    .map(|(name, state)| (name.clone(), *state))
+                    .collect(),
+            })
+            .collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// The launch of a process.
+    pub(crate) fn launch(&self, process: &str) -> Result<Launch, Fault> {
+        self.with(process, |entry| entry.remembered.launch.clone())
+    }
+
+    /// Notes that a process asked for an agent.
+    pub(crate) fn asked(&self, process: &str, agent: &str) {
+        let _ = self.with(process, |entry| entry.asked.insert(agent.to_owned()));
+    }
+
+    /// Notes where a process listens.
+    pub(crate) fn announced(&self, process: &str, address: SocketAddr) {
+        let _ = self.with(process, |entry| entry.address = Some(address));
+    }
+
+    /// Notes an agent's state; none when it ended.
+    pub(crate) fn reported(&self, process: &str, agent: &str, state: Option<AgentState>) {
+        let _ = self.with(process, |entry| match state {
+            Some(state) => {
+                entry.agents.insert(agent.to_owned(), state);
+            }
+            None => {
+                entry.agents.remove(agent);
+            }
+        });
+    }
+
+    /// Lets whoever shows this secret in. Returns the process and the secret for the next time, of
+    /// which the hash is noted; the connection before, if there is one, counts no more.
+    pub(crate) fn admit(
+        &self,
+        secret: &Secret,
+        next: &Secret,
+        caller: &Caller,
+        connection: u64,
+        memory: &Memory,
+    ) -> Result<(Launch, Option<u32>, bool), Fault> {
+        let hash = secret.hash();
+        let mut entries = self.entries.lock();
+        let found = entries.values_mut().find(|entry| {
+            let ticket = entry
+                .remembered
+                .ticket
+                .is_some_and(|(ticket, _)| ticket == hash);
+            ticket || entry.remembered.reattach.contains(&hash)
+        });
+        let entry = found.ok_or_else(|| {
+            Fault::new(
+                FaultCode::InvalidSecret,
+                "the ticket is unknown here, or was used already",
+            )
+            .advise("a ticket is good once and on one node: make another with `sealbus ticket`")
+        })?;
+        let first = match entry.remembered.ticket {
+            Some((ticket, expires)) if ticket == hash => {
+                if expires < now() {
+                    return Err(
+                        Fault::new(FaultCode::InvalidSecret, "the ticket has expired")
+                            .advise("make another with `sealbus ticket`"),
+                    );
+                }
+                entry.remembered.ticket = None;
+                true
+            }
+            _ => false,
+        };
+        // The one before stays good: the answer that brings the new one may be lost.
+        entry.remembered.reattach.truncate(1);
+        entry.remembered.reattach.insert(0, next.hash());
+        entry.connection = Some((connection, caller.clone()));
+        let (launch, pid) = (entry.remembered.launch.clone(), entry.pid());
+        save(&entries, memory);
+        Ok((launch, pid, first))
+    }
+
+    /// A connection ended. True if it was the present one of a program with a ticket.
+    pub(super) fn disconnected(&self, process: &str, connection: u64) -> bool {
+        self.with(process, |entry| {
+            if entry
+                .connection
+                .as_ref()
+                .is_some_and(|(present, _)| *present == connection)
+            {
+                entry.connection = None;
+                entry.freezing = None;
+                entry.remembered.pid.is_none()
+            } else {
+                false
+            }
+        })
+        .unwrap_or(false)
+    }
+
+    pub(super) fn is_connected(&self, process: &str) -> bool {
+        self.with(process, |entry| entry.connection.is_some())
+            .unwrap_or(false)
+    }
+
+    /// A part of what the process was to freeze.
+    pub(crate) fn frozen_part(&self, process: &str, part: &FrozenPart) -> Result<(), Fault> {
+        self.with(process, |entry| {
+            let Some((bytes, _)) = &mut entry.freezing else {
+                return Err(Fault::new(
+                    FaultCode::BadRequest,
+                    "nothing was to be frozen",
+                ));
+            };
+            if bytes.len() + part.bytes.0.len() > MOST_FROZEN {
+                return Err(Fault::new(
+                    FaultCode::BadRequest,
+                    format!("more than {MOST_FROZEN} bytes of state and messages cannot be moved"),
+                ));
+            }
+            bytes.extend_from_slice(&part.bytes.0);
+            if part.more {
+                return Ok(None);
+            }
+            Ok(entry.freezing.take())
+        })?
+        .map(|complete| {
+            if let Some((bytes, waiting)) = complete {
+                let size = bytes.len();
+                if let Some(frozen) = self.frozen.lock().get_mut(process) {
+                    frozen.bytes = Arc::new(bytes);
+                }
+                let _ = waiting.send(Ok(size));
+            }
+        })
+    }
+
+    /// The process cannot be moved.
+    pub(crate) fn not_frozen(&self, process: &str, reason: &str) {
+        let waiting = self.with(process, |entry| entry.freezing.take());
+        if let Ok(Some((_, waiting))) = waiting {
+            let _ = waiting.send(Err(Fault::new(FaultCode::NotPermitted, reason)));
+        }
+    }
+
+    /// A part of what was frozen, for the node it is meant for.
+    pub(crate) fn fetch(&self, from: &str, process: &str, index: u32) -> Result<FrozenPart, Fault> {
+        let frozen = self.frozen.lock();
+        let found = frozen
+            .get(process)
+            .filter(|frozen| frozen.destination == from);
+        let part = found.and_then(|frozen| part_of(&frozen.bytes, index));
+        part.ok_or_else(|| {
+            Fault::new(
+                FaultCode::Unknown,
+                format!("nothing of {process} waits here for {from}"),
+            )
+        })
+    }
+}
+
+/// Notes what runs.
+pub(super) fn save(entries: &HashMap<String, Entry>, memory: &Memory) {
+    let remembered: Vec<Remembered> = entries
+        .values()
+        .map(|entry| entry.remembered.clone())
+        .collect();
+    if let Err(error) = memory.keep_processes(&remembered) {
+        tracing::error!(%error, "the node's processes could not be noted: after a restart it would not know them");
+    }
+}

@@ -1,0 +1,266 @@
+//! The node's side of attachment: who shows a ticket is let in, and served.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sealbus_seal::token::{Secret, TokenError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+use super::shared::Shared;
+use sealbus_control::attachment::{
+    AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
+};
+use sealbus_control::node::{MasterRequest, NodeAnswer, NodeRequest};
+use sealbus_control::rpc::{self, Caller, Incoming, MAX_FRAME};
+use sealbus_control::{Fault, FaultCode, Subject};
+use sealbus_process::attachment::secret_text;
+
+/// How long a newcomer may take to show its ticket.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long another node may take to hand over a part.
+const FETCHING: Duration = Duration::from_secs(10);
+
+/// Accepts processes of this machine for ever.
+pub(crate) async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
+    // They end with this.
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                connections.spawn(serve_local(stream, shared.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a process could not be let in");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve_local(stream: UnixStream, shared: Arc<Shared>) {
+    let peer = match stream.peer_cred() {
+        Ok(peer) => peer,
+        Err(error) => {
+            tracing::warn!(%error, "the system does not say who a process is: it is not let in");
+            return;
+        }
+    };
+    let ours = rustix::process::getuid().as_raw();
+    if peer.uid() != ours {
+        tracing::warn!(uid = peer.uid(), "a process of another user was not let in");
+        return;
+    }
+    serve(
+        stream,
+        peer.pid().and_then(|pid| u32::try_from(pid).ok()),
+        shared,
+    )
+    .await;
+}
+
+/// Serves one connection.
+pub(crate) async fn serve<S>(stream: S, pid: Option<u32>, shared: Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+    let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME);
+    let mut driving = JoinSet::new();
+    driving.spawn(drive);
+    let first = tokio::time::timeout(PATIENCE, incoming.recv()).await;
+    let Ok(Some(Incoming::Call { body, answer })) = first else {
+        return;
+    };
+    let admitted = match Incoming::parse(&body) {
+        Ok(AttachmentRequest::Attach { ticket, .. }) => {
+            admit(&shared, &ticket, &caller, connection, pid)
+        }
+        Ok(_) => Err(Fault::new(FaultCode::NotPermitted, "attach first")),
+        Err(fault) => Err(fault),
+    };
+    let process = match admitted {
+        Ok((process, welcome)) => {
+            let agents = welcome.agents.clone();
+            answer
+                .send(Ok(AttachmentAnswer::Welcome(Box::new(welcome))))
+                .await;
+            for agent in agents {
+                shared.post.wake(&agent);
+            }
+            process
+        }
+        Err(fault) => {
+            tracing::warn!(pid, %fault, "a process was not let in");
+            answer.send(Err::<(), _>(fault)).await;
+            drop((caller, incoming));
+            let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
+            return;
+        }
+    };
+    while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
+        let (shared, process) = (shared.clone(), process.clone());
+        tokio::spawn(async move {
+            let result = match Incoming::parse(&body) {
+                Ok(request) => shared.attend(&process, request).await,
+                Err(fault) => Err(fault),
+            };
+            answer.send(result).await;
+        });
+    }
+    drop(driving);
+    shared.disconnected(&process, connection);
+}
+
+fn admit(
+    shared: &Shared,
+    ticket: &str,
+    caller: &Caller,
+    connection: u64,
+    pid: Option<u32>,
+) -> Result<(String, Welcome), Fault> {
+    let invalid = |error: TokenError| Fault::new(FaultCode::InvalidSecret, error.to_string());
+    let secret: Secret = ticket.parse().map_err(invalid)?;
+    let next =
+        Secret::random().map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+    let (launch, started, first) =
+        shared
+            .processes
+            .admit(&secret, &next, caller, connection, &shared.memory)?;
+    match (started, pid) {
+        (Some(started), Some(pid)) if started != pid => {
+            // A shell or a launcher in between is usual: the ticket is what counts.
+            tracing::debug!(process = %launch.group, started, pid, "attached by a descendant");
+        }
+        (None, _) if first && launch.command.is_empty() => {
+            shared.report(MasterRequest::Started {
+                process: launch.process.clone(),
+                pid,
+            });
+        }
+        _ => {}
+    }
+    // Read after the connection is known: what changes from here on is told over it.
+    let (processes, rules) = {
+        let replica = shared.replica.lock();
+        (replica.processes(), replica.rules().clone())
+    };
+    let welcome = Welcome {
+        platform: shared.platform.read().clone(),
+        node: shared.name.clone(),
+        process: launch.process.clone(),
+        agents: launch.agents,
+        address: shared.address(),
+        deny_list: shared.deny_list.lock().clone(),
+        processes,
+        rules,
+        reattach: secret_text(&next),
+        inherits: launch.inherits.is_some(),
+    };
+    Ok((launch.process, welcome))
+}
+
+impl Shared {
+    /// Does what a process asks.
+    async fn attend(
+        &self,
+        process: &str,
+        request: AttachmentRequest,
+    ) -> Result<AttachmentAnswer, Fault> {
+        match request {
+            AttachmentRequest::Attach { .. } => {
+                return Err(Fault::new(FaultCode::BadRequest, "it is attached already"));
+            }
+            AttachmentRequest::Certify { subject, request } => {
+                let launch = self.processes.launch(process)?;
+                if let Subject::Agent { name } = &subject
+                    && !launch.agents.contains(name)
+                {
+                    let placed = launch.agents.join(", ");
+                    let message = format!("{name} is not placed in the process {}", launch.group);
+                    return Err(Fault::new(FaultCode::NotPlaced, message).advise(format!(
+                        "its agents are {placed}: see `agents` in the manifest"
+                    )));
+                }
+                let chain = self.certify(process, subject.clone(), request.0).await?;
+                let process = process.to_owned();
+                self.report(MasterRequest::Delivered { process, subject });
+                return Ok(AttachmentAnswer::Certified { chain });
+            }
+            AttachmentRequest::Announce { address } => {
+                self.processes.announced(process, address);
+                self.report(MasterRequest::Announced {
+                    process: process.to_owned(),
+                    address,
+                });
+            }
+            AttachmentRequest::Resolve { agent } => {
+                self.processes.asked(process, &agent);
+                return Ok(AttachmentAnswer::Location(self.locate(&agent).await?));
+            }
+            AttachmentRequest::Report { agent, report } => {
+                let state = match &report {
+                    AgentReport::State { state } => Some(*state),
+                    AgentReport::Ended | AgentReport::Failed { .. } => None,
+                };
+                self.processes.reported(process, &agent, state);
+                let process = process.to_owned();
+                self.report(MasterRequest::Reported {
+                    process,
+                    agent,
+                    report,
+                });
+            }
+            AttachmentRequest::Refusals { records } => {
+                self.report(MasterRequest::Refusals { records });
+            }
+            AttachmentRequest::Post { letters } => {
+                let refused = self.post_of(process, letters).await?;
+                return Ok(AttachmentAnswer::Posted { refused });
+            }
+            AttachmentRequest::Letters { agent, outcomes } => {
+                self.letters_settled(process, &agent, outcomes).await?;
+            }
+            AttachmentRequest::ChannelLog { node, request } => {
+                let log = self.channel_log_of(process, &node, request).await?;
+                return Ok(AttachmentAnswer::ChannelLog { log });
+            }
+            AttachmentRequest::Frozen { part } => self.processes.frozen_part(process, &part)?,
+            AttachmentRequest::NotFrozen { reason } => self.processes.not_frozen(process, &reason),
+            AttachmentRequest::Inherit { index } => {
+                let part = self.inherit(process, index).await?;
+                return Ok(AttachmentAnswer::Inherited { part });
+            }
+        }
+        Ok(AttachmentAnswer::Done)
+    }
+
+    async fn inherit(&self, process: &str, index: u32) -> Result<FrozenPart, Fault> {
+        let launch = self.processes.launch(process)?;
+        let Some(source) = launch.inherits else {
+            return Err(Fault::new(
+                FaultCode::BadRequest,
+                "nothing moved to this process",
+            ));
+        };
+        let request = NodeRequest::FetchFrozen {
+            process: source.process,
+            index,
+        };
+        match self
+            .correspondent()?
+            .ask(&source.node, &request, FETCHING)
+            .await?
+        {
+            NodeAnswer::Part { part } => Ok(part),
+            _ => Err(Fault::new(
+                FaultCode::Internal,
+                "the former node answered something else",
+            )),
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! The node on the bus: its agent, its heartbeat, and the way back when it was given up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sealbus_seal::tls::CertificateSource;
+use sealbus_seal::{Credential, Timestamp};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::host::NodeHost;
+use super::shared::{Leave, Presence, Shared};
+use super::{NodeError, come_back};
+use sealbus_control::clock::now;
+use sealbus_control::correspondence::{Correspondent, Enquiry};
+use sealbus_control::enrolment::Joined;
+use sealbus_control::host::{Command, Membership};
+use sealbus_control::names::MASTER;
+use sealbus_control::node::{MasterAnswer, MasterRequest, NodeAnswer, NodeRequest};
+use sealbus_control::{Fault, FaultCode, ProcessContact};
+use sealbus_enrolment::Enrolment;
+use sealbus_process::{AgentHandle, Process};
+
+/// How often the Master hears of the node.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long the Master may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// After so long without an answer on the bus the Master is asked by enrolment.
+const ESTRANGED: Duration = Duration::from_secs(6);
+/// How long the Master may take to hear that the node has left.
+const PARTING: Duration = Duration::from_secs(3);
+/// How often logs are looked at.
+const LOGS: Duration = Duration::from_secs(20);
+/// The pause before something that failed is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Largest piece of a log.
+const LOG_PIECE: u32 = 256 * 1024;
+
+/// Lives on the bus until the node leaves.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    enrolment: Enrolment,
+    mut joined: Joined,
+    source: Arc<CertificateSource>,
+    end: watch::Sender<bool>,
+) {
+    let mut leaving = shared.leaving.subscribe();
+    let live = async {
+        loop {
+            *shared.platform.write() = joined.platform.clone();
+            shared.deny_list_changed(joined.deny_list.clone()).await;
+            match live(&shared, &enrolment, &joined, &source).await {
+                Ok(again) => joined = again,
+                Err(why) => {
+                    tracing::warn!(%why, "the node is not on the bus; trying again");
+                    tokio::time::sleep(PAUSE).await;
+                    if let Ok(again) = return_by_enrolment(&shared, &enrolment, &source).await {
+                        joined = again;
+                    }
+                }
+            }
+        }
+    };
+    let leave = async {
+        let leave = leaving
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|it| *it);
+        if let Some(leave) = leave {
+            take_leave(&shared, leave).await;
+        }
+    };
+    // The node stays on the bus until the Master knows; it never leaves it by itself.
+    tokio::select! {
+        () = live => {}
+        () = leave => {}
+    }
+    end.send_replace(true);
+}
+
+/// Ends all processes and tells the Master, as long as that makes sense.
+async fn take_leave(shared: &Arc<Shared>, leave: Leave) {
+    if !leave.is_masters {
+        shared.report(MasterRequest::Leaving);
+    }
+    shared.end_all(leave.grace).await;
+    if leave.is_masters {
+        // The last reports are on their way.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        return;
+    }
+    if shared.presence.borrow().is_none() {
+        tracing::warn!("the Master is away: it will find out by itself that this node has left");
+        return;
+    }
+    shared.report(MasterRequest::Left);
+    let mut parted = shared.parted.subscribe();
+    let told = tokio::time::timeout(PARTING, parted.wait_for(|parted| *parted)).await;
+    if told.is_err() {
+        tracing::warn!(
+            "the Master does not answer: it will find out by itself that this node has left"
+        );
+    }
+}
+
+/// Lives as one process of the bus, until the Master says that it was given up. Returns with what it
+/// learned then.
+async fn live(
+    shared: &Arc<Shared>,
+    enrolment: &Enrolment,
+    joined: &Joined,
+    source: &Arc<CertificateSource>,
+) -> Result<Joined, String> {
+    let (commands, received) = mpsc::channel(64);
+    let host = Arc::new(NodeHost {
+        shared: shared.clone(),
+        enrolment: enrolment.clone(),
+        membership: Membership {
+            platform: joined.platform.clone(),
+            node: shared.name.clone(),
+            process: joined.process.clone(),
+            agents: vec![shared.name.clone()],
+            address: shared.address(),
+            port: 0,
+            deny_list: shared.deny_list.lock().clone(),
+            // Told when it is on the bus.
+            processes: None,
+            rules: shared.replica.lock().rules().clone(),
+            inherits: false,
+            reachable: true,
+        },
+        announced: Mutex::new(None),
+        commands: Mutex::new(Some(received)),
+    });
+    let process = Process::open(host.clone(), None)
+        .await
+        .map_err(|error| error.to_string())?;
+    let agent = process
+        .agent(&shared.name)
+        .await
+        .map_err(|error| error.to_string())?;
+    let address = (*host.announced.lock()).ok_or("the node's own process does not listen")?;
+    let correspondent = Correspondent::new(agent.outbox().clone());
+    let mut serving = JoinSet::new();
+    serving.spawn(serve(agent, correspondent.clone(), shared.clone()));
+    let presence = Presence {
+        correspondent: correspondent.clone(),
+        commands,
+    };
+    shared.presence.send_replace(Some(presence.clone()));
+    let (processes, rules) = {
+        let replica = shared.replica.lock();
+        (replica.processes(), replica.rules().clone())
+    };
+    for known in [Command::ProcessesAre(processes), Command::Rules(rules)] {
+        let _ = presence.commands.send(known).await;
+    }
+
+    let contact = ProcessContact {
+        node: shared.name.clone(),
+        process: joined.process.clone(),
+        address,
+    };
+    let again = keep_in_touch(shared, enrolment, joined, source, &correspondent, contact).await;
+    shared.presence.send_replace(None);
+    serving.shutdown().await;
+    process.close().await;
+    Ok(again)
+}
+
+async fn keep_in_touch(
+    shared: &Arc<Shared>,
+    enrolment: &Enrolment,
+    joined: &Joined,
+    source: &Arc<CertificateSource>,
+    correspondent: &Correspondent,
+    contact: ProcessContact,
+) -> Joined {
+    let mut registered = false;
+    let mut heard = Instant::now();
+    let mut looked = Instant::now();
+    loop {
+        let request = if registered {
+            MasterRequest::Heartbeat {
+                directory: shared.replica.lock().revision(),
+                deny_list: shared.deny_list_version(),
+                processes: u32::try_from(shared.processes.count()).unwrap_or(u32::MAX),
+            }
+        } else {
+            MasterRequest::Register {
+                node: shared.description.clone(),
+                contact: contact.clone(),
+                attachment: shared.attachment,
+                processes: shared.processes.running(),
+            }
+        };
+        match correspondent.ask(MASTER, &request, PATIENCE).await {
+            Ok(MasterAnswer::Current {
+                directory,
+                deny_list,
+                stop,
+                register,
+            }) => {
+                heard = Instant::now();
+                if !registered {
+                    tracing::info!(node = %shared.name, "registered with the Master");
+                }
+                registered = !register;
+                shared.directory_changed(directory).await;
+                if let Some(list) = deny_list {
+                    shared.deny_list_changed(list).await;
+                }
+                for process in stop {
+                    shared
+                        .stop(&process, PATIENCE, "its agents were placed elsewhere")
+                        .await;
+                }
+                if register {
+                    continue;
+                }
+            }
+            Ok(_) => {}
+            Err(fault) => {
+                let given_up = fault.code == FaultCode::NotPermitted;
+                tracing::debug!(%fault, "the Master does not answer");
+                if given_up || heard.elapsed() > ESTRANGED || renewal_due(shared) {
+                    match return_by_enrolment(shared, enrolment, source).await {
+                        Ok(again) => {
+                            let same = again.process == joined.process
+                                && again.platform.master == joined.platform.master;
+                            if !same {
+                                return again;
+                            }
+                            // The Master is there, and this is still its node: the bus needs time.
+                            shared.deny_list_changed(again.deny_list).await;
+                            heard = Instant::now();
+                        }
+                        Err(error) => tracing::debug!(%error, "nor by enrolment"),
+                    }
+                }
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        }
+        if renewal_due(shared)
+            && let Err(error) = return_by_enrolment(shared, enrolment, source).await
+        {
+            tracing::warn!(%error, "the node's certificate could not be renewed yet");
+        }
+        if looked.elapsed() > LOGS {
+            looked = Instant::now();
+            shared.rotate_logs();
+        }
+        tokio::time::sleep(HEARTBEAT).await;
+    }
+}
+
+/// Whether half the life of the node's own certificate is over.
+fn renewal_due(shared: &Shared) -> bool {
+    let Ok(certificate) = shared.credential.load().certificate() else {
+        return true;
+    };
+    let now = Timestamp::from_unix_seconds(now() / 1000);
+    now.since(certificate.not_before()) > certificate.not_after().since(now)
+}
+
+async fn return_by_enrolment(
+    shared: &Shared,
+    enrolment: &Enrolment,
+    source: &CertificateSource,
+) -> Result<Joined, NodeError> {
+    let known = shared.credential.load_full();
+    let (joined, credential) = come_back(enrolment, &shared.description, &known).await?;
+    source.renew(&credential)?;
+    shared
+        .memory
+        .keep_identity(&shared.name, enrolment, &credential)?;
+    let credential: Arc<Credential> = Arc::new(credential);
+    shared.credential.store(credential);
+    Ok(joined)
+}
+
+/// Tells the Master what happened, one thing after the other, however long it is away.
+pub(super) async fn report(
+    shared: Arc<Shared>,
+    mut reports: mpsc::UnboundedReceiver<MasterRequest>,
+) {
+    let mut presence = shared.presence.subscribe();
+    while let Some(request) = reports.recv().await {
+        loop {
+            let present = match presence.wait_for(Option::is_some).await {
+                Ok(present) => present.clone(),
+                Err(_) => return,
+            };
+            let Some(present) = present else { continue };
+            let told: Result<MasterAnswer, Fault> =
+                present.correspondent.ask(MASTER, &request, PATIENCE).await;
+            match told {
+                Err(fault) if fault.code == FaultCode::Unavailable => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                // A node that was given up comes back and registers all it has.
+                Err(fault) if fault.code == FaultCode::NotPermitted => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                // The Master could not write it down; it is to know it all the same.
+                Err(fault) if fault.code == FaultCode::Storage => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(fault) => {
+                    tracing::warn!(%fault, "the Master did not take a report");
+                    break;
+                }
+                Ok(_) => break,
+            }
+        }
+        if request == MasterRequest::Left {
+            shared.parted.send_replace(true);
+        }
+    }
+}
+
+async fn serve(mut agent: AgentHandle, correspondent: Correspondent, shared: Arc<Shared>) {
+    while let Some(received) = agent.receive().await {
+        if let Some(enquiry) = correspondent.receive(received) {
+            tokio::spawn(answer(shared.clone(), enquiry));
+        }
+    }
+}
+
+async fn answer(shared: Arc<Shared>, enquiry: Enquiry) {
+    let (from, request, reply) = enquiry.open::<NodeRequest>();
+    let result = match request {
+        Ok(NodeRequest::FetchFrozen { process, index }) => shared
+            .processes
+            .fetch(&from, &process, index)
+            .map(|part| NodeAnswer::Part { part }),
+        Ok(NodeRequest::Post { letters }) => shared.carried_here(&from, letters).await,
+        Ok(NodeRequest::ChannelLog { request }) => {
+            let log = shared.channel_log_for(&from, request).await;
+            log.map(|log| NodeAnswer::ChannelLog { log })
+        }
+        Ok(_) if from != MASTER => {
+            tracing::warn!(%from, "asks a node to do what only the Master may");
+            Err(Fault::new(
+                FaultCode::NotPermitted,
+                "only the Master may ask that",
+            ))
+        }
+        Ok(request) => obey(&shared, request).await,
+        Err(fault) => Err(fault),
+    };
+    reply.send(result).await;
+}
+
+async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, Fault> {
+    match request {
+        NodeRequest::Start { launch } => return shared.start(launch).await,
+        NodeRequest::Expect {
+            launch,
+            ticket,
+            expires,
+        } => shared.expect(launch, ticket, expires),
+        NodeRequest::Stop {
+            process,
+            grace,
+            reason,
+        } => {
+            shared
+                .stop(&process, Duration::from_millis(grace), &reason)
+                .await;
+        }
+        NodeRequest::Freeze {
+            process,
+            destination,
+        } => {
+            return shared.freeze(&process, &destination).await;
+        }
+        NodeRequest::FetchFrozen { process, index } => {
+            let part = shared.processes.fetch(MASTER, &process, index)?;
+            return Ok(NodeAnswer::Part { part });
+        }
+        NodeRequest::Post { letters } => return shared.carried_here(MASTER, letters).await,
+        NodeRequest::Mailbox { agent } => {
+            let (letters, total) = shared.post.list(&agent);
+            return Ok(NodeAnswer::Mailbox { letters, total });
+        }
+        NodeRequest::ChannelLog { request } => {
+            let log = shared.channel_log_for(MASTER, request).await?;
+            return Ok(NodeAnswer::ChannelLog { log });
+        }
+        NodeRequest::Thaw { process } => shared.thaw(&process).await?,
+        NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,
+        NodeRequest::Directory { update } => shared.directory_changed(update).await,
+        NodeRequest::Leave { grace } => {
+            shared.leave(Leave {
+                grace: Duration::from_millis(grace),
+                is_masters: true,
+            });
+        }
+        NodeRequest::Log { log, from, limit } => {
+            let limit = limit.min(LOG_PIECE);
+            let (text, next) = shared.logs.read(&log, from, limit).map_err(|error| {
+                Fault::new(
+                    FaultCode::Storage,
+                    format!("the log of {log} cannot be read: {error}"),
+                )
+            })?;
+            return Ok(NodeAnswer::Log { text, next });
+        }
+    }
+    Ok(NodeAnswer::Done)
+}

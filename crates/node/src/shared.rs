@@ -1,0 +1,315 @@
+//! What the parts of a node share.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use sealbus_journal::Journal;
+use sealbus_seal::{Credential, Timestamp, Trust};
+use tokio::sync::{mpsc, watch};
+
+use super::log::Logs;
+use super::memory::Memory;
+use super::processes::Processes;
+use sealbus_control::attachment::AttachmentNotice;
+use sealbus_control::clock::now;
+use sealbus_control::correspondence::Correspondent;
+use sealbus_control::directory::{Changed, Replica};
+use sealbus_control::host::Command;
+use sealbus_control::names::SYSTEM_AGENTS;
+use sealbus_control::node::{
+    AuthorityAnswer, AuthorityRequest, DirectoryUpdate, MasterAnswer, MasterRequest,
+};
+use sealbus_control::statement::{Signed, Vouching};
+use sealbus_control::{
+    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, NodeDescription,
+    PlatformDescription, ProcessContact, Subject,
+};
+use sealbus_keeping::channel_log::ChannelLogs;
+use sealbus_keeping::post::Post;
+
+/// How long the CA may take to answer.
+const CERTIFYING: Duration = Duration::from_secs(10);
+/// How long the Master may take to say where an agent is that the replica does not know.
+const RESOLVING: Duration = Duration::from_secs(3);
+/// How long a process may take to make room for a notice.
+const TELLING: Duration = Duration::from_secs(2);
+
+/// The node's own process, while it is on the bus.
+#[derive(Clone)]
+pub(crate) struct Presence {
+    /// Asks in the name of `node-N`.
+    pub(crate) correspondent: Correspondent,
+    /// Commands to the node's own process.
+    pub(crate) commands: mpsc::Sender<Command>,
+}
+
+/// What the parts of a node share.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) description: NodeDescription,
+    pub(crate) platform: RwLock<PlatformDescription>,
+    pub(crate) credential: ArcSwap<Credential>,
+    pub(crate) trust: Arc<Trust>,
+    /// The newest signed deny list.
+    pub(crate) deny_list: Mutex<Blob>,
+    pub(crate) replica: Mutex<Replica>,
+    /// Held while a change of the directory is passed on.
+    pub(crate) telling: tokio::sync::Mutex<()>,
+    /// Where the nodes were last.
+    pub(crate) nodes: Mutex<HashMap<String, ProcessContact>>,
+    /// Agents the node's own process asked for.
+    pub(crate) asked: Mutex<HashSet<String>>,
+    pub(crate) processes: Processes,
+    /// Messages kept for agents that are away.
+    pub(crate) post: Arc<Post>,
+    /// Logs of persistent channels.
+    pub(crate) channel_logs: Arc<ChannelLogs>,
+    /// Where both are written.
+    pub(crate) journal: Journal,
+    pub(crate) logs: Logs,
+    pub(crate) memory: Memory,
+    pub(crate) presence: watch::Sender<Option<Presence>>,
+    /// What is to be told to the Master, in order.
+    pub(crate) reports: mpsc::UnboundedSender<MasterRequest>,
+    /// The attachment socket.
+    pub(crate) socket: String,
+    /// Where programs with tickets attach.
+    pub(crate) attachment: Option<SocketAddr>,
+    /// The wish to end.
+    pub(crate) leaving: watch::Sender<Option<Leave>>,
+    /// Whether the Master knows that the node has left.
+    pub(crate) parted: watch::Sender<bool>,
+}
+
+/// How a node is to leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leave {
+    /// The time processes have to end by themselves.
+    pub(crate) grace: Duration,
+    /// Whether it is the Master's own wish, who is not to be told then.
+    pub(crate) is_masters: bool,
+}
+
+impl Shared {
+    /// The address in the certificates of this node and its agents.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.description.address
+    }
+
+    /// Tells the Master, now or when it is back.
+    /// Begins to leave; the first wish counts.
+    pub(crate) fn leave(&self, leave: Leave) {
+        self.leaving.send_if_modified(|leaving| {
+            let first = leaving.is_none();
+            if first {
+                *leaving = Some(leave);
+            }
+            first
+        });
+    }
+
+    pub(crate) fn report(&self, request: MasterRequest) {
+        // The other end lives as long as the node.
+        let _ = self.reports.send(request);
+    }
+
+    pub(crate) fn correspondent(&self) -> Result<Correspondent, Fault> {
+        match &*self.presence.borrow() {
+            Some(presence) => Ok(presence.correspondent.clone()),
+            None => Err(Fault::new(
+                FaultCode::Unavailable,
+                "the node is not on the bus now",
+            )),
+        }
+    }
+
+    /// The node's signed word for a signing request of one of its processes.
+    pub(crate) fn vouch(
+        &self,
+        process: &str,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> Result<Signed, Fault> {
+        let vouching = Vouching {
+            process: process.to_owned(),
+            subject,
+            request: Blob(request),
+            at: now(),
+        };
+        Signed::sign(&vouching, &self.credential.load())
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+    }
+
+    /// Carries a signing request to the CA.
+    pub(crate) async fn certify(
+        &self,
+        process: &str,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> Result<Vec<Blob>, Fault> {
+        let voucher = self.vouch(process, subject, request)?;
+        let request = AuthorityRequest::Certify { voucher };
+        let AuthorityAnswer::Certified { chain } = self
+            .correspondent()?
+            .ask("ca", &request, CERTIFYING)
+            .await?;
+        Ok(chain)
+    }
+
+    /// Where an agent is: from the replica, or, if that does not know it, from the Master.
+    pub(crate) async fn locate(&self, agent: &str) -> Result<AgentLocation, Fault> {
+        // Always where the Master is: a node that took them for absent could not ask where they are.
+        if SYSTEM_AGENTS.contains(&agent) {
+            return Ok(AgentLocation::Process(self.platform.read().master.clone()));
+        }
+        let known = self.replica.lock().locate(agent);
+        if known != AgentLocation::Unknown {
+            return Ok(known);
+        }
+        let request = MasterRequest::Resolve {
+            agent: agent.to_owned(),
+        };
+        match self
+            .correspondent()?
+            .ask("master", &request, RESOLVING)
+            .await?
+        {
+            MasterAnswer::Location(location) => Ok(location),
+            _ => Ok(AgentLocation::Unknown),
+        }
+    }
+
+    /// Takes a change of the directory over, and tells the processes that asked for the agents, and all of other processes.
+    pub(crate) async fn directory_changed(&self, update: DirectoryUpdate) {
+        // One after the other: who joined and who ended is told in the order it came about.
+        let _telling = self.telling.lock().await;
+        let Changed {
+            agents,
+            joined,
+            ended,
+            rules,
+        } = self.replica.lock().apply(update);
+        let restarted = self.restarted_nodes(&agents);
+        for change in &agents {
+            self.post.wake(&change.agent);
+        }
+        let presence = self.presence.borrow().clone();
+        if let Some(presence) = &presence {
+            let own = wanted(&agents, &self.asked.lock());
+            let mut news = Vec::new();
+            if !own.is_empty() {
+                news.push(Command::DirectoryChanged(own));
+            }
+            let mut ended = ended.clone();
+            ended.extend(restarted);
+            if !ended.is_empty() {
+                news.push(Command::ProcessesEnded(ended));
+            }
+            if !joined.is_empty() {
+                news.push(Command::ProcessesJoined(joined.clone()));
+            }
+            news.extend(rules.clone().map(Command::Rules));
+            for command in news {
+                let _ = presence.commands.send(command).await;
+            }
+        }
+        for (caller, changes) in self.processes.interested(&agents) {
+            let _ = caller
+                .notify(&AttachmentNotice::DirectoryChanged { changes })
+                .await;
+        }
+        let mut notices = Vec::new();
+        if !ended.is_empty() {
+            notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
+        }
+        if !joined.is_empty() {
+            notices.push(AttachmentNotice::ProcessesJoined { processes: joined });
+        }
+        notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
+        if notices.is_empty() {
+            return;
+        }
+        for caller in self.processes.callers() {
+            for notice in &notices {
+                // One that reads nothing is not to keep the others from hearing of it.
+                let told = tokio::time::timeout(TELLING, caller.notify(notice)).await;
+                if told.is_err() {
+                    tracing::warn!(
+                        "a process of this node takes no notices: it is not told which processes there are"
+                    );
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Nodes that listen elsewhere now: they were started again under the same name, and what was on its way to them
+    /// is to be sent again, not to wait for a connection that never comes back.
+    fn restarted_nodes(&self, changes: &[DirectoryChange]) -> Vec<EndedProcess> {
+        let mut nodes = self.nodes.lock();
+        let mut restarted = Vec::new();
+        for change in changes {
+            if let AgentLocation::Process(contact) = &change.location
+                && contact.node == change.agent
+            {
+                let before = nodes.insert(change.agent.clone(), contact.clone());
+                if before.is_some_and(|before| {
+                    before.process == contact.process && before.address != contact.address
+                }) {
+                    restarted.push(EndedProcess {
+                        node: contact.node.clone(),
+                        process: contact.process.clone(),
+                    });
+                }
+            }
+        }
+        restarted
+    }
+
+    /// Takes a newer deny list over, and passes it on at once.
+    pub(crate) async fn deny_list_changed(&self, list: Blob) {
+        let now = Timestamp::from_unix_seconds(now() / 1000);
+        match self.trust.apply_deny_list(&list.0, now) {
+            Ok(sealbus_seal::denylist::DenyListUpdate::Applied { .. }) => {}
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "a deny list was not accepted");
+                return;
+            }
+        }
+        *self.deny_list.lock() = list.clone();
+        let presence = self.presence.borrow().clone();
+        if let Some(presence) = presence {
+            let _ = presence
+                .commands
+                .send(Command::DenyList(list.clone()))
+                .await;
+        }
+        let notice = AttachmentNotice::DenyList { list };
+        for caller in self.processes.callers() {
+            let _ = caller.notify(&notice).await;
+        }
+    }
+
+    /// The version of the deny list in force.
+    pub(crate) fn deny_list_version(&self) -> u64 {
+        self.trust
+            .deny_lists()
+            .iter()
+            .map(|list| list.version())
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+pub(super) fn wanted(changes: &[DirectoryChange], asked: &HashSet<String>) -> Vec<DirectoryChange> {
+    changes
+        .iter()
+        .filter(|change| asked.contains(&change.agent))
+        .cloned()
+        .collect()
+}

@@ -1,0 +1,278 @@
+//! The processes of a node: started, watched, ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_seal::token::{Secret, SecretHash};
+
+use super::child::{self, Invitation};
+use super::memory::Remembered;
+use super::processes::{Entry, save};
+use super::shared::Shared;
+use sealbus_control::attachment::AttachmentNotice;
+use sealbus_control::clock::now;
+use sealbus_control::node::{Exit, Launch, MasterRequest, NodeAnswer};
+use sealbus_control::{Fault, FaultCode, UnixMillis};
+use sealbus_process::attachment::secret_text;
+
+/// How long a started program has to show its ticket.
+const TICKET: UnixMillis = 10 * 60 * 1000;
+/// How long a process taken over from before the node's restart has to attach again.
+const TAKING_OVER: Duration = Duration::from_secs(30);
+/// How long a program with a ticket may be gone before it is taken for lost.
+const ABSENT: Duration = Duration::from_secs(20);
+/// How long a process has after a request to stop that could not be made over its connection.
+const FORCED: Duration = Duration::from_secs(1);
+
+impl Shared {
+    fn save(&self) {
+        save(&self.processes.entries.lock(), &self.memory);
+    }
+
+    /// Starts a process; again with the same name it only says that it runs.
+    pub(crate) async fn start(self: &Arc<Self>, launch: Launch) -> Result<NodeAnswer, Fault> {
+        if self.leaving.borrow().is_some() {
+            return Err(Fault::new(FaultCode::Unavailable, "the node is leaving"));
+        }
+        let process = launch.process.clone();
+        if let Ok(Some(pid)) = self.processes.with(&process, |entry| entry.pid()) {
+            return Ok(NodeAnswer::Started { pid });
+        }
+        let failed = |why: String| {
+            Fault::new(
+                FaultCode::StartFailed,
+                format!("{} could not be started: {why}", launch.group),
+            )
+        };
+        let secret = Secret::random().map_err(|error| failed(error.to_string()))?;
+        let heading = format!("-- {} is started on {}\n", launch.group, self.name);
+        let log = self.logs.writer(&launch.group, &heading).map_err(|error| {
+            failed(format!("its log cannot be written: {error}"))
+                .advise("is the disk full? what runs goes on")
+        })?;
+        let platform = self.platform.read().name.clone();
+        let ticket = secret_text(&secret);
+        let address = format!("unix:{}", self.socket);
+        let invitation = Invitation {
+            address: &address,
+            ticket: &ticket,
+            platform: &platform,
+        };
+        // The entry first: the program may show its ticket before this goes on.
+        let remembered = Remembered {
+            launch: launch.clone(),
+            pid: None,
+            ticket: Some((secret.hash(), now() + TICKET)),
+            reattach: Vec::new(),
+        };
+        self.processes
+            .entries
+            .lock()
+            .insert(process.clone(), Entry::new(remembered));
+        let mut child = match child::start(&launch, log, &invitation) {
+            Ok(child) => child,
+            Err(why) => {
+                self.processes.entries.lock().remove(&process);
+                return Err(failed(why));
+            }
+        };
+        let Some(pid) = child.id() else {
+            self.processes.entries.lock().remove(&process);
+            return Err(failed("it ended at once".to_owned()));
+        };
+        let started = child::started_at(pid).unwrap_or(0);
+        let _ = self.processes.with(&process, |entry| {
+            entry.remembered.pid = Some((pid, started))
+        });
+        self.save();
+        tracing::info!(target: "sealbus::certification", step = 2, agent = %launch.agents.join(","),
+            node = %self.name, pid, "started");
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let exit = child::exit_of(child.wait().await);
+            // What it started itself goes with it.
+            child::kill(pid);
+            shared.exited(&process, exit);
+        });
+        Ok(NodeAnswer::Started { pid })
+    }
+
+    /// Lets a program in that comes with a ticket.
+    pub(crate) fn expect(&self, launch: Launch, ticket: SecretHash, expires: UnixMillis) {
+        let process = launch.process.clone();
+        let remembered = Remembered {
+            launch,
+            pid: None,
+            ticket: Some((ticket, expires)),
+            reattach: Vec::new(),
+        };
+        self.processes
+            .entries
+            .lock()
+            .insert(process, Entry::new(remembered));
+        self.save();
+    }
+
+    fn exited(&self, process: &str, exit: Exit) {
+        let gone = self.processes.entries.lock().remove(process);
+        let Some(entry) = gone else { return };
+        self.save();
+        // A program that was started here is ended by the node; how it took that is of no interest.
+        let exit = match self.leaving.borrow().is_some() {
+            true if exit != Exit::Detached => Exit::NodeLeft,
+            _ => exit,
+        };
+        let group = &entry.remembered.launch.group;
+        tracing::info!(process = %group, %exit, "ended");
+        if let Ok(mut log) = self.logs.writer(group, "") {
+            use std::io::Write;
+            let _ = writeln!(log, "-- {group} ended: {exit}");
+        }
+        self.report(MasterRequest::Exited {
+            process: process.to_owned(),
+            exit,
+        });
+    }
+
+    /// A connection ended: a program that came with a ticket has some time to come again.
+    pub(crate) fn disconnected(self: &Arc<Self>, process: &str, connection: u64) {
+        if !self.processes.disconnected(process, connection) {
+            return;
+        }
+        let ended = self
+            .processes
+            .with(process, |entry| entry.agents.is_empty())
+            .unwrap_or(true);
+        let (shared, process) = (self.clone(), process.to_owned());
+        tokio::spawn(async move {
+            if !ended {
+                tokio::time::sleep(ABSENT).await;
+            }
+            if !shared.processes.is_connected(&process) {
+                let exit = if ended { Exit::Detached } else { Exit::Lost };
+                shared.exited(&process, exit);
+            }
+        });
+    }
+
+    /// Ends a process.
+    pub(crate) async fn stop(self: &Arc<Self>, process: &str, grace: Duration, reason: &str) {
+        let found = self.processes.with(process, |entry| {
+            let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
+            (entry.pid(), caller)
+        });
+        // It has ended already.
+        let Ok((pid, caller)) = found else { return };
+        let notice = AttachmentNotice::Stop {
+            grace: grace.as_millis() as u64,
+            reason: reason.to_owned(),
+        };
+        let told = match &caller {
+            Some(caller) => caller.notify(&notice).await.is_ok(),
+            None => false,
+        };
+        let Some(pid) = pid else {
+            // Not ours to end: it is told, and shown the door.
+            let (shared, process) = (self.clone(), process.to_owned());
+            tokio::spawn(async move {
+                tokio::time::sleep(grace).await;
+                shared.exited(&process, Exit::Lost);
+            });
+            return;
+        };
+        if grace.is_zero() {
+            child::kill(pid);
+            return;
+        }
+        if !told {
+            child::terminate(pid);
+        }
+        let (shared, process) = (self.clone(), process.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(grace.max(FORCED)).await;
+            if shared
+                .processes
+                .with(&process, |entry| entry.pid())
+                .ok()
+                .flatten()
+                == Some(pid)
+            {
+                child::kill(pid);
+            }
+        });
+    }
+
+    /// Takes over the processes that ran before the node was started again. Those that do not attach
+    /// again in time are ended: nobody could tell them anything.
+    pub(crate) fn take_over(self: &Arc<Self>, remembered: Vec<Remembered>) {
+        for process in remembered {
+            let name = process.launch.process.clone();
+            let alive = match process.pid {
+                Some((pid, started)) => child::started_at(pid) == Some(started),
+                None => process.launch.command.is_empty(),
+            };
+            let pid = process.pid;
+            self.processes
+                .entries
+                .lock()
+                .insert(name.clone(), Entry::new(process));
+            if !alive {
+                self.exited(&name, Exit::Lost);
+                continue;
+            }
+            let shared = self.clone();
+            tokio::spawn(async move {
+                let unattached = async {
+                    tokio::time::sleep(TAKING_OVER).await;
+                    if shared.processes.is_connected(&name) {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                match pid {
+                    Some((pid, started)) => {
+                        tokio::select! {
+                            () = child::ended(pid, started) => {}
+                            () = unattached => child::kill(pid),
+                        }
+                        shared.exited(&name, Exit::Lost);
+                    }
+                    None => {
+                        unattached.await;
+                        shared.exited(&name, Exit::Lost);
+                    }
+                }
+            });
+        }
+        self.save();
+    }
+
+    /// Ends all processes, and returns when they have ended.
+    pub(crate) async fn end_all(self: &Arc<Self>, grace: Duration) {
+        let all: Vec<String> = self.processes.entries.lock().keys().cloned().collect();
+        for process in &all {
+            self.stop(process, grace, "the node is leaving").await;
+        }
+        let all_gone = async {
+            while self.processes.count() > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = tokio::time::timeout(grace + FORCED * 3, all_gone).await;
+    }
+
+    /// Sets logs aside that have grown too large.
+    pub(crate) fn rotate_logs(&self) {
+        let groups: Vec<String> = {
+            let entries = self.processes.entries.lock();
+            entries
+                .values()
+                .map(|entry| entry.remembered.launch.group.clone())
+                .collect()
+        };
+        for group in groups {
+            if let Err(error) = self.logs.rotate(&group) {
+                tracing::warn!(log = %group, %error, "could not be set aside");
+            }
+        }
+    }
+}

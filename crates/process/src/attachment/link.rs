@@ -1,0 +1,208 @@
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use sealbus_seal::{Fingerprint, PlatformName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::{AttachError, PATIENCE, freezing, nonsense};
+use sealbus_control::attachment::{AttachmentAnswer, AttachmentNotice, AttachmentRequest, Welcome};
+use sealbus_control::clock::now;
+use sealbus_control::host::Command;
+use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME};
+use sealbus_control::{Fault, FaultCode};
+use sealbus_enrolment::{ATTACHMENT, connect};
+
+/// How long a node may be gone until its processes give up: they must not stay for ever without one.
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// The pause between attempts to attach again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The way to the node.
+pub(super) enum Way {
+    /// Its socket on this machine.
+    Local(PathBuf),
+    /// TLS, pinned by a ticket.
+    Remote {
+        addresses: Vec<String>,
+        platform: PlatformName,
+        root: Fingerprint,
+    },
+}
+
+/// Keeps the connection, and passes on what the node says.
+pub(super) struct Link {
+    way: Way,
+    secret: String,
+    open: Open,
+    caller: watch::Sender<Option<Caller>>,
+    commands: mpsc::Sender<Command>,
+}
+
+struct Open {
+    caller: Caller,
+    incoming: mpsc::Receiver<Incoming>,
+    driving: JoinHandle<Closed>,
+}
+
+impl Link {
+    pub(super) async fn open(
+        way: Way,
+        ticket: String,
+        commands: mpsc::Sender<Command>,
+    ) -> Result<(Self, Welcome, watch::Receiver<Option<Caller>>), AttachError> {
+        let (open, welcome) = attach(&way, ticket).await?;
+        let (caller, receiver) = watch::channel(Some(open.caller.clone()));
+        let secret = welcome.reattach.clone();
+        Ok((
+            Self {
+                way,
+                secret,
+                open,
+                caller,
+                commands,
+            },
+            welcome,
+            receiver,
+        ))
+    }
+
+    /// Serves the connection until the process or the node is gone for good.
+    pub(super) async fn run(mut self) {
+        let commands = self.commands.clone();
+        loop {
+            let closed = tokio::select! {
+                closed = self.serve() => closed,
+                () = commands.closed() => return,
+            };
+            tracing::warn!(%closed, "the connection to the node was lost");
+            self.caller.send_replace(None);
+            match self.attach_again().await {
+                Ok(()) => tracing::info!("attached to the node again"),
+                Err(why) => {
+                    tracing::error!(%why, "the node is gone for good");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn serve(&mut self) -> String {
+        loop {
+            match self.open.incoming.recv().await {
+                Some(Incoming::Notice { body }) => match Incoming::parse(&body) {
+                    Ok(notice) => self.obey(notice).await,
+                    Err(fault) => tracing::warn!(%fault, "a notice of the node"),
+                },
+                Some(Incoming::Call { answer, .. }) => {
+                    let fault = Fault::new(FaultCode::BadRequest, "a process answers no requests");
+                    answer.send(Err::<(), _>(fault)).await;
+                }
+                None => {
+                    return match (&mut self.open.driving).await {
+                        Ok(closed) => closed.to_string(),
+                        Err(error) => error.to_string(),
+                    };
+                }
+            }
+        }
+    }
+
+    async fn obey(&self, notice: AttachmentNotice) {
+        let command = match notice {
+            AttachmentNotice::Stop { grace, reason } => Command::Stop {
+                grace: Duration::from_millis(grace),
+                reason,
+            },
+            AttachmentNotice::Freeze => {
+                let freezing = freezing::freeze(self.commands.clone(), self.open.caller.clone());
+                tokio::spawn(freezing);
+                return;
+            }
+            AttachmentNotice::Thaw => Command::Thaw,
+            AttachmentNotice::DenyList { list } => Command::DenyList(list),
+            AttachmentNotice::Letters { agent, letters } => Command::Letters { agent, letters },
+            AttachmentNotice::DirectoryChanged { changes } => Command::DirectoryChanged(changes),
+            AttachmentNotice::ProcessesEnded { processes } => Command::ProcessesEnded(processes),
+            AttachmentNotice::ProcessesJoined { processes } => Command::ProcessesJoined(processes),
+            AttachmentNotice::Rules { rules } => Command::Rules(rules),
+        };
+        // Nobody listens any more: the process is leaving.
+        let _ = self.commands.send(command).await;
+    }
+
+    async fn attach_again(&mut self) -> Result<(), String> {
+        let since = Instant::now();
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            match attach(&self.way, self.secret.clone()).await {
+                Ok((open, welcome)) => {
+                    self.secret = welcome.reattach;
+                    self.caller.send_replace(Some(open.caller.clone()));
+                    self.open = open;
+                    // What was missed in between.
+                    for missed in [
+                        Command::DenyList(welcome.deny_list),
+                        Command::ProcessesAre(welcome.processes),
+                        Command::Rules(welcome.rules),
+                    ] {
+                        let _ = self.commands.send(missed).await;
+                    }
+                    return Ok(());
+                }
+                // The node does not want this process any more.
+                Err(AttachError::Refused(fault)) if fault.code != FaultCode::Unavailable => {
+                    return Err(fault.to_string());
+                }
+                Err(error) if since.elapsed() > GIVE_UP => return Err(error.to_string()),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+async fn attach(way: &Way, ticket: String) -> Result<(Open, Welcome), AttachError> {
+    match way {
+        Way::Local(path) => {
+            let stream = UnixStream::connect(path)
+                .await
+                .map_err(|error| AttachError::unreachable(&path.display().to_string(), &error))?;
+            introduce(stream, ticket).await
+        }
+        Way::Remote {
+            addresses,
+            platform,
+            root,
+        } => {
+            let stream = connect(addresses, platform, *root, ATTACHMENT)
+                .await
+                .map_err(|why| AttachError::Unreachable {
+                    address: addresses.join(", "),
+                    why,
+                })?;
+            introduce(stream, ticket).await
+        }
+    }
+}
+
+async fn introduce<S>(stream: S, ticket: String) -> Result<(Open, Welcome), AttachError>
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (caller, incoming, drive) = rpc::open(stream, MAX_FRAME);
+    let driving = tokio::spawn(drive);
+    let request = AttachmentRequest::Attach { ticket, now: now() };
+    match caller.call(&request, PATIENCE).await? {
+        AttachmentAnswer::Welcome(welcome) => Ok((
+            Open {
+                caller,
+                incoming,
+                driving,
+            },
+            *welcome,
+        )),
+        _ => Err(nonsense().into()),
+    }
+}

@@ -1,0 +1,316 @@
+//! An agent process and its node, as the process sees it: a [`Host`] over one connection, which is
+//! made anew when it breaks.
+
+mod freezing;
+mod link;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use sealbus_seal::token::{Purpose, Secret, Token, TokenError};
+use tokio::sync::{mpsc, watch};
+
+use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest, Welcome};
+use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::host::{Command, Host, Membership};
+use sealbus_control::post::{LetterOutcome, PostedLetter};
+use sealbus_control::rpc::Caller;
+use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject};
+
+pub use freezing::part_of;
+use link::{Link, Way};
+
+/// How long the node may take to answer; it may have to ask the Master.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Commands that wait for the process.
+const COMMANDS: usize = 64;
+
+/// Why a process could not attach to its node.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The address is not one to attach to.
+    #[error("`{0}` is no address of a node: SEALBUS_ATTACH is to be unix:/path/to/socket")]
+    NoAddress(String),
+    /// The ticket cannot be read.
+    #[error(transparent)]
+    Ticket(#[from] TokenError),
+    /// The node cannot be reached.
+    #[error("the node at {address} cannot be reached: {why}")]
+    Unreachable {
+        /// Where it was looked for.
+        address: String,
+        /// Why.
+        why: String,
+    },
+    /// The node refused.
+    #[error(transparent)]
+    Refused(#[from] Fault),
+}
+
+/// The platform as an attached process sees it.
+pub struct Attachment {
+    membership: Membership,
+    caller: watch::Receiver<Option<Caller>>,
+    commands: Mutex<Option<mpsc::Receiver<Command>>>,
+}
+
+impl Attachment {
+    /// Attaches to the node that started this process: `address` and `ticket` come from the
+    /// environment, SEALBUS_ATTACH and SEALBUS_TICKET.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub async fn attach(address: &str, ticket: &str) -> Result<Self, AttachError> {
+        let path = address
+            .strip_prefix("unix:")
+            .ok_or_else(|| AttachError::NoAddress(address.to_owned()))?;
+        Self::open(Way::Local(path.into()), ticket.to_owned()).await
+    }
+
+    /// Joins with a ticket, as a program the platform did not start.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub async fn join(ticket: &str) -> Result<Self, AttachError> {
+        let token = Token::parse(Purpose::Ticket, ticket)?;
+        let way = Way::Remote {
+            addresses: token.addresses().to_vec(),
+            platform: token.platform().clone(),
+            root: token.root(),
+        };
+        Self::open(way, secret_text(token.secret())).await
+    }
+
+    async fn open(way: Way, ticket: String) -> Result<Self, AttachError> {
+        let (commands, received) = mpsc::channel(COMMANDS);
+        let (link, welcome, caller) = Link::open(way, ticket, commands).await?;
+        tokio::spawn(link.run());
+        let Welcome {
+            platform,
+            node,
+            process,
+            agents,
+            address,
+            deny_list,
+            processes,
+            rules,
+            inherits,
+            ..
+        } = welcome;
+        Ok(Self {
+            membership: Membership {
+                platform,
+                node,
+                process,
+                agents,
+                address,
+                port: 0,
+                deny_list,
+                processes,
+                rules,
+                inherits,
+                reachable: true,
+            },
+            caller,
+            commands: Mutex::new(Some(received)),
+        })
+    }
+
+    async fn ask(&self, request: AttachmentRequest) -> Result<AttachmentAnswer, Fault> {
+        let mut caller = self.caller.clone();
+        let asking = async {
+            let present = caller.wait_for(Option::is_some).await;
+            let Some(caller) = present.ok().and_then(|caller| caller.clone()) else {
+                return Err(gone());
+            };
+            caller.call(&request, PATIENCE).await
+        };
+        tokio::time::timeout(PATIENCE, asking)
+            .await
+            .unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+/// A secret as it is shown: base64url.
+pub fn secret_text(secret: &Secret) -> String {
+    URL_SAFE_NO_PAD.encode(secret.as_bytes())
+}
+
+fn gone() -> Fault {
+    Fault::new(FaultCode::Unavailable, "the node is not there now")
+}
+
+fn nonsense() -> Fault {
+    Fault::new(
+        FaultCode::Internal,
+        "the node answered something else than was asked",
+    )
+    .advise("node and program may be of different versions")
+}
+
+impl Host for Attachment {
+    fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    fn certify(
+        &self,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
+        async move {
+            let request = AttachmentRequest::Certify {
+                subject,
+                request: Blob(request),
+            };
+            match self.ask(request).await? {
+                AttachmentAnswer::Certified { chain } => {
+                    Ok(chain.into_iter().map(|der| der.0).collect())
+                }
+                _ => Err(nonsense()),
+            }
+        }
+        .boxed()
+    }
+
+    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
+        async move {
+            self.ask(AttachmentRequest::Announce { address })
+                .await
+                .map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
+        async move {
+            let request = AttachmentRequest::Resolve {
+                agent: agent.to_owned(),
+            };
+            match self.ask(request).await? {
+                AttachmentAnswer::Location(location) => Ok(location),
+                _ => Err(nonsense()),
+            }
+        }
+        .boxed()
+    }
+
+    fn report<'a>(
+        &'a self,
+        agent: &'a str,
+        report: AgentReport,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        async move {
+            let request = AttachmentRequest::Report {
+                agent: agent.to_owned(),
+                report,
+            };
+            self.ask(request).await.map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        async move {
+            self.ask(AttachmentRequest::Refusals { records })
+                .await
+                .map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        async move {
+            let count = letters.len();
+            match self.ask(AttachmentRequest::Post { letters }).await? {
+                AttachmentAnswer::Posted { refused } if refused.len() == count => Ok(refused),
+                _ => Err(nonsense()),
+            }
+        }
+        .boxed()
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        agent: &'a str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        async move {
+            let request = AttachmentRequest::Letters {
+                agent: agent.to_owned(),
+                outcomes,
+            };
+            self.ask(request).await.map(|_| ())
+        }
+        .boxed()
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        node: &'a str,
+        request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        async move {
+            let request = AttachmentRequest::ChannelLog {
+                node: node.to_owned(),
+                request,
+            };
+            match self.ask(request).await? {
+                AttachmentAnswer::ChannelLog { log } => Ok(log),
+                _ => Err(nonsense()),
+            }
+        }
+        .boxed()
+    }
+
+    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
+        async move {
+            let mut bytes = Vec::new();
+            let mut index = 0;
+            loop {
+                let answer = self.ask(AttachmentRequest::Inherit { index }).await?;
+                let AttachmentAnswer::Inherited { part } = answer else {
+                    return Err(nonsense());
+                };
+                if part.index != index {
+                    return Err(nonsense());
+                }
+                bytes.extend_from_slice(&part.bytes.0);
+                index += 1;
+                if !part.more {
+                    break;
+                }
+            }
+            serde_json::from_slice(&bytes)
+                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+        }
+        .boxed()
+    }
+
+    fn commands(&self) -> Option<mpsc::Receiver<Command>> {
+        self.commands.lock().take()
+    }
+}
+
+impl AttachError {
+    fn unreachable(address: &str, error: &io::Error) -> Self {
+        Self::Unreachable {
+            address: address.to_owned(),
+            why: error.to_string(),
+        }
+    }
+}
+
+/// The attached process, shared as its [`Host`].
+impl From<Attachment> for Arc<dyn Host> {
+    fn from(attachment: Attachment) -> Self {
+        Arc::new(attachment)
+    }
+}

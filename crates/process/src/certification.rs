@@ -1,0 +1,139 @@
+//! Keys made here, certified by the platform: steps 3, 4 and 6 of certification, as the process sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sealbus_seal::{
+    Certificate, CertificateChain, CertificateError, Credential, Identity, KeyError, KeyPair,
+};
+
+use super::now;
+use super::standing::Standing;
+use sealbus_control::host::Host;
+use sealbus_control::{Fault, Subject};
+
+/// Why a key of this process was not certified.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificationError {
+    /// No key could be made.
+    #[error("no key could be made: {0}")]
+    Key(#[from] KeyError),
+    /// The platform did not certify it.
+    #[error(transparent)]
+    Refused(#[from] Fault),
+    /// What came back is not a certificate for this key.
+    #[error("the platform sent an unusable certificate: {0}")]
+    Unusable(#[from] CertificateError),
+    /// What came back is for somebody else.
+    #[error("the platform sent a certificate for {found} where {expected} asked for one")]
+    SomebodyElse {
+        /// Who asked.
+        expected: String,
+        /// Whom it is for.
+        found: Identity,
+    },
+    /// What came back has expired, by the clock here.
+    #[error(
+        "the platform sent a certificate that expired at {not_after}: the clock here says {now}; set one of the clocks right"
+    )]
+    Expired {
+        /// Its last valid second.
+        not_after: sealbus_seal::Timestamp,
+        /// The time here.
+        now: sealbus_seal::Timestamp,
+    },
+}
+
+/// A key and its certificate.
+pub(super) struct Certified {
+    pub(super) credential: Arc<Credential>,
+    pub(super) certificate: Certificate,
+    /// How long it lives from now on.
+    pub(super) lifetime: Duration,
+}
+
+impl Certified {
+    /// Where the certificate stands, having come at `now` on the process's clock.
+    pub(super) fn standing(&self, now: Duration) -> Standing {
+        Standing::new(&self.certificate, now, self.lifetime)
+    }
+}
+
+/// Makes keys and has them certified.
+pub(super) struct Certifier {
+    host: Arc<dyn Host>,
+    /// A chain of the authority met last: all chains under it share one copy of what is above the leaf.
+    issuers: Mutex<Option<CertificateChain>>,
+}
+
+impl Certifier {
+    pub(super) fn new(host: Arc<dyn Host>) -> Certifier {
+        Certifier {
+            host,
+            issuers: Mutex::default(),
+        }
+    }
+
+    /// Makes a key and has it certified for `subject`, which is `who` in logs.
+    pub(super) async fn certify(
+        &self,
+        subject: Subject,
+        who: &str,
+        renewal: bool,
+    ) -> Result<Certified, CertificationError> {
+        let key = KeyPair::generate()?;
+        let request = key.signing_request()?;
+        // The six steps are told once; renewals, which go on all the time, by their outcome.
+        if !renewal {
+            tracing::info!(target: "sealbus::certification", step = 3, agent = who,
+                key = %key.public_key(), "made a key pair in this process");
+            tracing::info!(target: "sealbus::certification", step = 4, agent = who,
+                "sent the signing request to the CA by way of the node");
+        }
+        let chain = self.host.certify(subject.clone(), request).await?;
+        let chain = self.shared(CertificateChain::new(
+            chain.into_iter().map(Into::into).collect(),
+        )?);
+        let credential = Credential::new(key, chain)?;
+        let certificate = credential.certificate()?;
+        let fits = match &subject {
+            Subject::Agent { .. } => certificate.identity().is_agent_named(who),
+            Subject::Process => matches!(certificate.identity(), Identity::Process { .. }),
+        };
+        if !fits {
+            return Err(CertificationError::SomebodyElse {
+                expected: who.to_owned(),
+                found: certificate.identity().clone(),
+            });
+        }
+        let now = now();
+        let not_after = certificate.not_after();
+        if not_after <= now {
+            return Err(CertificationError::Expired { not_after, now });
+        }
+        if renewal {
+            tracing::debug!(target: "sealbus::certification", agent = who,
+                serial = %certificate.serial(), until = %not_after, "renewed the certificate");
+        } else {
+            tracing::info!(target: "sealbus::certification", step = 6, agent = who,
+                identity = %certificate.identity(), serial = %certificate.serial(),
+                until = %not_after, "received the certificate");
+        }
+        Ok(Certified {
+            lifetime: not_after.since(now),
+            credential: Arc::new(credential),
+            certificate,
+        })
+    }
+
+    fn shared(&self, mut chain: CertificateChain) -> CertificateChain {
+        let mut issuers = self.issuers.lock();
+        match &*issuers {
+            Some(known) if known.issuers() == chain.issuers() => chain.share_issuers(known),
+            _ => *issuers = Some(chain.clone()),
+        }
+        chain
+    }
+}

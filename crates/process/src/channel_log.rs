@@ -1,0 +1,279 @@
+//! Persistent channels in a process: events are given to its node one batch after the other, and the logs of all nodes are
+//! read through it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use sealbus_bus::{BoxFuture, NotKept, WeakBus};
+use sealbus_channels::frame::{Frame, Head, Replay, Stamp};
+use sealbus_channels::{
+    ChannelLogs, ChannelPath, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
+    LoggedEvent, Moment, NotRead,
+};
+use sealbus_journal::Retention;
+use sealbus_seal::Identity;
+
+use super::node_queue::{Keeper, NodeQueue};
+use sealbus_control::channel_log::{
+    KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent,
+};
+use sealbus_control::host::Host;
+use sealbus_control::names::MASTER_NODE;
+use sealbus_control::{Blob, Fault, FaultCode};
+use sealbus_keeping::channel_log::{MOST_BYTES, MOST_EVENTS};
+use sealbus_keeping::post::new_origin;
+
+/// The logs of all nodes, through this process's own.
+pub(super) struct NodeLogs {
+    host: Arc<dyn Host>,
+    /// This process's own node.
+    node: Arc<str>,
+    bus: WeakBus,
+    events: NodeQueue<EventKeeper>,
+}
+
+impl NodeLogs {
+    /// A way to the logs. What was given to it goes on as long as it is there.
+    pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
+        let node: Arc<str> = host.membership().node.as_str().into();
+        let keeper = EventKeeper {
+            host: host.clone(),
+            node: node.clone(),
+            origin: new_origin(),
+            sequence: 0,
+        };
+        Arc::new(Self {
+            host,
+            node,
+            bus,
+            events: NodeQueue::start(keeper),
+        })
+    }
+
+    async fn ask(&self, node: &str, request: LogRequest) -> Result<LogAnswer, NotRead> {
+        self.host
+            .channel_log(node, request)
+            .await
+            .map_err(|fault| match fault.code {
+                FaultCode::Unavailable | FaultCode::Full | FaultCode::Storage => {
+                    NotRead::Away(fault.to_string())
+                }
+                _ => NotRead::Refused(fault.to_string()),
+            })
+    }
+}
+
+fn nonsense() -> NotRead {
+    NotRead::Refused("the node answered something else than was asked".to_owned())
+}
+
+fn micros(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The part of an agent's name that its node knows it by.
+fn local(agent: &str) -> String {
+    let (name, _) = agent.rsplit_once('@').unwrap_or((agent, ""));
+    name.to_owned()
+}
+
+impl ChannelLogs for NodeLogs {
+    fn nodes(&self) -> Vec<Arc<str>> {
+        let mut nodes = BTreeSet::from([self.node.to_string()]);
+        if let Some(bus) = self.bus.upgrade() {
+            for process in bus.processes() {
+                if let Identity::Process { node, .. } = &process.identity
+                    && node.as_str() != MASTER_NODE
+                {
+                    nodes.insert(node.to_string());
+                }
+            }
+        }
+        nodes.into_iter().map(Arc::from).collect()
+    }
+
+    fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<LogPlace, NotKept>> {
+        Box::pin(async move {
+            Ok(LogPlace {
+                number: self.events.keep(event).await?,
+                node: self.node.clone(),
+            })
+        })
+    }
+
+    fn retain<'a>(
+        &'a self,
+        channel: &'a ChannelPath,
+        retention: LogRetention,
+    ) -> BoxFuture<'a, Result<(), NotRead>> {
+        let retention = Retention {
+            age: retention.age,
+            count: retention.count,
+            bytes: retention.bytes,
+        };
+        Box::pin(async move {
+            let retained = self.host.retain(channel, retention).await;
+            retained.map_err(|fault| NotRead::Refused(fault.to_string()))
+        })
+    }
+
+    fn known_since<'a>(
+        &'a self,
+        agent: &'a str,
+        durable: &'a str,
+    ) -> BoxFuture<'a, Result<Option<SystemTime>, NotRead>> {
+        let request = LogRequest::Since {
+            agent: local(agent),
+            durable: durable.to_owned(),
+        };
+        Box::pin(async move {
+            match self.ask(&self.node, request).await? {
+                LogAnswer::Since { since } => {
+                    Ok(since.map(|since| UNIX_EPOCH + Duration::from_micros(since)))
+                }
+                _ => Err(nonsense()),
+            }
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        node: &'a str,
+        reading: LogReading,
+    ) -> BoxFuture<'a, Result<Vec<LogPart>, NotRead>> {
+        Box::pin(async move {
+            let request = LogRequest::Read {
+                question: question(reading),
+            };
+            let LogAnswer::Read { pieces } = self.ask(node, request).await? else {
+                return Err(nonsense());
+            };
+            pieces
+                .into_iter()
+                .map(|piece| {
+                    let channel = ChannelPath::new(&piece.channel)
+                        .map_err(|error| NotRead::Refused(error.to_string()))?;
+                    let events = piece.events.into_iter().map(|event| LoggedEvent {
+                        number: event.number,
+                        frame: Bytes::from(event.frame.0),
+                        again: event.again,
+                        missed: event.missed,
+                    });
+                    Ok(LogPart {
+                        channel,
+                        events: events.collect(),
+                        next: piece.next,
+                        missed: piece.missed,
+                        filter_errors: (piece.filter_errors, piece.filter_problem),
+                        damage: piece.damage,
+                    })
+                })
+                .collect()
+        })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        node: &'a str,
+        agent: &'a str,
+        durable: &'a str,
+        cursors: Vec<LogCursor>,
+    ) -> BoxFuture<'a, Result<(), NotRead>> {
+        let cursors = cursors.into_iter();
+        let request = LogRequest::Settle {
+            agent: local(agent),
+            durable: durable.to_owned(),
+            cursors: cursors
+                .map(|(channel, position)| (channel.to_string(), position))
+                .collect(),
+        };
+        Box::pin(async move { self.ask(node, request).await.map(|_| ()) })
+    }
+}
+
+fn question(reading: LogReading) -> LogQuestion {
+    let positions = reading.positions.map(|positions| {
+        let positions = positions.into_iter();
+        positions
+            .map(|(channel, next)| (channel.to_string(), next))
+            .collect()
+    });
+    LogQuestion {
+        agent: local(&reading.agent),
+        pattern: reading.pattern.to_string(),
+        filter: reading.filter,
+        durable: reading.durable,
+        start: match reading.replay {
+            Replay::Now | Replay::Resume => LogStart::Now,
+            Replay::Since(time) => LogStart::Since {
+                time: time.unix_ms(),
+            },
+            Replay::Last(count) => LogStart::Last { count },
+            Replay::From(number) => LogStart::Number { number },
+        },
+        began: micros(reading.began),
+        resumes: reading.resumes,
+        positions,
+        events: u32::try_from(reading.events).unwrap_or(u32::MAX),
+        bytes: u32::try_from(reading.bytes).unwrap_or(u32::MAX),
+        wait: u64::try_from(reading.wait.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Events on their way to the node.
+struct EventKeeper {
+    host: Arc<dyn Host>,
+    node: Arc<str>,
+    origin: u64,
+    sequence: u64,
+}
+
+impl Keeper for EventKeeper {
+    type Item = EventToKeep;
+    type Prepared = PostedEvent;
+    type Answer = u64;
+
+    const MOST: (usize, usize) = (MOST_EVENTS, MOST_BYTES);
+
+    fn size(event: &EventToKeep) -> usize {
+        event.body.len()
+    }
+
+    fn prepare(&mut self, event: EventToKeep) -> Result<(PostedEvent, Option<Moment>), NotKept> {
+        self.sequence += 1;
+        let expiry = event.header.expiry;
+        Ok((posted(&event, self.origin, self.sequence), expiry))
+    }
+
+    async fn ask(&self, events: Vec<PostedEvent>) -> Result<Vec<Result<u64, Fault>>, Fault> {
+        let request = LogRequest::Keep { events };
+        let LogAnswer::Kept { outcomes } = self.host.channel_log(&self.node, request).await? else {
+            return Ok(Vec::new());
+        };
+        let outcomes = outcomes.into_iter().map(|outcome| match outcome {
+            KeepOutcome::Kept { number } => Ok(number),
+            KeepOutcome::Refused { fault } => Err(fault),
+        });
+        Ok(outcomes.collect())
+    }
+}
+
+fn posted(event: &EventToKeep, origin: u64, sequence: u64) -> PostedEvent {
+    let mut frame = Vec::with_capacity(128 + event.body.len());
+    Frame::Keep {
+        stamp: Stamp {
+            session: origin,
+            number: sequence,
+        },
+        head: Head::of(&event.header),
+        body: &event.body,
+    }
+    .encode(&mut frame);
+    PostedEvent {
+        publisher: local(&event.publisher),
+        frame: Blob(frame),
+    }
+}

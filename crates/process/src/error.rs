@@ -1,0 +1,99 @@
+//! Why a process could not begin, why an agent could not, and why it all ended.
+
+use sealbus_bus::AttachError;
+use sealbus_mesh::BindError;
+use sealbus_seal::SecurityLevel;
+
+use super::CertificationError;
+use sealbus_control::Fault;
+
+/// Why a process ended, as its last log line says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessEnd {
+    /// It closed by itself.
+    #[error("it has left the platform")]
+    Closed,
+    /// Its node, and with it the platform, is gone for good.
+    #[error(
+        "the connection to the node {node} is gone for good: start the program again when the platform is back"
+    )]
+    PlatformGone {
+        /// The node.
+        node: String,
+    },
+    /// The platform no longer vouches for it.
+    #[error("{who} was revoked: {reason}")]
+    Revoked {
+        /// The process or its agent.
+        who: String,
+        /// Why, as far as the platform says.
+        reason: String,
+    },
+    /// Its agents went on in another process.
+    #[error("its agents have moved to another node")]
+    Moved,
+}
+
+/// Why a process could not take its place on the platform.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// What the platform said about itself makes no sense.
+    #[error("the platform's description is unusable: {0}")]
+    Description(String),
+    /// The process itself was not certified.
+    #[error("this process was not certified: {0}")]
+    Certification(#[from] CertificationError),
+    /// The process cannot be reached by others.
+    #[error("this process cannot listen for others: {0}")]
+    Bind(#[from] BindError),
+    /// The platform asks for more than the mesh carries. It is refused rather than weakened.
+    #[error("the mesh does not carry level {0}: the highest level of this version is auth")]
+    Level(SecurityLevel),
+    /// What moved here could not be fetched.
+    #[error("the agents that moved here could not be fetched: {0}")]
+    Inheritance(Fault),
+    /// The platform did not take the address this process listens on.
+    #[error("the platform did not take the address of this process: {0}")]
+    Announcement(Fault),
+    /// The host's commands were taken before.
+    #[error("another process object stands on this host already")]
+    HostInUse,
+}
+
+/// Why an agent could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenAgentError {
+    /// It was not certified.
+    #[error("agent {agent} was not certified: {source}")]
+    Certification {
+        /// The agent.
+        agent: String,
+        /// Why.
+        source: CertificationError,
+    },
+    /// A name of the platform's own.
+    #[error("no program's agent can be named {0}: it is the platform's agent for that purpose")]
+    Reserved(String),
+    /// The bus did not take it.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The process is ending.
+    #[error("agent {agent} cannot start: the process is ending ({reason})")]
+    Ending {
+        /// The agent.
+        agent: String,
+        /// Why the process ends.
+        reason: String,
+    },
+    /// What it brings along from where it came cannot be read.
+    #[error("what agent {agent} brings along from its former node is unreadable: {what}")]
+    Inheritance {
+        /// The agent.
+        agent: String,
+        /// What.
+        what: String,
+    },
+}

@@ -1,0 +1,301 @@
+//! Moving: all agents of the process come to rest, hand over state and unread messages, and wait for the outcome.
+//!
+//! In two steps, so that nothing is lost between agents of the same process: while one still works, the mailboxes of
+//! those already at rest stay open; only when all rest are the mailboxes emptied and closed as moving, which makes the
+//! senders hold what comes later until the agents are found at their new place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage};
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_seal::Identity;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::agent::{Entry, Wish};
+use super::{ProcessEnd, Shared};
+use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
+
+/// How long all agents may take to come to rest.
+const COME_TO_REST: Duration = Duration::from_secs(15);
+
+/// Where an agent says that it is at rest.
+pub(super) struct Rest {
+    number: u64,
+    to: mpsc::UnboundedSender<AtRest>,
+}
+
+struct AtRest {
+    number: u64,
+    outcome: Result<Ready, String>,
+}
+
+struct Ready {
+    state: Vec<u8>,
+    drain: oneshot::Sender<Drain>,
+}
+
+/// Asks an agent at rest for its unread messages.
+pub(super) struct Drain {
+    messages: oneshot::Sender<Vec<ReceivedMessage>>,
+    thawed: oneshot::Receiver<(Arc<Outbox>, Mailbox)>,
+}
+
+/// An agent that has handed over all it has. Dropping this tells it that it is over here.
+pub(super) struct Resting {
+    entry: Arc<Entry>,
+    messages: Vec<ReceivedMessage>,
+    thaw: oneshot::Sender<(Arc<Outbox>, Mailbox)>,
+}
+
+impl Rest {
+    /// At rest, with this state. `None`: the wish was withdrawn.
+    pub(super) async fn ready(self, state: Vec<u8>) -> Option<Drain> {
+        let (drain, asked) = oneshot::channel();
+        let ready = AtRest {
+            number: self.number,
+            outcome: Ok(Ready { state, drain }),
+        };
+        self.to.send(ready).ok()?;
+        asked.await.ok()
+    }
+
+    /// Cannot be moved.
+    pub(super) fn decline(self, reason: String) {
+        // Nobody listens any more if another agent declined before.
+        let _ = self.to.send(AtRest {
+            number: self.number,
+            outcome: Err(reason),
+        });
+    }
+}
+
+impl Drain {
+    /// Hands over the unread messages and waits. `None`: it is over here.
+    pub(super) async fn hand_over(
+        self,
+        messages: Vec<ReceivedMessage>,
+    ) -> Option<(Arc<Outbox>, Mailbox)> {
+        self.messages.send(messages).ok()?;
+        self.thawed.await.ok()
+    }
+}
+
+/// Brings all agents to rest and collects what they hand over.
+pub(super) async fn freeze(shared: &Shared) -> Result<Vec<FrozenAgent>, String> {
+    let entries: Vec<Arc<Entry>> = shared.agents.lock().by_number.values().cloned().collect();
+    match come_to_rest(&entries).await {
+        Ok(ready) => {
+            let (frozen, resting) = collect(shared, entries, ready).await?;
+            *shared.resting.lock() = resting;
+            Ok(frozen)
+        }
+        Err(reason) => {
+            for entry in &entries {
+                entry.withdraw_freeze();
+            }
+            Err(reason)
+        }
+    }
+}
+
+/// One [`Ready`] for each entry, in their order.
+async fn come_to_rest(entries: &[Arc<Entry>]) -> Result<Vec<Ready>, String> {
+    let (to, mut at_rest) = mpsc::unbounded_channel();
+    for entry in entries {
+        *entry.rest.lock() = Some(Rest {
+            number: entry.number,
+            to: to.clone(),
+        });
+        entry.wish(Wish::Freeze);
+    }
+    drop(to);
+    let deadline = Instant::now() + COME_TO_REST;
+    let name = |number| {
+        let entry = entries.iter().find(|entry| entry.number == number);
+        entry.map_or("an agent", |entry| entry.aid.local_name())
+    };
+    let mut ready = std::collections::HashMap::with_capacity(entries.len());
+    while ready.len() < entries.len() {
+        match timeout_at(deadline, at_rest.recv()).await {
+            Ok(Some(AtRest {
+                number,
+                outcome: Ok(state),
+            })) => {
+                ready.insert(number, state);
+            }
+            Ok(Some(AtRest {
+                number,
+                outcome: Err(reason),
+            })) => {
+                return Err(format!("{} cannot be moved: {reason}", name(number)));
+            }
+            Ok(None) => return Err("an agent ended while the process was to be moved".to_owned()),
+            Err(_) => {
+                let busy = entries
+                    .iter()
+                    .find(|entry| !ready.contains_key(&entry.number));
+                return Err(format!(
+                    "{} did not come to rest within {} s: a hook of it is still running",
+                    busy.map_or("an agent", |entry| entry.aid.local_name()),
+                    COME_TO_REST.as_secs()
+                ));
+            }
+        }
+    }
+    Ok(entries
+        .iter()
+        .filter_map(|entry| ready.remove(&entry.number))
+        .collect())
+}
+
+async fn collect(
+    shared: &Shared,
+    entries: Vec<Arc<Entry>>,
+    ready: Vec<Ready>,
+) -> Result<(Vec<FrozenAgent>, Vec<Resting>), String> {
+    let mut frozen = Vec::with_capacity(entries.len());
+    let mut resting = Vec::with_capacity(entries.len());
+    let mut failed = None;
+    for (entry, Ready { state, drain }) in entries.into_iter().zip(ready) {
+        let (thaw, thawed) = oneshot::channel();
+        let (messages, drained) = oneshot::channel();
+        let asked = drain.send(Drain { messages, thawed });
+        let messages = match asked {
+            Ok(()) => drained.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        // What the platform keeps goes its own way.
+        shared.inbox.left(entry.aid.local_name());
+        match messages.iter().map(pack).collect() {
+            Ok(mailbox) => {
+                frozen.push(FrozenAgent {
+                    agent: entry.aid.local_name().to_owned(),
+                    state: Blob(state),
+                    mailbox,
+                });
+            }
+            Err(error) => failed = Some(error),
+        }
+        resting.push(Resting {
+            entry,
+            messages,
+            thaw,
+        });
+    }
+    // Else the next process would get again what was taken here.
+    if failed.is_none() {
+        failed = shared.inbox.all_confirmed().await.err();
+    }
+    match failed {
+        None => Ok((frozen, resting)),
+        Some(error) => {
+            thaw(shared, resting);
+            Err(error)
+        }
+    }
+}
+
+/// The move did not come about: agents at rest go on with the messages they had.
+pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
+    for Resting {
+        entry,
+        messages,
+        thaw,
+    } in resting
+    {
+        entry.withdraw_freeze();
+        let name = &entry.aid.name;
+        let credential = shared.bus.agent(name).and_then(|agent| agent.credential());
+        shared.bus.detach(name);
+        match shared.bus.attach(name, credential, None) {
+            Ok((outbox, mailbox)) => {
+                shared.put_back(name, messages);
+                let outbox = Arc::new(outbox);
+                entry.outbox.store(outbox.clone());
+                // Nobody waits for it only if the agent has ended meanwhile.
+                let _ = thaw.send((outbox, mailbox));
+            }
+            Err(error) => {
+                tracing::error!(agent = name, %error, "cannot go on after a move that failed")
+            }
+        }
+    }
+}
+
+/// The move came about: here the process is over.
+pub(super) fn moved(shared: &Shared) {
+    shared.end(ProcessEnd::Moved);
+}
+
+fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
+    let bytes = message
+        .to_bytes()
+        .map_err(|error| format!("an unread message cannot be encoded: {error}"))?;
+    let provenance = match message.provenance() {
+        Provenance::SameProcess => match sender(message) {
+            Some(identity) => WaitingProvenance::SameProcess {
+                identity: identity.to_string(),
+            },
+            None => WaitingProvenance::Claimed,
+        },
+        Provenance::Proved(verified) => WaitingProvenance::Proved {
+            identity: verified.identity().to_string(),
+            serial: verified.serial().to_string(),
+        },
+        // Moved twice: what was known first is still what is known.
+        Provenance::Vouched(identity) | Provenance::Carried(identity) => {
+            WaitingProvenance::SameProcess {
+                identity: identity.to_string(),
+            }
+        }
+        Provenance::Foreign(_) => WaitingProvenance::Foreign,
+        Provenance::Claimed => WaitingProvenance::Claimed,
+        Provenance::Platform => WaitingProvenance::Platform,
+    };
+    Ok(WaitingMessage {
+        message: Blob(bytes.to_vec()),
+        provenance,
+    })
+}
+
+fn sender(message: &ReceivedMessage) -> Option<Identity> {
+    let view = message.message();
+    Identity::from_agent_name(view.sender()?.name()).ok()
+}
+
+/// Unpacks the mailbox of an agent that moved here. It came over the node's connection, and is checked like anything
+/// from outside.
+pub(super) fn revive(mailbox: Vec<WaitingMessage>) -> Result<Vec<ReceivedMessage>, String> {
+    mailbox.into_iter().map(unpack).collect()
+}
+
+pub(super) fn unpack(waiting: WaitingMessage) -> Result<ReceivedMessage, String> {
+    let message = EncodedMessage::new(Bytes::from(waiting.message.0), &Limits::default())
+        .map_err(|error| format!("an unread message does not decode: {error}"))?;
+    let provenance = match waiting.provenance {
+        WaitingProvenance::SameProcess { identity }
+        | WaitingProvenance::Proved { identity, .. } => {
+            let proved: Identity = identity.parse().map_err(|error| format!("{error}"))?;
+            match message.message().sender() {
+                Some(sender) if proved.is_agent_named(sender.name()) => {}
+                _ => {
+                    return Err(format!(
+                        "an unread message is not from {proved}, who was proved to have sent it"
+                    ));
+                }
+            }
+            Provenance::Carried(Arc::new(proved))
+        }
+        WaitingProvenance::Foreign => {
+            let origin = ForeignOrigin::read(&message.message());
+            Provenance::Foreign(Arc::new(origin))
+        }
+        WaitingProvenance::Claimed => Provenance::Claimed,
+        WaitingProvenance::Platform => Provenance::Platform,
+    };
+    Ok(ReceivedMessage::encoded(message, provenance))
+}

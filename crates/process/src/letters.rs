@@ -1,0 +1,408 @@
+//! Messages that the platform keeps: those this process's agents send, given to the node one batch after the other, and
+//! those kept for its agents, put into their mailboxes and reported as they are taken.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sealbus_bus::Moment;
+use sealbus_bus::{
+    Acknowledgement, BoxFuture, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post,
+};
+use tokio::sync::{Notify, mpsc};
+
+use super::node_queue::{Keeper, NodeQueue};
+use super::{Shared, freeze};
+use sealbus_control::clock::now;
+use sealbus_control::host::Host;
+use sealbus_control::post::{Cover, DeliveredLetter, LetterOutcome, PostedLetter, Receipt};
+use sealbus_control::{Blob, Fault, FaultCode, WaitingProvenance};
+use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin};
+
+/// The pause before the node is asked again.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How often mailboxes are looked through for letters that have expired unread.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Most bytes of letters in one request.
+const MOST_BYTES: usize = 4 << 20;
+/// How long what was taken may remain unreported when its agent moves.
+const LAST_REPORTS: Duration = Duration::from_secs(10);
+
+/// The way out: to the node.
+pub(super) struct NodePost(NodeQueue<LetterKeeper>);
+
+impl Post for NodePost {
+    fn keep(&self, letter: Letter) -> BoxFuture<'_, Result<(), NotKept>> {
+        Box::pin(self.0.keep(letter))
+    }
+}
+
+impl NodePost {
+    /// A way out, whose letters go on as long as it is there.
+    pub(super) fn start(host: Arc<dyn Host>, platform: String) -> Arc<Self> {
+        let keeper = LetterKeeper {
+            host,
+            platform,
+            origin: new_origin(),
+            sequences: HashMap::new(),
+        };
+        Arc::new(Self(NodeQueue::start(keeper)))
+    }
+}
+
+/// Letters on their way to the node.
+struct LetterKeeper {
+    host: Arc<dyn Host>,
+    platform: String,
+    origin: u64,
+    /// By receiver.
+    sequences: HashMap<String, u64>,
+}
+
+impl Keeper for LetterKeeper {
+    type Item = Letter;
+    type Prepared = PostedLetter;
+    type Answer = ();
+
+    const MOST: (usize, usize) = (MOST_POSTED, MOST_BYTES);
+
+    fn size(letter: &Letter) -> usize {
+        letter.message.len()
+    }
+
+    fn prepare(&mut self, letter: Letter) -> Result<(PostedLetter, Option<Moment>), NotKept> {
+        let posted = posted(letter, &self.platform, self.origin, &mut self.sequences)?;
+        let expiry = Moment::from_unix_ms(posted.cover.expiry);
+        Ok((posted, Some(expiry)))
+    }
+
+    async fn ask(&self, letters: Vec<PostedLetter>) -> Result<Vec<Result<(), Fault>>, Fault> {
+        let refused = self.host.post(letters).await?;
+        let outcomes = refused.into_iter().map(|fault| fault.map_or(Ok(()), Err));
+        Ok(outcomes.collect())
+    }
+}
+
+fn posted(
+    letter: Letter,
+    platform: &str,
+    origin: u64,
+    sequences: &mut HashMap<String, u64>,
+) -> Result<PostedLetter, NotKept> {
+    let receiver = match letter.receiver.rsplit_once('@') {
+        Some((local, of)) if of == platform => local.to_owned(),
+        _ => {
+            return Err(NotKept(format!(
+                "{} is not of platform {platform}, which keeps messages for its own agents only",
+                letter.receiver
+            )));
+        }
+    };
+    let posted = now();
+    let delivery = letter.delivery;
+    let expiry = expiry_of(delivery.expiry.map(Moment::unix_ms), posted);
+    if expiry <= posted {
+        return Err(NotKept("it has expired already".to_owned()));
+    }
+    if delivery
+        .valid_from
+        .is_some_and(|from| from.unix_ms() >= expiry)
+    {
+        return Err(NotKept("it expires before it is valid".to_owned()));
+    }
+    let receipt = match delivery.receipt {
+        // It is on disk when the node answers.
+        None | Some(Acknowledgement::OnDisk) => None,
+        Some(Acknowledgement::ReceiverProcess) => Some(Receipt::Process),
+        Some(Acknowledgement::ReceiverAgent) => Some(Receipt::Agent),
+        Some(Acknowledgement::OnMajority) => {
+            return Err(NotKept(
+                "a node keeps messages on one disk, not on a majority of several: ask for `disk`"
+                    .to_owned(),
+            ));
+        }
+    };
+    let sequence = sequences.entry(receiver.clone()).or_default();
+    *sequence += 1;
+    let identity = sealbus_seal::Identity::from_agent_name(&letter.sender)
+        .map_err(|error| NotKept(error.to_string()))?;
+    Ok(PostedLetter {
+        cover: Cover {
+            origin,
+            sequence: *sequence,
+            receiver,
+            provenance: WaitingProvenance::SameProcess {
+                identity: identity.to_string(),
+            },
+            posted,
+            expiry,
+            valid_from: delivery.valid_from.map(Moment::unix_ms),
+            receipt,
+            about: None,
+        },
+        message: Blob(letter.message.to_vec()),
+    })
+}
+
+/// A letter in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Here {
+    /// In the mailbox, unread.
+    Unread,
+    /// Out of it; the node is to be told, or has not confirmed it.
+    Settled(LetterOutcome),
+}
+
+/// The letters that this process's agents were handed.
+pub(super) struct Inbox {
+    host: Arc<dyn Host>,
+    /// By local name and number. What the node hands over again is recognised by it.
+    letters: Mutex<HashMap<String, HashMap<u64, Here>>>,
+    /// Reports for the node, in order.
+    reports: mpsc::UnboundedSender<(String, u64, LetterOutcome)>,
+    /// All reports so far are confirmed.
+    confirmed: Notify,
+}
+
+impl Inbox {
+    pub(super) fn start(host: Arc<dyn Host>) -> Arc<Self> {
+        let (reports, waiting) = mpsc::unbounded_channel();
+        let inbox = Arc::new(Self {
+            host,
+            letters: Mutex::default(),
+            reports,
+            confirmed: Notify::new(),
+        });
+        tokio::spawn(report(Arc::downgrade(&inbox), waiting));
+        inbox
+    }
+
+    /// Puts letters into the mailbox of an agent.
+    pub(super) fn take_in(
+        self: &Arc<Self>,
+        shared: &Shared,
+        agent: &str,
+        letters: Vec<DeliveredLetter>,
+    ) {
+        let whole = format!("{agent}@{}", shared.platform);
+        let local = shared.bus.agent(&whole);
+        for letter in letters {
+            let DeliveredLetter {
+                number,
+                again,
+                posted,
+                expiry,
+                waiting,
+            } = letter;
+            let Some(local) = &local else {
+                self.say(agent, number, LetterOutcome::Left);
+                continue;
+            };
+            {
+                let mut letters = self.letters.lock();
+                match letters.entry(agent.to_owned()).or_default().entry(number) {
+                    Slot::Occupied(known) => {
+                        let outcome = match known.get() {
+                            Here::Unread => LetterOutcome::Arrived,
+                            Here::Settled(outcome) => *outcome,
+                        };
+                        drop(letters);
+                        self.say(agent, number, outcome);
+                        continue;
+                    }
+                    Slot::Vacant(place) => {
+                        place.insert(Here::Unread);
+                    }
+                }
+            }
+            let message = match freeze::unpack(waiting) {
+                Ok(message) => message.with_kept(Kept {
+                    number,
+                    again,
+                    expiry: Some(Moment::from_unix_ms(expiry)),
+                    listener: Arc::new(Listener {
+                        inbox: Arc::downgrade(self),
+                        agent: agent.to_owned(),
+                    }),
+                }),
+                Err(problem) => {
+                    tracing::error!(
+                        agent,
+                        number,
+                        problem,
+                        "a letter cannot be opened; it is given up"
+                    );
+                    self.settled(agent, number, LetterOutcome::Expired);
+                    continue;
+                }
+            };
+            if let Err(refusal) = shared.judge_letter(&message, posted, &whole) {
+                self.settled(agent, number, LetterOutcome::Refused(refusal));
+                continue;
+            }
+            match local.mailbox().push_accepted(message) {
+                Ok(()) => self.say(agent, number, LetterOutcome::Arrived),
+                Err(_) => {
+                    self.forget(agent, number);
+                    self.say(agent, number, LetterOutcome::Left);
+                }
+            }
+        }
+    }
+
+    fn say(&self, agent: &str, number: u64, outcome: LetterOutcome) {
+        // It fails only when the process ends.
+        let _ = self.reports.send((agent.to_owned(), number, outcome));
+    }
+
+    fn settled(&self, agent: &str, number: u64, outcome: LetterOutcome) {
+        if let Some(letters) = self.letters.lock().get_mut(agent)
+            && let Some(letter) = letters.get_mut(&number)
+        {
+            *letter = Here::Settled(outcome);
+        }
+        self.say(agent, number, outcome);
+    }
+
+    fn forget(&self, agent: &str, number: u64) {
+        let mut letters = self.letters.lock();
+        if let Some(of_agent) = letters.get_mut(agent) {
+            of_agent.remove(&number);
+            if of_agent.is_empty() {
+                letters.remove(agent);
+            }
+        }
+    }
+
+    /// The agent is not here any more, or its mailbox was emptied: what it has not read waits on the node.
+    pub(super) fn left(&self, agent: &str) {
+        let mut unread = Vec::new();
+        {
+            let mut letters = self.letters.lock();
+            let Some(of_agent) = letters.get_mut(agent) else {
+                return;
+            };
+            of_agent.retain(|number, here| {
+                if *here == Here::Unread {
+                    unread.push(*number);
+                }
+                *here != Here::Unread
+            });
+        }
+        for number in unread {
+            self.say(agent, number, LetterOutcome::Left);
+        }
+    }
+
+    /// Waits until the node knows all that was taken.
+    pub(super) async fn all_confirmed(&self) -> Result<(), String> {
+        let wait = async {
+            loop {
+                let confirmed = self.confirmed.notified();
+                tokio::pin!(confirmed);
+                confirmed.as_mut().enable();
+                let open = self.letters.lock().values().any(|letters| {
+                    letters
+                        .values()
+                        .any(|here| matches!(here, Here::Settled(_)))
+                });
+                if !open {
+                    return;
+                }
+                confirmed.await;
+            }
+        };
+        tokio::time::timeout(LAST_REPORTS, wait).await.map_err(|_| {
+            "its node did not take note of the kept messages that were read".to_owned()
+        })
+    }
+
+    /// Settles what has expired unread.
+    fn sweep(&self, shared: &Shared) {
+        let agents: Vec<String> = self.letters.lock().keys().cloned().collect();
+        for agent in agents {
+            if let Some(local) = shared.bus.agent(&format!("{agent}@{}", shared.platform)) {
+                local.mailbox().sweep();
+            }
+        }
+    }
+}
+
+/// Hears of the letters of one agent.
+struct Listener {
+    inbox: Weak<Inbox>,
+    agent: String,
+}
+
+impl KeptListener for Listener {
+    fn settled(&self, number: u64, outcome: KeptOutcome) {
+        if let Some(inbox) = self.inbox.upgrade() {
+            let outcome = match outcome {
+                KeptOutcome::Taken => LetterOutcome::Taken,
+                KeptOutcome::Expired => LetterOutcome::Expired,
+            };
+            inbox.settled(&self.agent, number, outcome);
+        }
+    }
+}
+
+/// Tells the node what came of letters, again and again until it knows.
+async fn report(
+    inbox: Weak<Inbox>,
+    mut waiting: mpsc::UnboundedReceiver<(String, u64, LetterOutcome)>,
+) {
+    while let Some(first) = waiting.recv().await {
+        let mut by_agent: HashMap<String, Vec<(u64, LetterOutcome)>> = HashMap::new();
+        let mut next = Some(first);
+        let mut count = 0;
+        while let Some((agent, number, outcome)) = next.take() {
+            by_agent.entry(agent).or_default().push((number, outcome));
+            count += 1;
+            if count < MOST_POSTED {
+                next = waiting.try_recv().ok();
+            }
+        }
+        for (agent, outcomes) in by_agent {
+            loop {
+                let Some(inbox) = inbox.upgrade() else {
+                    return;
+                };
+                match inbox.host.settle_letters(&agent, outcomes.clone()).await {
+                    Ok(()) => {
+                        for (number, outcome) in &outcomes {
+                            if outcome.is_final() {
+                                inbox.forget(&agent, *number);
+                            }
+                        }
+                        inbox.confirmed.notify_waiters();
+                        break;
+                    }
+                    Err(Fault {
+                        code: FaultCode::Unavailable | FaultCode::Storage | FaultCode::Full,
+                        ..
+                    }) => tokio::time::sleep(PAUSE).await,
+                    Err(fault) => {
+                        tracing::warn!(agent, %fault, "the node did not take note of what became of letters");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Looks after letters that expire unread, as long as the process is there.
+pub(super) async fn sweep(process: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(shared) = process.upgrade() else {
+            return;
+        };
+        if shared.ended.borrow().is_some() {
+            return;
+        }
+        shared.inbox.sweep(&shared);
+    }
+}

@@ -1,0 +1,558 @@
+//! The runtime of one agent process: the same whether its platform is embedded in it, or a node started it, or it
+//! joined with a ticket.
+//!
+//! A [`Process`] stands on a [`Host`] and does what every process owes its agents:
+//!
+//! - it makes a key for itself and one for each agent, here, where they stay; has them certified; and renews each
+//!   certificate at half its life, while messages go on;
+//! - it attaches the agents to the [`Bus`] and, unless the platform is embedded, the bus to what carries it to the others;
+//! - it obeys deny lists the moment they come, tells the platform how its agents fare and what it refused, and follows
+//!   the directory's changes;
+//! - it passes the platform's wishes on to the agents ([`Wish`]): to stop, or to hand over their state for a move.
+//!
+//! Programs use the `sealbus` crate, which drives agents through their hooks; this is what it stands on.
+
+mod agent;
+pub mod attachment;
+mod carrier;
+mod certification;
+mod channel_log;
+mod error;
+mod freeze;
+mod judgement;
+mod letters;
+mod neighbours;
+mod node_queue;
+mod renewal;
+mod reports;
+mod resolver;
+mod revocation;
+mod standing;
+mod upkeep;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use sealbus_bus::{AttachError, Bus, BusConfig, Outbox};
+use sealbus_channels::Channels;
+use sealbus_fipa::{Aid, AidError};
+use sealbus_mesh::MeshEndpoint;
+use sealbus_seal::{CLOCK_SKEW, Identity, PlatformName, SecurityLevel, Timestamp, Trust};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+
+use sealbus_control::attachment::AgentReport;
+use sealbus_control::host::{Host, Membership};
+use sealbus_control::{AgentState, FrozenAgent, Subject};
+
+pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
+pub use certification::CertificationError;
+pub use error::{OpenAgentError, OpenError, ProcessEnd};
+
+use agent::Entry;
+use carrier::Carrier;
+use certification::{Certified, Certifier};
+use freeze::Resting;
+use renewal::Schedule;
+use reports::Reports;
+use resolver::DirectoryResolver;
+use standing::Standing;
+
+/// One agent process on its platform. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Process {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    host: Arc<dyn Host>,
+    certifier: Certifier,
+    bus: Bus,
+    trust: Arc<Trust>,
+    platform: PlatformName,
+    level: SecurityLevel,
+    /// Letters that were handed to agents of this process.
+    inbox: Arc<letters::Inbox>,
+    /// None on an embedded platform.
+    carrier: Option<Carrier>,
+    agents: Mutex<Agents>,
+    /// Who the process is and where its certificate stands; none on an embedded platform.
+    own: Mutex<Option<(Identity, Standing)>>,
+    /// Agents placed here that have not been opened yet.
+    awaited: Mutex<HashSet<String>>,
+    /// Agents that moved here and have not been opened yet.
+    inherited: Mutex<HashMap<String, FrozenAgent>>,
+    /// Agents at rest that have handed over their state.
+    resting: Mutex<Vec<Resting>>,
+    announced: tokio::sync::Mutex<bool>,
+    reports: Reports,
+    /// Wakes the upkeep when the renewal that is due first may have changed.
+    renewals_changed: Arc<Notify>,
+    /// Origin of the clock that renewals are counted on.
+    started: Instant,
+    stopping: watch::Sender<Option<Stopping>>,
+    ended: watch::Sender<Option<ProcessEnd>>,
+}
+
+#[derive(Default)]
+struct Agents {
+    by_number: HashMap<u64, Arc<Entry>>,
+    renewals: Schedule,
+    last_number: u64,
+}
+
+/// The number under which the schedule knows the process itself.
+const THE_PROCESS: u64 = 0;
+
+/// The wish that all agents of the process end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopping {
+    /// Until it is ended by force, if the platform asked.
+    pub grace: Option<Duration>,
+    /// Why.
+    pub reason: String,
+}
+
+/// How long closing waits for sent messages to be acknowledged.
+const LAST_MESSAGES: Duration = Duration::from_secs(5);
+
+impl Process {
+    /// Takes this process's place on the platform that `host` stands for.
+    ///
+    /// `bus` is the bus of an embedded platform, whose own agents are on it already; without one the process makes its
+    /// own, joined to the others by the mesh or a broker.
+    pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Process, OpenError> {
+        let commands = host.commands().ok_or(OpenError::HostInUse)?;
+        let membership = host.membership();
+        let description = &membership.platform;
+        let unusable = |error: &dyn fmt::Display| OpenError::Description(error.to_string());
+        let platform = PlatformName::new(&description.name).map_err(|error| unusable(&error))?;
+        let level: SecurityLevel = description
+            .level
+            .parse()
+            .map_err(|error| unusable(&error))?;
+        if level > SecurityLevel::Auth {
+            return Err(OpenError::Level(level));
+        }
+        let roots: Vec<_> = description
+            .roots
+            .iter()
+            .map(|root| root.0.as_slice().into())
+            .collect();
+        let trust =
+            Trust::new(platform.clone(), &roots, CLOCK_SKEW).map_err(|error| unusable(&error))?;
+        let trust = Arc::new(trust);
+
+        let inherited = if membership.inherits {
+            host.inherit().await.map_err(OpenError::Inheritance)?
+        } else {
+            Vec::new()
+        };
+        let bus =
+            bus.unwrap_or_else(|| Bus::new(BusConfig::new(platform.clone()), Handle::current()));
+        let certifier = Certifier::new(host.clone());
+        let (carrier, own) = if membership.reachable {
+            bus.set_resolver(Arc::new(DirectoryResolver::new(
+                host.clone(),
+                platform.clone(),
+            )));
+            let certified = certifier
+                .certify(
+                    Subject::Process,
+                    &format!("process {}", membership.process),
+                    false,
+                )
+                .await?;
+            let identity = certified.certificate.identity().clone();
+            let standing = certified.standing(Duration::ZERO);
+            let carrier = Carrier::open(&bus, membership, level, &trust, certified).await?;
+            (Some(carrier), Some((identity, standing)))
+        } else {
+            (None, None)
+        };
+        let mut agents = Agents::default();
+        if let Some((_, standing)) = &own {
+            agents.renewals.insert(standing.due, THE_PROCESS);
+        }
+        // On an embedded platform the system agents come first, and share the bus.
+        if host.keeps_letters() {
+            bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
+            let logs = channel_log::NodeLogs::start(host.clone(), bus.downgrade());
+            Channels::of(&bus).set_logs(logs);
+        }
+        let shared = Arc::new(Shared {
+            inbox: letters::Inbox::start(host.clone()),
+            certifier,
+            bus,
+            trust,
+            platform,
+            level,
+            carrier,
+            agents: Mutex::new(agents),
+            own: Mutex::new(own),
+            awaited: Mutex::new(membership.agents.iter().cloned().collect()),
+            inherited: Mutex::new(
+                inherited
+                    .into_iter()
+                    .map(|agent| (agent.agent.clone(), agent))
+                    .collect(),
+            ),
+            resting: Mutex::default(),
+            announced: tokio::sync::Mutex::new(false),
+            reports: Reports::start(host.clone()),
+            renewals_changed: Arc::new(Notify::new()),
+            started: Instant::now(),
+            stopping: watch::Sender::new(None),
+            ended: watch::Sender::new(None),
+            host,
+        });
+        let deny_list = shared.host.membership().deny_list.clone();
+        shared.obey_deny_list(&deny_list.0).await;
+        shared.obey_rules(&shared.host.membership().rules);
+        shared.processes_are(shared.host.membership().processes.clone());
+        tokio::spawn(letters::sweep(Arc::downgrade(&shared)));
+        tokio::spawn(upkeep::run(
+            Arc::downgrade(&shared),
+            shared.renewals_changed.clone(),
+            commands,
+        ));
+        Ok(Process { shared })
+    }
+
+    /// The platform's name.
+    pub fn platform(&self) -> &str {
+        self.shared.platform.as_str()
+    }
+
+    /// The security level this platform runs at.
+    pub fn level(&self) -> SecurityLevel {
+        self.shared.level
+    }
+
+    /// What the process learned when it joined.
+    pub fn membership(&self) -> &Membership {
+        self.shared.host.membership()
+    }
+
+    /// The bus its agents are on.
+    pub fn bus(&self) -> &Bus {
+        &self.shared.bus
+    }
+
+    /// The mesh, if that is the way to other processes; none on an embedded platform, and on a broker.
+    pub fn mesh(&self) -> Option<&MeshEndpoint> {
+        self.shared.carrier.as_ref().and_then(Carrier::mesh)
+    }
+
+    /// Where others reach this process; none on an embedded platform. On a broker the port is 0.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.shared.carrier.as_ref().map(Carrier::address)
+    }
+
+    /// Whether messages come to the agent `name` from the broker; none if there is no broker.
+    pub fn receives(&self, name: &str) -> Option<tokio::sync::watch::Receiver<bool>> {
+        let carrier = self.shared.carrier.as_ref()?;
+        carrier.receives(&self.peer(name).ok()?.name)
+    }
+
+    /// The identifier of the agent `name`: of this platform if it is a local name.
+    pub fn peer(&self, name: &str) -> Result<Aid, AidError> {
+        if name.contains('@') {
+            Aid::new(name)
+        } else {
+            Aid::new(format!("{name}@{}", self.platform()))
+        }
+    }
+
+    /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and tells the
+    /// platform that it is active. On an embedded platform the AMS knows it so when this returns; elsewhere the node
+    /// knows it, and the AMS hears of it from there.
+    ///
+    /// Others find it once the process has [announced](Self::announce) itself, which it does of its own accord when all
+    /// agents placed in it are open.
+    pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
+        if name == sealbus_bus::GATEWAY {
+            return Err(OpenAgentError::Reserved(name.to_owned()));
+        }
+        self.open_agent(name).await
+    }
+
+    /// As [`agent`](Self::agent), also for the gateway.
+    pub async fn open_agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
+        let shared = &self.shared;
+        let whole = format!("{name}@{}", shared.platform);
+        shared.check_running(&whole)?;
+        if shared.bus.agent(&whole).is_some() {
+            return Err(AttachError::NameTaken(whole).into());
+        }
+        shared.reports.departures_told().await;
+        let subject = Subject::Agent {
+            name: name.to_owned(),
+        };
+        let certified = shared
+            .certifier
+            .certify(subject, &whole, false)
+            .await
+            .map_err(|source| OpenAgentError::Certification {
+                agent: whole.clone(),
+                source,
+            })?;
+        let (messages, state) = match shared.inherited.lock().remove(name) {
+            Some(frozen) => {
+                let revived = freeze::revive(frozen.mailbox);
+                let messages = revived.map_err(|what| OpenAgentError::Inheritance {
+                    agent: whole.clone(),
+                    what,
+                })?;
+                (messages, Some(frozen.state.0))
+            }
+            None => (Vec::new(), None),
+        };
+        let credential = Some(certified.credential.clone());
+        // Before anybody can write to it, so that nothing newer comes first.
+        let (outbox, mailbox) = shared
+            .bus
+            .attach_moved(&whole, credential, None, messages)?;
+        let entry = shared.enter(outbox, &certified);
+        // The wish to stop may have come in between.
+        if let Err(error) = shared.check_running(&whole) {
+            shared.remove(&entry, &Parting::Ended);
+            return Err(error);
+        }
+        // From here on it is taken off again if the caller does not wait to the end.
+        let handle = AgentHandle::new(self.clone(), entry, mailbox, state);
+        // First: an agent is not to be called active before others can reach it.
+        if shared.was_last_to_open(name)
+            && let Err(error) = self.announce().await
+        {
+            tracing::warn!(%error, "others cannot reach this process yet");
+        }
+        let active = AgentReport::State {
+            state: AgentState::Active,
+        };
+        let mut ended = shared.ended.subscribe();
+        tokio::select! {
+            () = shared.reports.tell(name, active) => {}
+            _ = ended.wait_for(Option::is_some) => {}
+        }
+        Ok(handle)
+    }
+
+    /// Tells the platform where this process is reached: from then on others find its agents. Once is enough.
+    pub async fn announce(&self) -> Result<(), OpenError> {
+        let Some(carrier) = &self.shared.carrier else {
+            return Ok(());
+        };
+        let mut announced = self.shared.announced.lock().await;
+        if !*announced {
+            let agents = self.shared.bus.agents();
+            let names = agents.iter().map(|agent| agent.name().clone()).collect();
+            carrier.reachable(names).await;
+            let address = carrier.address();
+            self.shared
+                .host
+                .announce(address)
+                .await
+                .map_err(OpenError::Announcement)?;
+            *announced = true;
+        }
+        Ok(())
+    }
+
+    /// Asks all agents of this process to end, and takes no new ones.
+    pub fn stop(&self, reason: &str) {
+        self.shared.stop(Stopping {
+            grace: None,
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Whether the process was asked to end.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stopping.borrow().is_some()
+    }
+
+    /// Waits until the process is asked to end: by [`stop`](Self::stop), by the platform, or because the platform is
+    /// gone.
+    pub async fn stopping(&self) -> Stopping {
+        let mut stopping = self.shared.stopping.subscribe();
+        match stopping.wait_for(Option::is_some).await {
+            Ok(stopping) => stopping.clone().unwrap_or_else(Stopping::unexplained),
+            // The sender lives as long as this handle.
+            Err(_) => Stopping::unexplained(),
+        }
+    }
+
+    /// Waits until the process has ended, and says why.
+    pub async fn ended(&self) -> ProcessEnd {
+        let mut ended = self.shared.ended.subscribe();
+        match ended.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(ProcessEnd::Closed),
+            Err(_) => ProcessEnd::Closed,
+        }
+    }
+
+    /// Why the process has ended, if it has.
+    pub fn end(&self) -> Option<ProcessEnd> {
+        self.shared.ended.borrow().clone()
+    }
+
+    /// Leaves the platform: takes off the agents that are still there, sends out what was accepted, and says the last
+    /// about each agent.
+    pub async fn close(&self) {
+        let shared = &self.shared;
+        self.stop("the process is closing");
+        let entries: Vec<_> = shared.agents.lock().by_number.values().cloned().collect();
+        for entry in entries {
+            shared.remove(&entry, &Parting::Ended);
+        }
+        // Each subscription ends by itself in time.
+        Channels::of(&shared.bus).settled().await;
+        if let Some(carrier) = &shared.carrier {
+            carrier.shut_down(LAST_MESSAGES).await;
+        }
+        if let Err(what) = shared.inbox.all_confirmed().await {
+            tracing::warn!("{what}: they may come again");
+        }
+        shared.reports.close().await;
+        shared.host.close().await;
+        shared.end(ProcessEnd::Closed);
+    }
+}
+
+impl Stopping {
+    fn unexplained() -> Stopping {
+        Stopping {
+            grace: None,
+            reason: "no reason was given".to_owned(),
+        }
+    }
+}
+
+impl Shared {
+    fn check_running(&self, agent: &str) -> Result<(), OpenAgentError> {
+        match &*self.stopping.borrow() {
+            None => Ok(()),
+            Some(stopping) => Err(OpenAgentError::Ending {
+                agent: agent.to_owned(),
+                reason: stopping.reason.clone(),
+            }),
+        }
+    }
+
+    /// Notes an agent that is on the bus, and when its certificate is due.
+    fn enter(&self, outbox: Outbox, certified: &Certified) -> Arc<Entry> {
+        let standing = certified.standing(self.clock());
+        let entry = {
+            let mut agents = self.agents.lock();
+            agents.last_number += 1;
+            let entry = Arc::new(Entry::new(agents.last_number, outbox, standing));
+            agents.by_number.insert(entry.number, entry.clone());
+            agents.renewals.insert(standing.due, entry.number);
+            entry
+        };
+        self.renewals_changed.notify_one();
+        entry
+    }
+
+    /// Takes an agent off the platform, once.
+    fn remove(&self, entry: &Entry, parting: &Parting) {
+        {
+            let mut agents = self.agents.lock();
+            if agents.by_number.remove(&entry.number).is_none() {
+                return;
+            }
+            agents
+                .renewals
+                .remove(entry.standing.lock().due, entry.number);
+        }
+        self.bus.detach(&entry.aid.name);
+        self.inbox.left(entry.aid.local_name());
+        let report = match parting {
+            Parting::Ended => AgentReport::Ended,
+            Parting::Failed(error) => AgentReport::Failed {
+                error: error.clone(),
+            },
+            Parting::Moved => return,
+        };
+        self.reports.send(entry.aid.local_name(), report);
+    }
+
+    /// Notes that an agent placed in this process is open; true when it was the last one.
+    fn was_last_to_open(&self, name: &str) -> bool {
+        let mut awaited = self.awaited.lock();
+        awaited.remove(name) && awaited.is_empty()
+    }
+
+    /// Puts messages that were accepted before into an agent's mailbox.
+    fn put_back(&self, agent: &str, messages: Vec<sealbus_bus::ReceivedMessage>) {
+        let Some(agent) = self.bus.agent(agent) else {
+            return;
+        };
+        for message in messages {
+            if agent.mailbox().push_accepted(message).is_err() {
+                tracing::warn!(agent = %agent.name(), "a message that was accepted found the mailbox closed");
+            }
+        }
+    }
+
+    fn stop(&self, wish: Stopping) {
+        let first = self.stopping.send_if_modified(|stopping| {
+            let first = stopping.is_none();
+            if first {
+                *stopping = Some(wish);
+            }
+            first
+        });
+        if first {
+            // Handing over ends too: who waits for the outcome of a move is told that it is over here.
+            self.resting.lock().clear();
+            for entry in self.agents.lock().by_number.values() {
+                entry.wish(Wish::Stop);
+            }
+        }
+    }
+
+    /// The process has ended; agents that are still there are told to stop.
+    fn end(&self, end: ProcessEnd) {
+        let reason = end.to_string();
+        let first = self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            if first {
+                *ended = Some(end);
+            }
+            first
+        });
+        if first {
+            self.stop(Stopping {
+                grace: None,
+                reason,
+            });
+        }
+    }
+
+    /// Time on the clock that renewals are counted on.
+    fn clock(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process")
+            .field("platform", &self.shared.platform)
+            .field("process", &self.membership().process)
+            .finish_non_exhaustive()
+    }
+}

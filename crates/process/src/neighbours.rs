@@ -1,0 +1,114 @@
+//! The other processes of the platform, and what holds for all of them, as the platform tells it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use sealbus_bus::ProcessEndpoint;
+use sealbus_channels::{
+    ChannelPattern, ChannelPermissions, Channels, DeclaredChannels, QosOverride,
+};
+use sealbus_seal::Identity;
+
+use super::Shared;
+use sealbus_control::names::SYSTEM_AGENTS;
+use sealbus_control::{EndedProcess, ProcessContact, Rules};
+
+impl Shared {
+    /// Tells the bus of processes that can be reached.
+    pub(super) fn processes_joined(&self, processes: &[ProcessContact]) {
+        for contact in processes {
+            if let Some(identity) = self.other_process(&contact.named()) {
+                self.bus.process_joined(ProcessEndpoint {
+                    identity,
+                    address: contact.address,
+                });
+            }
+        }
+    }
+
+    /// Tells the bus of all processes there are; those it knows besides have ended.
+    pub(super) fn processes_are(&self, processes: Option<Vec<ProcessContact>>) {
+        // Who does not know now is not to be believed that there is none.
+        let Some(processes) = processes else {
+            return;
+        };
+        let there: HashSet<Identity> = processes
+            .iter()
+            .filter_map(|contact| self.other_process(&contact.named()))
+            .collect();
+        for known in self.bus.processes() {
+            if !there.contains(&known.identity) {
+                self.process_ended(&known.identity);
+            }
+        }
+        self.processes_joined(&processes);
+    }
+
+    /// Gives up what leads to processes that are no more.
+    pub(super) fn processes_ended(&self, processes: &[EndedProcess]) {
+        for ended in processes {
+            if let Some(identity) = self.other_process(ended) {
+                self.process_ended(&identity);
+            }
+        }
+    }
+
+    fn process_ended(&self, identity: &Identity) {
+        if let Some(carrier) = &self.carrier {
+            carrier.forget_process(identity);
+        }
+        self.bus.process_left(identity);
+    }
+
+    /// The identity of a process that is not this one.
+    fn other_process(&self, named: &EndedProcess) -> Option<Identity> {
+        let identity = named
+            .process
+            .parse()
+            .and_then(|process| Identity::process(&self.platform, &named.node, process));
+        match identity {
+            Ok(identity) => {
+                let own = self.own.lock();
+                let is_own = own.as_ref().is_some_and(|(own, _)| *own == identity);
+                (!is_own).then_some(identity)
+            }
+            Err(error) => {
+                tracing::warn!(%error, process = named.process, node = named.node, "the platform told of a process under a name that is none");
+                None
+            }
+        }
+    }
+
+    /// Obeys what holds for all processes. The manifest was checked; of a part that cannot be obeyed all the same, the
+    /// former one stays in force.
+    pub(super) fn obey_rules(&self, rules: &Rules) {
+        let channels = Channels::of(&self.bus);
+        let mut services = SYSTEM_AGENTS.to_vec();
+        // The node's own agent has the node's name.
+        services.push(&self.host.membership().node);
+        match rules.permission.compile_beside(&self.platform, &services) {
+            Ok(permissions) => self.bus.set_permissions(Arc::new(permissions)),
+            Err(error) => tracing::error!(%error, "the platform's policy cannot be obeyed"),
+        }
+        match ChannelPermissions::compile(&rules.permission, &self.platform) {
+            Ok(permissions) => channels.set_permissions(Arc::new(permissions)),
+            Err(error) => {
+                tracing::error!(%error, "the platform's policy for channels cannot be obeyed");
+            }
+        }
+        let declared = rules.channels.iter().filter_map(|channel| {
+            let pattern: ChannelPattern = channel
+                .path
+                .parse()
+                .inspect_err(|error| tracing::error!(%error, channel = channel.path, "declared"))
+                .ok()?;
+            let qos: QosOverride = channel
+                .qos
+                .parse()
+                .inspect_err(|error| tracing::error!(%error, channel = channel.path, "declared"))
+                .ok()?;
+            Some((pattern, qos))
+        });
+        channels.declare(DeclaredChannels::new(declared));
+    }
+}

@@ -1,0 +1,135 @@
+//! What the process tells the platform about its agents: one report after the other, in order, again and again until
+//! the platform takes it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use sealbus_control::FaultCode;
+use sealbus_control::attachment::AgentReport;
+use sealbus_control::host::Host;
+
+/// How long closing waits for the last reports to reach the platform.
+const LAST_REPORTS: Duration = Duration::from_secs(2);
+/// The pause before a report is offered again; it doubles with each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The reports of one process.
+pub(super) struct Reports {
+    /// None once the process closes.
+    queue: Mutex<Option<mpsc::UnboundedSender<Item>>>,
+    reporter: Mutex<Option<JoinHandle<()>>>,
+    /// Reports in the queue that an agent has left.
+    departures: Arc<AtomicUsize>,
+}
+
+struct Item {
+    /// None: only those before it are waited for.
+    report: Option<(String, AgentReport)>,
+    /// Told once the platform took it, or would not have it.
+    taken: Option<oneshot::Sender<()>>,
+}
+
+impl Reports {
+    /// Starts reporting to `host`.
+    pub(super) fn start(host: Arc<dyn Host>) -> Self {
+        let (queue, items) = mpsc::unbounded_channel();
+        let departures = Arc::new(AtomicUsize::new(0));
+        let reporter = tokio::spawn(deliver(host, items, departures.clone()));
+        Self {
+            queue: Mutex::new(Some(queue)),
+            reporter: Mutex::new(Some(reporter)),
+            departures,
+        }
+    }
+
+    /// Queues a report.
+    pub(super) fn send(&self, agent: &str, report: AgentReport) {
+        if has_left(&report) {
+            self.departures.fetch_add(1, Ordering::Relaxed);
+        }
+        self.put(Item {
+            report: Some((agent.to_owned(), report)),
+            taken: None,
+        });
+    }
+
+    /// Queues a report, and waits until the platform took it or would not have it.
+    pub(super) async fn tell(&self, agent: &str, report: AgentReport) {
+        self.put_and_wait(Some((agent.to_owned(), report))).await;
+    }
+
+    /// Waits until the platform knows which agents have left: what is said of one that left must not be taken as said
+    /// of the next of its name.
+    pub(super) async fn departures_told(&self) {
+        if self.departures.load(Ordering::Relaxed) > 0 {
+            self.put_and_wait(None).await;
+        }
+    }
+
+    async fn put_and_wait(&self, report: Option<(String, AgentReport)>) {
+        let (taken, told) = oneshot::channel();
+        self.put(Item {
+            report,
+            taken: Some(taken),
+        });
+        // An error means that the process is closing: nobody is told any more.
+        let _ = told.await;
+    }
+
+    fn put(&self, item: Item) {
+        if let Some(queue) = &*self.queue.lock() {
+            // It fails only if the reporter has ended, which it does when there is nobody left to tell.
+            let _ = queue.send(item);
+        }
+    }
+
+    /// Takes no more reports, and waits a while for those that are queued.
+    pub(super) async fn close(&self) {
+        // Without its sender the reporter ends when it has told all.
+        self.queue.lock().take();
+        let reporter = self.reporter.lock().take();
+        if let Some(reporter) = reporter
+            && tokio::time::timeout(LAST_REPORTS, reporter).await.is_err()
+        {
+            tracing::warn!("the platform did not take the last reports of this process in time");
+        }
+    }
+}
+
+fn has_left(report: &AgentReport) -> bool {
+    matches!(report, AgentReport::Ended | AgentReport::Failed { .. })
+}
+
+async fn deliver(
+    host: Arc<dyn Host>,
+    mut items: mpsc::UnboundedReceiver<Item>,
+    departures: Arc<AtomicUsize>,
+) {
+    while let Some(Item { report, taken }) = items.recv().await {
+        if let Some((agent, report)) = report {
+            let mut pause = FIRST_PAUSE;
+            while let Err(error) = host.report(&agent, report.clone()).await {
+                if error.code != FaultCode::Unavailable {
+                    tracing::warn!(agent, %error, "the platform did not take a report about this agent");
+                    break;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            if has_left(&report) {
+                departures.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        if let Some(taken) = taken {
+            // Who waited may have given up.
+            let _ = taken.send(());
+        }
+    }
+}

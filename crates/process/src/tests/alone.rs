@@ -1,0 +1,346 @@
+//! One process on its own: agents, names, certificates, wishes, moves.
+
+use super::*;
+
+async fn open(lifetime: Duration) -> (Process, Arc<TestHost>, mpsc::Sender<Command>) {
+    let (host, tell) = TestHost::new(&World::new(), &[], lifetime, Vec::new());
+    (Process::open(host.clone(), None).await.unwrap(), host, tell)
+}
+
+#[tokio::test]
+async fn certified_agents_talk_and_leave() {
+    let (process, host, _tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    alice.send(inform(&bob, "hello")).await.unwrap();
+    let received = bob.receive().await.unwrap();
+    assert!(matches!(received.provenance(), Provenance::SameProcess));
+    assert_eq!(received.message().sender().unwrap().name(), "alice@factory");
+
+    let forged = inform(&bob, "hello").with_sender(process.peer("carol").unwrap());
+    assert!(matches!(
+        alice.send(forged).await,
+        Err(SendError::ForgedSender { .. })
+    ));
+
+    let nobody =
+        AclMessage::new(Performative::Inform).with_receiver(process.peer("nobody").unwrap());
+    bob.send(nobody).await.unwrap();
+    let notice = bob.receive().await.unwrap();
+    assert!(matches!(notice.provenance(), Provenance::Platform));
+
+    alice.leave(Parting::Failed("tired".to_owned()));
+    drop(bob);
+    process.close().await;
+    assert_eq!(process.ended().await, ProcessEnd::Closed);
+    let reports = host.reports.lock().clone();
+    let active = AgentReport::State {
+        state: AgentState::Active,
+    };
+    assert_eq!(
+        reports,
+        [
+            ("alice".to_owned(), active.clone()),
+            ("bob".to_owned(), active),
+            (
+                "alice".to_owned(),
+                AgentReport::Failed {
+                    error: "tired".to_owned()
+                }
+            ),
+            ("bob".to_owned(), AgentReport::Ended),
+        ]
+    );
+    assert!(matches!(
+        process.agent("late").await,
+        Err(OpenAgentError::Ending { .. })
+    ));
+}
+
+#[tokio::test]
+async fn names_are_checked() {
+    let (process, _host, _tell) = open(HOUR).await;
+    let _alice = process.agent("alice").await.unwrap();
+    assert!(matches!(
+        process.agent("alice").await,
+        Err(OpenAgentError::Attach(AttachError::NameTaken(name))) if name == "alice@factory"
+    ));
+    assert!(matches!(
+        process.agent("no blanks").await,
+        Err(OpenAgentError::Certification {
+            source: CertificationError::Refused(_),
+            ..
+        })
+    ));
+}
+
+/// Certificates of two seconds: traffic goes on while they are renewed again and again.
+#[tokio::test]
+async fn certificates_renew_themselves_under_traffic() {
+    let (process, host, _tell) = open(Duration::from_secs(2)).await;
+    let alice = process.agent("alice").await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    let serial = || {
+        let agent = process.bus().agent("alice@factory").unwrap();
+        agent.credential().unwrap().certificate().unwrap().serial()
+    };
+    let first = serial();
+    let mut sent = 0;
+    while host.certified.load(Ordering::SeqCst) < 6 {
+        alice.send(inform(&bob, &sent.to_string())).await.unwrap();
+        assert_eq!(read(&mut bob).await, sent.to_string());
+        sent += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_ne!(serial(), first);
+}
+
+#[tokio::test]
+async fn renewal_is_tried_again_while_the_platform_is_away() {
+    let (process, host, _tell) = open(Duration::from_secs(2)).await;
+    let _alice = process.agent("alice").await.unwrap();
+    *host.fault.lock() = Some(Fault::new(FaultCode::Unavailable, "the Master is away"));
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    *host.fault.lock() = None;
+    while host.certified.load(Ordering::SeqCst) < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(process.end(), None);
+}
+
+#[tokio::test]
+async fn an_agent_the_platform_does_not_renew_ends() {
+    let (process, host, _tell) = open(Duration::from_secs(2)).await;
+    let alice = process.agent("alice").await.unwrap();
+    *host.fault.lock() = Some(Fault::new(
+        FaultCode::NotPlaced,
+        "alice is placed elsewhere",
+    ));
+    alice.wishes().stop_wished().await;
+    assert!(
+        matches!(process.ended().await, ProcessEnd::Revoked { who, .. } if who == "alice@factory")
+    );
+    assert!(process.bus().agent("alice@factory").is_none());
+}
+
+#[tokio::test]
+async fn a_revoked_agent_is_cut_off_and_the_others_go_on() {
+    let (process, host, _tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    let mallory = process.agent("mallory").await.unwrap();
+    host.world.deny("mallory").await;
+    mallory.wishes().stop_wished().await;
+    assert!(matches!(
+        mallory.try_send(inform(&bob, "still here")),
+        Err(TrySendError::Failed(SendError::Detached(_)))
+    ));
+    alice.send(inform(&bob, "peace")).await.unwrap();
+    assert_eq!(read(&mut bob).await, "peace");
+    assert_eq!(process.end(), None);
+    // The platform is told, in the background.
+    let is_told = || {
+        let reports = host.reports.lock();
+        reports.iter().any(|(agent, report)| {
+            agent == "mallory"
+                && matches!(report, AgentReport::Failed { error } if error.contains("revoked"))
+        })
+    };
+    while !is_told() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn when_the_platform_is_gone_the_agents_are_told() {
+    let (process, host, tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    host.world.processes.lock().clear();
+    drop(tell);
+    alice.wishes().stop_wished().await;
+    assert_eq!(
+        process.ended().await,
+        ProcessEnd::PlatformGone {
+            node: "node-1".to_owned()
+        }
+    );
+}
+
+/// An agent that does nothing but hand over its state when asked, and count what it received.
+async fn drive(mut agent: AgentHandle, state: Vec<u8>) -> (Thawed, AgentHandle) {
+    let wishes = agent.wishes();
+    assert_eq!(wishes.wished().await, Wish::Freeze);
+    let thawed = agent.hand_over(state).await;
+    (thawed, agent)
+}
+
+#[tokio::test]
+async fn agents_that_move_take_state_and_unread_messages_along() {
+    let (process, host, tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let bob = process.agent("bob").await.unwrap();
+    for number in 0..3 {
+        alice.send(inform(&bob, &number.to_string())).await.unwrap();
+    }
+    let alice = tokio::spawn(drive(alice, b"state of alice".to_vec()));
+    let bob = tokio::spawn(drive(bob, b"state of bob".to_vec()));
+    let mut frozen = ask_to_freeze(&tell).await.await.unwrap().unwrap();
+    frozen.sort_by(|a, b| a.agent.cmp(&b.agent));
+    assert_eq!(frozen[0].state.0, b"state of alice");
+    assert_eq!(frozen[1].mailbox.len(), 3);
+
+    tell.send(Command::Stop {
+        grace: HOUR,
+        reason: "moved".to_owned(),
+    })
+    .await
+    .unwrap();
+    assert_eq!(alice.await.unwrap().0, Thawed::Gone);
+    assert_eq!(bob.await.unwrap().0, Thawed::Gone);
+    assert_eq!(process.ended().await, ProcessEnd::Moved);
+    assert!(
+        !host
+            .reports
+            .lock()
+            .iter()
+            .any(|(_, report)| matches!(report, AgentReport::Ended))
+    );
+
+    // At the other node.
+    let (host, _tell) = TestHost::new(&World::new(), &[], HOUR, frozen);
+    let process = Process::open(host, None).await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    assert_eq!(bob.take_state().as_deref(), Some(&b"state of bob"[..]));
+    assert_eq!(bob.take_state(), None);
+    let first = bob.receive().await.unwrap();
+    assert!(
+        matches!(first.provenance(), Provenance::Carried(who) if who.is_agent_named("alice@factory"))
+    );
+    for number in 1..3 {
+        assert_eq!(read(&mut bob).await, number.to_string());
+    }
+}
+
+#[tokio::test]
+async fn an_inherited_mailbox_is_not_believed_blindly() {
+    let forged = AclMessage::new(Performative::Inform)
+        .with_sender(sealbus_fipa::Aid::new("alice@factory").unwrap());
+    let mut bytes = Vec::new();
+    sealbus_fipa::bitefficient::encode(&forged, &mut bytes).unwrap();
+    let identity = "spiffe://factory/agent/mallory".to_owned();
+    let waiting = |bytes: Vec<u8>, identity: &str| sealbus_control::WaitingMessage {
+        message: Blob(bytes),
+        provenance: sealbus_control::WaitingProvenance::SameProcess {
+            identity: identity.to_owned(),
+        },
+    };
+    for mailbox in [
+        waiting(bytes, &identity),
+        waiting(b"no message".to_vec(), &identity),
+    ] {
+        let frozen = FrozenAgent {
+            agent: "bob".to_owned(),
+            state: Blob::default(),
+            mailbox: vec![mailbox],
+        };
+        let (host, _tell) = TestHost::new(&World::new(), &[], HOUR, vec![frozen]);
+        let process = Process::open(host, None).await.unwrap();
+        assert!(matches!(
+            process.agent("bob").await,
+            Err(OpenAgentError::Inheritance { .. })
+        ));
+        assert!(process.bus().agent("bob@factory").is_none());
+    }
+}
+
+#[tokio::test]
+async fn agents_whose_move_fails_go_on_with_their_messages() {
+    let (process, _host, tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let bob = process.agent("bob").await.unwrap();
+    let sender = alice.sender();
+    alice.send(inform(&bob, "before")).await.unwrap();
+    let alice = tokio::spawn(drive(alice, Vec::new()));
+    let bob = tokio::spawn(drive(bob, Vec::new()));
+    ask_to_freeze(&tell).await.await.unwrap().unwrap();
+    tell.send(Command::Thaw).await.unwrap();
+    let (thawed, alice) = alice.await.unwrap();
+    assert_eq!(thawed, Thawed::GoOn);
+    let (thawed, mut bob) = bob.await.unwrap();
+    assert_eq!(thawed, Thawed::GoOn);
+    alice.send(inform(&bob, "after")).await.unwrap();
+    sender.send(inform(&bob, "by the sender")).await.unwrap();
+    assert_eq!(read(&mut bob).await, "before");
+    assert_eq!(read(&mut bob).await, "after");
+    assert_eq!(read(&mut bob).await, "by the sender");
+    assert_eq!(bob.wishes().current(), None);
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_move_keeps_all_where_they_are() {
+    let (process, _host, tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    let alice = tokio::spawn(drive(alice, Vec::new()));
+    let frozen = ask_to_freeze(&tell).await;
+    assert_eq!(bob.wishes().wished().await, Wish::Freeze);
+    bob.decline_move("it holds a file open");
+    let reason = frozen.await.unwrap().unwrap_err();
+    assert!(
+        reason.contains("bob cannot be moved: it holds a file open"),
+        "{reason}"
+    );
+    let (thawed, alice) = alice.await.unwrap();
+    assert_eq!(thawed, Thawed::GoOn);
+    alice.send(inform(&bob, "well")).await.unwrap();
+    assert_eq!(read(&mut bob).await, "well");
+}
+
+#[tokio::test]
+async fn the_hook_is_called_for_messages_and_wishes() {
+    let (process, _host, _tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let mut bob = process.agent("bob").await.unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    bob.set_hook(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    alice.send(inform(&bob, "one")).await.unwrap();
+    alice.send(inform(&bob, "two")).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    process.stop("the test is over");
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    assert_eq!(bob.wishes().current(), Some(Wish::Stop));
+}
+
+/// Several tasks wait for the wishes of one agent, and one task in several places; some give up.
+#[tokio::test]
+async fn everyone_who_waits_hears_of_a_wish() {
+    let (process, _host, _tell) = open(HOUR).await;
+    let alice = process.agent("alice").await.unwrap();
+    let tasks: Vec<_> = (0..50)
+        .map(|number| {
+            let wishes = alice.wishes();
+            tokio::spawn(async move {
+                let outer = wishes.stop_wished();
+                tokio::pin!(outer);
+                for _ in 0..3 {
+                    // Gives up at once: whoever else waits in this task must not be forgotten for it.
+                    let inner = tokio::time::timeout(Duration::from_millis(1), wishes.wished());
+                    tokio::select! {
+                        () = &mut outer => return number,
+                        outcome = inner => if outcome.is_ok() { return number },
+                    }
+                }
+                outer.await;
+                number
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    process.stop("the test is over");
+    for (number, task) in tasks.into_iter().enumerate() {
+        assert_eq!(task.await.unwrap(), number);
+    }
+}

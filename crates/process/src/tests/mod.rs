@@ -1,0 +1,312 @@
+//! Processes on hosts that are as small as can be, but certify with a real authority.
+
+mod alone;
+mod damaged_logs;
+mod kept_events;
+mod killable;
+mod letters;
+mod meshed;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::BoxFuture;
+use sealbus_bus::{Provenance, RefusalReason, SendError, TrySendError};
+use sealbus_fipa::{AclMessage, Performative};
+use sealbus_seal::denylist::{Denial, DenyList, Reason};
+use sealbus_seal::issuance::Grant;
+use sealbus_seal::{
+    Identity, IssuingAuthority, ProcessId, RootAuthority, SigningRequest, Validity,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::host::Command;
+use sealbus_control::post::{LetterOutcome, PostedLetter};
+use sealbus_control::{
+    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
+    RefusalRecord, Rules, TransportDescription,
+};
+
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What all processes of a platform share: the authority and the directory.
+struct World {
+    root: Vec<u8>,
+    authority: IssuingAuthority,
+    deny_list: Mutex<DenyList>,
+    directory: Mutex<HashMap<String, AgentLocation>>,
+    processes: Mutex<Vec<mpsc::Sender<Command>>>,
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        let platform = PlatformName::new("factory").unwrap();
+        let validity = Validity::starting(now(), HOUR);
+        let root = RootAuthority::create(&platform, validity).unwrap();
+        let authority = root.create_authority("ca-1", validity).unwrap();
+        Arc::new(World {
+            root: root.certificate().to_vec(),
+            deny_list: Mutex::new(DenyList::new(authority.identity().clone())),
+            authority,
+            directory: Mutex::default(),
+            processes: Mutex::default(),
+        })
+    }
+
+    fn platform(&self) -> &PlatformName {
+        self.authority.identity().platform()
+    }
+
+    async fn tell(&self, command: impl Fn() -> Command) {
+        let processes = self.processes.lock().clone();
+        for process in processes {
+            // One that has ended need not be told.
+            let _ = process.send(command()).await;
+        }
+    }
+
+    /// Says where an agent is, to all.
+    async fn place(&self, agent: &str, location: AgentLocation) {
+        self.directory
+            .lock()
+            .insert(agent.to_owned(), location.clone());
+        let change = || DirectoryChange {
+            agent: agent.to_owned(),
+            location: location.clone(),
+        };
+        self.tell(|| Command::DirectoryChanged(vec![change()]))
+            .await;
+    }
+
+    /// Revokes all certificates of an agent, and tells all.
+    async fn deny(&self, agent: &str) {
+        self.revoke(Identity::agent(self.platform(), agent).unwrap())
+            .await;
+    }
+
+    /// Revokes a process that is no more, and tells all.
+    async fn deny_process(&self, process: &str) {
+        let process = process.parse().unwrap();
+        self.revoke(Identity::process(self.platform(), "node-1", process).unwrap())
+            .await;
+    }
+
+    async fn revoke(&self, identity: Identity) {
+        let signed = {
+            let mut list = self.deny_list.lock();
+            let denial = Denial {
+                at: now(),
+                reason: Reason::ByOperator,
+            };
+            list.deny_identity(identity, now().plus(HOUR), denial)
+                .unwrap();
+            list.sign(&self.authority).unwrap()
+        };
+        self.tell(|| Command::DenyList(Blob(signed.clone()))).await;
+    }
+}
+
+struct TestHost {
+    world: Arc<World>,
+    membership: Membership,
+    lifetime: Duration,
+    /// What certification answers instead of a certificate.
+    fault: Mutex<Option<Fault>>,
+    certified: AtomicUsize,
+    inheritance: Vec<FrozenAgent>,
+    reports: Mutex<Vec<(String, AgentReport)>>,
+    /// What became of letters.
+    settled: Mutex<Vec<(u64, LetterOutcome)>>,
+    commands: Mutex<Option<mpsc::Receiver<Command>>>,
+}
+
+impl TestHost {
+    /// A host of a process with these agents, which is reachable unless there are none.
+    fn new(
+        world: &Arc<World>,
+        agents: &[&str],
+        lifetime: Duration,
+        inheritance: Vec<FrozenAgent>,
+    ) -> (Arc<TestHost>, mpsc::Sender<Command>) {
+        let deny_list = world.deny_list.lock().sign(&world.authority).unwrap();
+        let process = ProcessId::random().unwrap().to_string();
+        let (tell, commands) = mpsc::channel(16);
+        world.processes.lock().push(tell.clone());
+        let membership = Membership {
+            platform: PlatformDescription {
+                name: world.platform().to_string(),
+                level: "auth".to_owned(),
+                roots: vec![Blob(world.root.clone())],
+                certificate_lifetime: lifetime.as_secs(),
+                max_message: 1 << 24,
+                master: ProcessContact {
+                    node: "master".to_owned(),
+                    process: process.clone(),
+                    address: SocketAddr::new(ADDRESS, 1),
+                },
+                transport: TransportDescription::Mesh,
+            },
+            node: "node-1".to_owned(),
+            process,
+            agents: agents.iter().map(|agent| (*agent).to_owned()).collect(),
+            address: ADDRESS,
+            port: 0,
+            deny_list: Blob(deny_list),
+            processes: None,
+            rules: Rules::default(),
+            inherits: !inheritance.is_empty(),
+            reachable: !agents.is_empty(),
+        };
+        let host = TestHost {
+            world: world.clone(),
+            membership,
+            lifetime,
+            fault: Mutex::default(),
+            certified: AtomicUsize::new(0),
+            inheritance,
+            reports: Mutex::default(),
+            settled: Mutex::default(),
+            commands: Mutex::new(Some(commands)),
+        };
+        (Arc::new(host), tell)
+    }
+
+    fn issue(&self, subject: &Subject, request: &[u8]) -> Result<Vec<Vec<u8>>, Fault> {
+        if let Some(fault) = &*self.fault.lock() {
+            return Err(fault.clone());
+        }
+        let platform = self.world.platform();
+        let identity = match subject {
+            Subject::Agent { name } => Identity::agent(platform, name),
+            Subject::Process => {
+                Identity::process(platform, "node-1", self.membership.process.parse().unwrap())
+            }
+        };
+        let identity =
+            identity.map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+        let request = SigningRequest::parse(request).unwrap();
+        let validity = Validity::starting(now(), self.lifetime);
+        let validity = match self.world.deny_list.lock().denied_before(&identity) {
+            Some(floor) => validity.not_before_at_least(floor),
+            None => validity,
+        };
+        let grant = Grant::by_operator(identity, ADDRESS);
+        let issued = self
+            .world
+            .authority
+            .issue(&grant, &request, validity)
+            .unwrap();
+        self.certified.fetch_add(1, Ordering::SeqCst);
+        Ok(issued
+            .chain
+            .to_certificates()
+            .iter()
+            .map(|der| der.to_vec())
+            .collect())
+    }
+}
+
+impl Host for TestHost {
+    fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    fn certify(
+        &self,
+        subject: Subject,
+        request: Vec<u8>,
+    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
+        Box::pin(async move { self.issue(&subject, &request) })
+    }
+
+    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async move {
+            for agent in &self.membership.agents {
+                let contact = ProcessContact {
+                    node: "node-1".to_owned(),
+                    process: self.membership.process.clone(),
+                    address,
+                };
+                self.world
+                    .place(agent, AgentLocation::Process(contact))
+                    .await;
+            }
+            Ok(())
+        })
+    }
+
+    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
+        let location = self.world.directory.lock().get(agent).cloned();
+        Box::pin(async { Ok(location.unwrap_or(AgentLocation::Unknown)) })
+    }
+
+    fn report<'a>(
+        &'a self,
+        agent: &'a str,
+        report: AgentReport,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        self.reports.lock().push((agent.to_owned(), report));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn refused(&self, _: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
+        let fault = Fault::new(
+            sealbus_control::FaultCode::NotPermitted,
+            "nothing is kept here",
+        );
+        Box::pin(async move { Ok(vec![Some(fault); letters.len()]) })
+    }
+
+    fn settle_letters<'a>(
+        &'a self,
+        _agent: &'a str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        self.settled.lock().extend(outcomes);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn channel_log<'a>(
+        &'a self,
+        _node: &'a str,
+        _request: LogRequest,
+    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+        Box::pin(async { Err(sealbus_control::host::no_logs()) })
+    }
+
+    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
+        Box::pin(async { Ok(self.inheritance.clone()) })
+    }
+
+    fn commands(&self) -> Option<mpsc::Receiver<Command>> {
+        self.commands.lock().take()
+    }
+}
+
+fn inform(receiver: &AgentHandle, content: &str) -> AclMessage {
+    AclMessage::new(Performative::Inform)
+        .with_receiver(receiver.aid().clone())
+        .with_content(content)
+}
+
+async fn read(agent: &mut AgentHandle) -> String {
+    let received = agent.receive().await.unwrap();
+    let message = received.message();
+    message.content_text().unwrap().into_owned()
+}
+
+async fn ask_to_freeze(
+    tell: &mpsc::Sender<Command>,
+) -> oneshot::Receiver<Result<Vec<FrozenAgent>, String>> {
+    let (answer, answered) = oneshot::channel();
+    tell.send(Command::Freeze { answer }).await.unwrap();
+    answered
+}

@@ -1,0 +1,328 @@
+//! What goes on beside the agents: the platform's commands, renewals, what was refused.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, UNIX_EPOCH};
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::agent::Entry;
+use super::certification::CertificationError;
+use super::standing::Standing;
+use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze};
+use sealbus_control::host::Command;
+use sealbus_control::{FaultCode, RefusalRecord, Subject};
+
+/// Renewals under way at the same time.
+const RENEWALS_AT_ONCE: usize = 32;
+
+/// How often what was refused is told to the platform.
+const REFUSALS_TOLD: Duration = Duration::from_secs(1);
+
+/// Runs until the process has ended, or nobody holds it any more.
+pub(super) async fn run(
+    process: Weak<Shared>,
+    renewals_changed: Arc<Notify>,
+    mut commands: mpsc::Receiver<Command>,
+) {
+    let mut renewing = JoinSet::new();
+    let mut refusals = tokio::time::interval(REFUSALS_TOLD);
+    refusals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = 0;
+    loop {
+        let Some(shared) = process.upgrade() else {
+            return;
+        };
+        let mut ended = shared.ended.subscribe();
+        if ended.borrow().is_some() {
+            return;
+        }
+        let due = shared.agents.lock().renewals.next();
+        let due = due.map(|due| tokio::time::Instant::from_std(shared.started + due));
+        drop(shared);
+        let event = tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => Event::Command(command),
+                None => Event::PlatformGone,
+            },
+            () = sleep_until(due), if renewing.len() < RENEWALS_AT_ONCE => Event::RenewalDue,
+            () = renewals_changed.notified() => continue,
+            Some(_) = renewing.join_next() => continue,
+            _ = refusals.tick() => Event::TellRefusals,
+            _ = ended.changed() => continue,
+        };
+        let Some(shared) = process.upgrade() else {
+            return;
+        };
+        match event {
+            Event::Command(command) => obey(&shared, command).await,
+            Event::PlatformGone => {
+                let node = shared.host.membership().node.clone();
+                let end = ProcessEnd::PlatformGone { node };
+                tracing::error!("leaving: {end}");
+                shared.end(end);
+            }
+            Event::RenewalDue => {
+                let now = shared.clock();
+                while renewing.len() < RENEWALS_AT_ONCE {
+                    let Some(number) = shared.agents.lock().renewals.pop(now) else {
+                        break;
+                    };
+                    renewing.spawn(renew(shared.clone(), number));
+                }
+            }
+            Event::TellRefusals => tell_refusals(&shared, &mut told).await,
+        }
+    }
+}
+
+enum Event {
+    Command(Command),
+    PlatformGone,
+    RenewalDue,
+    TellRefusals,
+}
+
+async fn sleep_until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn obey(shared: &Arc<Shared>, command: Command) {
+    match command {
+        Command::Stop { grace, reason } => {
+            tracing::info!(
+                reason,
+                grace_s = grace.as_secs_f64(),
+                "the platform asks this process to stop"
+            );
+            if shared.has_moved_out() {
+                freeze::moved(shared);
+            } else {
+                shared.stop(Stopping {
+                    grace: Some(grace),
+                    reason,
+                });
+            }
+        }
+        Command::Freeze { answer } => {
+            tracing::info!("the platform asks this process to hand over its agents");
+            // Deny lists and the rest are obeyed while agents come to rest.
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                let frozen = freeze::freeze(&shared).await;
+                if let Err(reason) = &frozen {
+                    tracing::warn!(reason, "the agents stay here");
+                }
+                if answer.send(frozen).is_err() {
+                    // Nobody waits for it any more: the move was given up.
+                    shared.thaw();
+                }
+            });
+        }
+        Command::Thaw => {
+            tracing::info!("the move did not come about: the agents go on here");
+            shared.thaw();
+        }
+        Command::DenyList(list) => shared.obey_deny_list(&list.0).await,
+        Command::Letters { agent, letters } => shared.inbox.take_in(shared, &agent, letters),
+        Command::DirectoryChanged(changes) => {
+            for change in changes {
+                if change.agent == sealbus_bus::GATEWAY {
+                    shared.bus.gateway_changed();
+                }
+                shared
+                    .bus
+                    .location_changed(&format!("{}@{}", change.agent, shared.platform));
+            }
+        }
+        Command::ProcessesJoined(processes) => shared.processes_joined(&processes),
+        Command::ProcessesAre(processes) => shared.processes_are(processes),
+        Command::ProcessesEnded(processes) => shared.processes_ended(&processes),
+        Command::Rules(rules) => shared.obey_rules(&rules),
+    }
+}
+
+impl Shared {
+    fn thaw(&self) {
+        let resting = std::mem::take(&mut *self.resting.lock());
+        freeze::thaw(self, resting);
+    }
+
+    /// Whether its agents have handed over all they had, and nobody has called them back.
+    pub(super) fn has_moved_out(&self) -> bool {
+        !self.resting.lock().is_empty()
+    }
+}
+
+/// Renews one certificate. Until it succeeds the old one is used on, also after its end: peers refuse it then, and the
+/// platform may be back any moment.
+async fn renew(shared: Arc<Shared>, number: u64) {
+    if number == THE_PROCESS {
+        renew_process(&shared).await;
+    } else {
+        let entry = shared.agents.lock().by_number.get(&number).cloned();
+        if let Some(entry) = entry {
+            renew_agent(&shared, &entry).await;
+        }
+    }
+    shared.renewals_changed.notify_one();
+}
+
+async fn renew_agent(shared: &Shared, entry: &Entry) {
+    let agent = entry.aid.name.as_str();
+    let subject = Subject::Agent {
+        name: entry.aid.local_name().to_owned(),
+    };
+    let next = match shared.certifier.certify(subject, agent, true).await {
+        Ok(certified) => {
+            let standing = certified.standing(shared.clock());
+            if let Err(error) = shared.bus.set_credential(agent, certified.credential) {
+                tracing::error!(agent, %error, "a renewed certificate could not be used");
+            }
+            standing
+        }
+        Err(error) if is_final(&error) => return shared.agent_revoked(entry, &error.to_string()),
+        Err(error) => {
+            let next = entry.standing.lock().after_failure(shared.clock());
+            say_failure(agent, &error, next, shared.clock());
+            next
+        }
+    };
+    let mut agents = shared.agents.lock();
+    // It may have left in the meantime.
+    if agents.by_number.contains_key(&entry.number) {
+        *entry.standing.lock() = next;
+        agents.renewals.insert(next.due, entry.number);
+    }
+}
+
+async fn renew_process(shared: &Shared) {
+    let process = format!("process {}", shared.host.membership().process);
+    let process = process.as_str();
+    let certified = shared
+        .certifier
+        .certify(Subject::Process, process, true)
+        .await;
+    if let Err(error) = &certified
+        && is_final(error)
+    {
+        return shared.process_revoked(&error.to_string());
+    }
+    let now = shared.clock();
+    let mut own = shared.own.lock();
+    let Some((_, standing)) = &mut *own else {
+        return;
+    };
+    match certified {
+        Ok(certified) => {
+            *standing = certified.standing(now);
+            if let Some(carrier) = &shared.carrier
+                && let Err(error) = carrier.set_process_credential(&certified.credential)
+            {
+                tracing::error!(process, %error, "the renewed certificate of this process could not be used");
+            }
+        }
+        Err(error) => {
+            *standing = standing.after_failure(now);
+            say_failure(process, &error, *standing, now);
+        }
+    }
+    let due = standing.due;
+    drop(own);
+    shared.agents.lock().renewals.insert(due, THE_PROCESS);
+}
+
+/// Whether asking again can never help: the platform has taken its word back.
+fn is_final(error: &CertificationError) -> bool {
+    matches!(error, CertificationError::Refused(fault)
+        if matches!(fault.code, FaultCode::NotPlaced | FaultCode::NotPermitted))
+}
+
+fn say_failure(who: &str, error: &CertificationError, next: Standing, now: Duration) {
+    let again_s = next.due.saturating_sub(now).as_secs_f64();
+    if next.expires <= now {
+        tracing::error!(target: "sealbus::certification", who, again_s, %error,
+            "the certificate has expired and cannot be renewed: others refuse it until it is");
+    } else {
+        let left_s = (next.expires - now).as_secs_f64();
+        tracing::warn!(target: "sealbus::certification", who, again_s, left_s, %error,
+            "the certificate could not be renewed yet");
+    }
+}
+
+/// Tells what was refused since the last time; `told` is how much there was then.
+async fn tell_refusals(shared: &Shared, told: &mut u64) {
+    let refusals = shared.bus.refusals();
+    let total = refusals.total();
+    let new = usize::try_from(total.saturating_sub(*told)).unwrap_or(usize::MAX);
+    if new == 0 {
+        return;
+    }
+    let last = refusals.last();
+    let mut records: HashMap<(String, Option<String>, String), RefusalRecord> = HashMap::new();
+    for refusal in last.iter().rev().take(new) {
+        let at = refusal
+            .time
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis();
+        let reason = said(&refusal.reason.to_string(), &refusal.explanation);
+        let key = (
+            refusal.tried_by.clone(),
+            refusal.receiver.clone(),
+            reason.clone(),
+        );
+        records
+            .entry(key)
+            .and_modify(|record| record.count += 1)
+            .or_insert_with(|| RefusalRecord {
+                at: u64::try_from(at).unwrap_or(u64::MAX),
+                who: refusal.tried_by.clone(),
+                receiver: refusal.receiver.clone(),
+                reason,
+                count: 1,
+            });
+    }
+    // Told again with the next ones, should the platform be away.
+    if shared
+        .host
+        .refused(records.into_values().collect())
+        .await
+        .is_ok()
+    {
+        *told = total;
+    }
+}
+
+/// Category and explanation of a refusal, as operators read them. What another process explained to this one bears its
+/// category already.
+fn said(category: &str, explanation: &str) -> String {
+    if explanation
+        .strip_prefix(category)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    {
+        explanation.to_owned()
+    } else {
+        format!("{category}: {explanation}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_category_of_a_refusal_is_said_once() {
+        use super::said;
+        assert_eq!(said("revoked", "by hand"), "revoked: by hand");
+        assert_eq!(said("revoked", "revoked: by hand"), "revoked: by hand");
+        assert_eq!(said("revoked", "revoked"), "revoked");
+        assert_eq!(
+            said("expired", "expired certificates"),
+            "expired: expired certificates"
+        );
+    }
+}
