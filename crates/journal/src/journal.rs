@@ -13,12 +13,13 @@ use rustix::fs::FlockOperation;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::{Damage, JournalError};
+use crate::queue::{Order, Queue};
 use crate::record::micros_of;
 use crate::recovery::open_streams;
-use crate::segment::{LONGEST_NAME, SegmentHeader};
+use crate::segment::{LONGEST_NAME, SegmentHeader, begin_segment};
 use crate::span::Spans;
 use crate::stream::{Stream, StreamConfig, StreamShared, StreamState, Written};
-use crate::writer::{Order, Queue, Writer, begin_segment};
+use crate::writer::Writer;
 
 /// File that the process holds which has the journal open.
 const LOCK: &str = "lock";

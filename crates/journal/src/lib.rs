@@ -16,10 +16,12 @@
 //!
 //! This crate knows nothing about agents or messages.
 
+mod change;
 #[cfg(test)]
 mod disk_full;
 mod error;
 mod journal;
+mod queue;
 mod reader;
 mod record;
 mod recovery;
@@ -27,6 +29,7 @@ mod retention;
 mod segment;
 mod span;
 mod stream;
+mod tail;
 mod writer;
 
 pub use error::{Damage, JournalError};
@@ -42,3 +45,8 @@ pub use stream::{Stream, StreamConfig, StreamInfo, Written};
 pub mod fuzzing {
     pub use crate::segment::check_segment;
 }
+
+/// The examples of the README, which are tested as those of the documentation are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

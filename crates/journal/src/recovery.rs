@@ -8,13 +8,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::change::Change;
 use crate::error::{Damage, JournalError};
 use crate::journal::{OpenReport, TornTail};
 use crate::record::Kind;
-use crate::segment::{End, Segment, SegmentHeader, scan};
+use crate::segment::{End, Segment, SegmentHeader, UNFINISHED, scan};
 use crate::span::Spans;
 use crate::stream::{StreamConfig, StreamShared, StreamState};
-use crate::writer::{Change, REMOVED, UNFINISHED};
+use crate::tail::REMOVED;
 
 /// Longest file that is taken for a segment: more than any that was ever written.
 const LONGEST_FILE: u64 = (1 << 30) + (256 << 20);

@@ -10,12 +10,16 @@
 //! | 4 | CRC-32C of what is before and of the name |
 //! | | the stream's name, zeros up to a multiple of 8 |
 
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use crate::record::{HEADER, Header, Kind};
+use crate::change::Change;
+use crate::error::JournalError;
+use crate::record::{HEADER, Header, Kind, Stamp};
 
 const MAGIC: &[u8; 8] = b"SEALJRN1";
 const FIXED: usize = 36;
@@ -106,6 +110,47 @@ pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
     /// What readers may read.
     pub(crate) readable: Mutex<Readable>,
+}
+
+/// Name of a segment's file.
+pub(crate) fn file_name(first: u64) -> String {
+    format!("{first:020}.segment")
+}
+
+/// Ending of a segment's file that is not complete.
+pub(crate) const UNFINISHED: &str = "unfinished";
+
+/// Makes the file of a segment, whole or not at all.
+pub(crate) fn begin_segment(
+    folder: &Path,
+    header: SegmentHeader,
+    changes: &[Change],
+) -> Result<Segment, JournalError> {
+    let mut bytes = header.write();
+    let stamp = Stamp {
+        salt: header.salt,
+        synced: 0,
+        micros: header.micros,
+    };
+    for change in changes {
+        change.write(&mut bytes, stamp, header.first);
+    }
+    let path = folder.join(file_name(header.first));
+    let unfinished = path.with_extension(UNFINISHED);
+    let made = (|| {
+        let file = File::create(&unfinished)?;
+        file.write_all_at(&bytes, 0)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, &path)?;
+        File::open(folder)?.sync_all()
+    })();
+    made.map_err(|error| {
+        let _ = fs::remove_file(&unfinished);
+        JournalError::file("make", &path, error)
+    })?;
+    let segment = Segment::new(path, header);
+    segment.readable.lock().length = bytes.len() as u32;
+    Ok(segment)
 }
 
 /// How far a segment can be read, and where to begin.

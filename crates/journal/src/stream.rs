@@ -11,14 +11,15 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use crate::change::Change;
 use crate::error::{Damage, JournalError};
 use crate::journal::Journal;
+use crate::queue::{Order, Queue};
 use crate::reader::{ReadFrom, Reader};
 use crate::record::{LONGEST_PART, LONGEST_PAYLOAD, NewRecord, micros_of, time_of};
 use crate::retention::Retention;
 use crate::segment::Segment;
 use crate::span::Spans;
-use crate::writer::{Change, Order, Queue};
 
 /// Most cursors of a stream.
 const MOST_CURSORS: usize = 65_536;

@@ -1,0 +1,335 @@
+//! The end of a stream, where it is written.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::change::Change;
+#[cfg(test)]
+use crate::disk_full::FailingDisk;
+use crate::error::JournalError;
+use crate::queue::Done;
+use crate::record::{self, Kind, NewRecord, Stamp, micros_of};
+use crate::segment::{Segment, SegmentHeader, begin_segment};
+use crate::stream::{StreamShared, StreamState};
+
+/// An empty stream gives up a file that has grown by more than this.
+const EMPTY: u32 = 64 * 1024;
+
+/// The end of a stream, where it is written.
+pub(crate) struct Tail {
+    pub(crate) stream: Arc<StreamShared>,
+    pub(crate) file: Option<File>,
+    /// Bytes that were not acknowledged may lie behind the readable ones. They must be cut off before anything else
+    /// is written, here or in a further segment.
+    is_dirty: bool,
+    /// Length of what the segment began with.
+    base: u32,
+    pub(crate) batch: Batch,
+}
+
+/// What is written to one stream at once.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) buffer: Vec<u8>,
+    records: Vec<(u64, u32)>,
+    changes: Vec<Change>,
+    pub(crate) done: Vec<(Done, u64)>,
+    micros: u64,
+}
+
+impl Tail {
+    pub(crate) fn new(stream: Arc<StreamShared>) -> Self {
+        let base = {
+            let state = stream.state.lock();
+            state
+                .segments
+                .last()
+                .map_or(0, |segment| segment.header.length() as u32)
+        };
+        Self {
+            stream,
+            file: None,
+            is_dirty: true,
+            base,
+            batch: Batch::default(),
+        }
+    }
+
+    fn segment(&self) -> Arc<Segment> {
+        // A stream has at least one segment.
+        let state = self.stream.state.lock();
+        state.segments[state.segments.len() - 1].clone()
+    }
+
+    /// Whether the segment should end before something of that size.
+    pub(crate) fn is_full(&self, size: usize) -> bool {
+        let wanted = self.stream.state.lock().config.segment_bytes.min(1 << 30);
+        let length = self.segment().readable.lock().length;
+        let grown = (length - self.base.min(length)) as usize + self.batch.buffer.len();
+        grown > 0 && grown + size > wanted as usize
+    }
+
+    /// The stamp of what is written now, the number of the next record, and the offset it gets.
+    fn next(&mut self) -> (Stamp, u64, u32) {
+        let segment = self.segment();
+        let synced = segment.readable.lock().length;
+        let state = self.stream.state.lock();
+        let now = micros_of(SystemTime::now());
+        self.batch.micros = now.max(state.last_micros).max(self.batch.micros);
+        let stamp = Stamp {
+            salt: segment.header.salt,
+            synced,
+            micros: self.batch.micros,
+        };
+        let number = state.next + self.batch.records.len() as u64;
+        (stamp, number, synced + self.batch.buffer.len() as u32)
+    }
+
+    pub(crate) fn add_record(&mut self, new: &NewRecord, done: Done) {
+        let (stamp, number, offset) = self.next();
+        let parts = [&new.key[..], &new.attributes[..], &new.payload[..]];
+        record::write(&mut self.batch.buffer, stamp, Kind::Record, number, parts);
+        self.batch.records.push((number, offset));
+        self.batch.done.push((done, number));
+    }
+
+    pub(crate) fn add_change(&mut self, change: Change, done: Done) {
+        let (stamp, number, _) = self.next();
+        change.write(&mut self.batch.buffer, stamp, number);
+        self.batch.done.push((done, change.answer()));
+        self.batch.changes.push(change);
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        buffer: &[u8],
+        #[cfg(test)] failing: Option<&FailingDisk>,
+    ) -> Result<(), JournalError> {
+        let segment = self.segment();
+        let at = |action: &'static str| {
+            let path = segment.path.clone();
+            move |error| JournalError::file(action, &path, error)
+        };
+        let length = u64::from(segment.readable.lock().length);
+        self.cut_unacknowledged()?;
+        if self.file.is_none() {
+            self.file = Some(open(&segment)?);
+        }
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        // Until the disk has confirmed it.
+        self.is_dirty = true;
+        #[cfg(test)]
+        if let Some(failing) = failing {
+            failing.write(file, buffer, length).map_err(at("write"))?;
+        }
+        file.write_all_at(buffer, length).map_err(at("write"))?;
+        synchronise(file).map_err(at("synchronise"))?;
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    /// Cuts off what lies behind the acknowledged bytes, if anything may lie there. Otherwise records that were refused
+    /// would be there when the journal is opened again.
+    pub(crate) fn cut_unacknowledged(&mut self) -> Result<(), JournalError> {
+        if !self.is_dirty {
+            return Ok(());
+        }
+        // A descriptor that failed is not used again.
+        self.file = None;
+        let segment = self.segment();
+        let length = u64::from(segment.readable.lock().length);
+        let file = open(&segment)?;
+        let cut = || {
+            if file.metadata()?.len() == length {
+                return Ok(());
+            }
+            file.set_len(length)?;
+            synchronise(&file)
+        };
+        cut().map_err(|error| JournalError::file("shorten", &segment.path, error))?;
+        self.file = Some(file);
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    /// Makes known what is on disk now.
+    pub(crate) fn publish(&mut self, batch: Batch) {
+        {
+            let segment = self.segment();
+            let mut readable = segment.readable.lock();
+            readable.length += batch.buffer.len() as u32;
+            readable.next += batch.records.len() as u64;
+            for (number, offset) in &batch.records {
+                readable.note(*number, *offset);
+            }
+        }
+        let end = {
+            let mut state = self.stream.state.lock();
+            state.next += batch.records.len() as u64;
+            if !batch.records.is_empty() {
+                state.last_micros = batch.micros;
+            }
+            for change in &batch.changes {
+                state.apply(change);
+            }
+            state.settle();
+            state.next
+        };
+        self.stream.end.send_if_modified(|known| {
+            let grown = *known < end;
+            *known = end;
+            grown
+        });
+        for (done, answer) in batch.done {
+            // Nobody may be interested.
+            let _ = done.send(Ok(answer));
+        }
+    }
+
+    /// Begins another segment.
+    pub(crate) fn roll(&mut self) -> Result<(), JournalError> {
+        self.cut_unacknowledged()?;
+        let (header, changes) = {
+            let state = self.stream.state.lock();
+            let now = micros_of(SystemTime::now()).max(state.last_micros);
+            let header = SegmentHeader::new(&self.stream.name, state.next, now);
+            (header, snapshot(&state))
+        };
+        let segment = begin_segment(&self.stream.folder, header, &changes)?;
+        self.base = segment.readable.lock().length;
+        self.file = None;
+        self.is_dirty = false;
+        let mut state = self.stream.state.lock();
+        // A segment without records is replaced by its successor of the same name.
+        if state
+            .segments
+            .last()
+            .is_some_and(|last| last.path == segment.path)
+        {
+            state.segments.pop();
+        }
+        state.segments.push(Arc::new(segment));
+        Ok(())
+    }
+
+    pub(crate) fn retain(&mut self) -> Result<(), JournalError> {
+        let now = micros_of(SystemTime::now());
+        let is_spent = {
+            let mut state = self.stream.state.lock();
+            if state.is_removed || state.damage.is_some() {
+                return Ok(());
+            }
+            let retention = state.config.retention;
+            let oldest = retention.oldest(now);
+            if retention.age.is_some() && state.last_micros < oldest {
+                state.first = state.next;
+            }
+            while state.segments.len() > 1
+                && (state.segments[1].header.micros < oldest
+                    || retention.bytes.is_some_and(|most| state.bytes() > most))
+            {
+                state.first = state.first.max(state.segments[1].header.first);
+                if !self.stream.drop_file(&mut state)? {
+                    break;
+                }
+            }
+            state.settle();
+            let last = state.segments[state.segments.len() - 1].clone();
+            let grown = last.readable.lock().length.saturating_sub(self.base);
+            let is_empty = state.first == state.next && grown > EMPTY;
+            let is_old = retention.age.is_some()
+                && grown > 0
+                && last.header.micros < now.saturating_sub((now - oldest) / 4);
+            is_empty || is_old
+        };
+        if is_spent {
+            self.roll()?;
+        }
+        let mut state = self.stream.state.lock();
+        while state.segments.len() > 1 && state.segments[1].header.first <= state.first {
+            if !self.stream.drop_file(&mut state)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove_stream(&mut self) -> Result<u64, JournalError> {
+        self.file = None;
+        let mut state = self.stream.state.lock();
+        if state.is_removed {
+            return Ok(0);
+        }
+        remove_folder(&self.stream.folder)?;
+        state.is_removed = true;
+        drop(state);
+        // Readers that wait hear of it.
+        self.stream.end.send_modify(|end| *end = u64::MAX);
+        Ok(0)
+    }
+}
+
+fn open(segment: &Segment) -> Result<File, JournalError> {
+    File::options()
+        .read(true)
+        .write(true)
+        .open(&segment.path)
+        .map_err(|error| JournalError::file("open", &segment.path, error))
+}
+
+fn synchronise(file: &File) -> io::Result<()> {
+    rustix::fs::fdatasync(file).map_err(io::Error::from)
+}
+
+impl StreamShared {
+    /// Removes the first file of several; false if it is the only one.
+    fn drop_file(&self, state: &mut StreamState) -> Result<bool, JournalError> {
+        if state.segments.len() < 2 {
+            return Ok(false);
+        }
+        let path = state.segments[0].path.clone();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(JournalError::file("remove", &path, error))
+            }
+            _ => {
+                state.segments.remove(0);
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// What a segment has to begin with so that nothing before it need be read.
+fn snapshot(state: &StreamState) -> Vec<Change> {
+    let mut changes = vec![Change::Trim {
+        before: state.first,
+    }];
+    if state.removed.stretches() > 0 {
+        changes.push(Change::Remove {
+            stretches: state.removed.iter().collect(),
+        });
+    }
+    changes.extend(state.cursors.iter().map(|(name, position)| Change::Cursor {
+        name: name.clone(),
+        position: Some(*position),
+    }));
+    changes
+}
+
+/// What the folder of a stream is called while it is being removed.
+pub(crate) const REMOVED: &str = "removed-";
+
+fn remove_folder(folder: &Path) -> Result<(), JournalError> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let doomed = folder.with_file_name(format!("{REMOVED}{name}"));
+    let failed = |error| JournalError::file("remove", folder, error);
+    fs::rename(folder, &doomed).map_err(failed)?;
+    fs::remove_dir_all(&doomed).map_err(failed)
+}
