@@ -86,6 +86,38 @@ def test_a_message_keeps_what_it_was_given() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["42", "007", "12345E67", "1.50", "+7", "0x1F", "20261121T083015250Z", "größe", "a b"])
+@pytest.mark.parametrize("representation", acl.representations())
+def test_text_stays_text(text: str, representation: str) -> None:
+    message = AclMessage(
+        "inform",
+        language=text,
+        ontology=text,
+        conversation_id=text,
+        reply_with=text,
+        in_reply_to=text,
+        user_defined={"X-text": text, "X-list": [text, 3]},
+    )
+    read = acl.decode(acl.encode(message, representation), representation)
+    assert (read.language, read.ontology, read.conversation_id) == (text,) * 3
+    assert (read.reply_with, read.in_reply_to) == (text, text)
+    assert read.user_defined == {"X-text": text, "X-list": [text, 3]}
+
+
+@pytest.mark.parametrize("text", ["42", "007", "12345E67", "1.50", "+7", "20261121T083015250Z"])
+def test_an_identifier_without_quotes_is_text(text: str) -> None:
+    wire = f"(inform :reply-with {text} :conversation-id {text} :X-id {text})"
+    message = acl.decode(wire.encode(), "string")
+    assert (message.conversation_id, message.reply_with) == (text, text)
+    answer = acl.decode(acl.encode(message.create_reply("agree")))
+    assert (answer.conversation_id, answer.in_reply_to) == (text, text)
+
+
+def test_a_number_that_python_writes_in_another_way_is_text() -> None:
+    message = acl.decode(b"(inform :X-count 3 :X-price 2.5 :X-code 007 :X-id 12345E67)", "string")
+    assert message.user_defined == {"X-count": 3, "X-price": 2.5, "X-code": "007", "X-id": "12345E67"}
+
+
 def test_an_empty_message_has_nothing() -> None:
     message = AclMessage("inform")
     assert (message.sender, message.content, message.protocol, message.reply_by) == (None,) * 4

@@ -127,6 +127,13 @@ pub(crate) fn delimiters(bytes: u64) -> u64 {
     (blanks | parentheses) & all(0x80)
 }
 
+/// Marks what no word may hold, as [`zeros`] does zeros: [`delimiters`], DEL and all that is not
+/// ASCII.
+#[inline(always)]
+pub(crate) fn outside_words(bytes: u64) -> u64 {
+    (delimiters(bytes) | zeros(bytes ^ all(0x7f)) | bytes) & all(0x80)
+}
+
 /// The first byte that a test of this module has marked.
 #[inline(always)]
 pub(crate) fn first(marks: u64) -> usize {
@@ -141,7 +148,7 @@ pub(crate) fn not_ascii(bytes: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{any, append, delimiters, first, zeros};
+    use super::{any, append, delimiters, first, outside_words, zeros};
 
     #[test]
     fn every_byte_is_looked_at_wherever_it_stands() {
@@ -161,6 +168,11 @@ mod tests {
                     assert_eq!(
                         any(&text, delimiters),
                         delimiter,
+                        "{byte:02x} at {at} of {length}"
+                    );
+                    assert_eq!(
+                        any(&text, outside_words),
+                        delimiter || byte >= 0x7f,
                         "{byte:02x} at {at} of {length}"
                     );
                 }

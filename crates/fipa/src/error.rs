@@ -173,7 +173,7 @@ pub enum EncodeProblem {
     },
     /// A text that stands where only a word may.
     #[error(
-        "must be a word: no blanks, control characters or parentheses, and not begin with a digit, '#', '-', '@' or '\"'"
+        "must be a word: printable ASCII without blanks and parentheses, not a number, and not beginning with a digit, '#', '-', '@' or '\"'"
     )]
     NotAWord,
     /// The encoding has no way to say this at all.

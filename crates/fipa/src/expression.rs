@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::DateTime;
-use crate::eights::{any, append, delimiters};
+use crate::eights::{any, append, delimiters, outside_words};
 
 /// The value of a message parameter: a word, string, number, date-time, byte string or a list of
 /// expressions (FIPA00070).
@@ -76,20 +76,18 @@ impl From<Vec<Expression>> for Expression {
     }
 }
 
-/// A number as FIPA00070 writes it: an integer or a decimal fraction, with or without exponent,
-/// kept digit for digit (an exponent's `E` becomes `e`); or `0x` and hexadecimal digits.
+/// A number as FIPA00070 writes it: an integer or a decimal fraction, with or without exponent; or
+/// `0x` and hexadecimal digits. It is kept character for character, since an identifier may look
+/// like a number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Number(Box<str>);
 
 impl Number {
     /// Reads a number; `None` if the text is none.
     ///
-    /// A hexadecimal number must fit 64 bits; it is kept in lower case without leading zeros.
+    /// A hexadecimal number must fit 64 bits.
     pub fn parse(text: &str) -> Option<Self> {
-        if let Some(value) = parse_hexadecimal(text.as_bytes()) {
-            return Some(Self::hexadecimal(value));
-        }
-        is_decimal(text.bytes()).then(|| Self(text.to_ascii_lowercase().into()))
+        Self::is_number(text).then(|| Self(text.into()))
     }
 
     /// True for a text that [`Number::parse`] accepts.
@@ -195,18 +193,32 @@ pub(crate) fn is_decimal(text: impl IntoIterator<Item = u8>) -> bool {
     digits
 }
 
-/// True if the text can stand bare as a `Word` of FIPA00070: not empty, no blanks, control
-/// characters or parentheses, a first character other than `#`, `-`, `@`, `"` or a digit, and not
-/// a number or date-time.
+/// True if every reader takes the text for a word when it stands bare: not empty, only printable
+/// ASCII without blanks and parentheses, a first character other than `#`, `-`, `@`, `"` or a digit,
+/// and not a number or date-time.
+///
+/// FIPA00070 allows other characters in a `Word`, but JADE drops a message that has one.
 #[inline]
 pub fn is_word(text: &[u8]) -> bool {
+    may_begin_word(text) && !any(text, outside_words) && !looks_like_number(text)
+}
+
+/// True for a `Word` of FIPA00070, which may hold characters that are not ASCII.
+#[inline]
+pub(crate) fn is_standard_word(text: &[u8]) -> bool {
     may_begin_word(text) && !any(text, delimiters) && !looks_like_number(text)
 }
 
-/// Appends two bytes, the text and a zero if the text is a word; if not, `out` holds anything behind
-/// its old end.
+/// Appends two bytes, the text and a zero if the text is a word as [`is_word`] has it; if not, `out`
+/// holds anything behind its old end.
 #[inline]
 pub(crate) fn append_word(before: [u8; 2], text: &[u8], out: &mut Vec<u8>) -> bool {
+    may_begin_word(text) && !append(before, text, out, outside_words) && !looks_like_number(text)
+}
+
+/// As [`append_word`], for a `Word` of FIPA00070.
+#[inline]
+pub(crate) fn append_standard_word(before: [u8; 2], text: &[u8], out: &mut Vec<u8>) -> bool {
     may_begin_word(text) && !append(before, text, out, delimiters) && !looks_like_number(text)
 }
 

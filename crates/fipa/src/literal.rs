@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 /// The text behind `"…"` or `#N"…`, if the whole of `text` has one of these forms; otherwise
 /// `text` itself.
@@ -50,6 +50,16 @@ pub(crate) fn literal_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
     }
 }
 
+/// The same for a literal that no quote ends which is not escaped: JADE's lexer takes the longest
+/// literal, so the last quote of the text ends it, as in `"C:\temp\"`.
+#[cold]
+pub(crate) fn literal_end_after_backslash(text: &[u8], start: usize) -> Option<(usize, bool)> {
+    let inside = text.get(start..)?;
+    let end = memrchr(b'"', inside)?;
+    let escapes = memchr(b'"', &inside[..end]).is_some();
+    Some((start + end, escapes))
+}
+
 /// For a text that begins `#N"`: where what it counts begins, and how many bytes that is.
 pub(crate) fn counted(text: &[u8]) -> Option<(usize, usize)> {
     if text.first() != Some(&b'#') {
@@ -76,6 +86,12 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
         write_counted(text.as_bytes(), out);
         return;
     }
+    write_quoted(text, out);
+}
+
+/// Appends `text` in quotes. If it ends in a backslash, readers know its end only if no further
+/// quote follows in the message.
+pub(crate) fn write_quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     write_escaped(text, out);
     out.push(b'"');

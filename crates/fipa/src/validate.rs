@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::expression::is_standard_word;
 use crate::{AclMessage, Aid, Expression, Origin, Performative, is_word};
 
 /// Something in a message that is against the standard, or unwise.
@@ -167,7 +168,7 @@ impl Findings {
             self.error("conversation-id", "is absent, but a protocol demands one");
         }
         if let Some(protocol) = &message.protocol
-            && !is_word(protocol.as_bytes())
+            && !is_standard_word(protocol.as_bytes())
         {
             self.error("protocol", "is not a word");
         }

@@ -78,14 +78,21 @@ pub(crate) fn bytes_from_python(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec
     Ok(None)
 }
 
+/// An int or float if Python writes it as it was written; otherwise the text, since `007` and `12345E67` are rather
+/// identifiers.
 fn number_to_python<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py, PyAny>> {
+    let text = number.as_str();
     if let Some(value) = number.as_hexadecimal() {
         return Ok(PyInt::new(py, value).into_any());
     }
-    match number.as_i64() {
-        Some(value) => Ok(PyInt::new(py, value).into_any()),
-        None => Ok(PyFloat::new(py, number.as_f64()).into_any()),
+    let value = match number.as_i64() {
+        Some(value) => PyInt::new(py, value).into_any(),
+        None => PyFloat::new(py, number.as_f64()).into_any(),
+    };
+    if value.str()?.to_str()? == text {
+        return Ok(value);
     }
+    Ok(PyString::new(py, text).into_any())
 }
 
 /// UTC becomes an aware `datetime`, local time a naive one, a relative token a `timedelta`; what Python has no

@@ -321,16 +321,16 @@ impl PyAclMessage {
     }
 }
 
+/// A parameter that names something is text, whatever it looks like: JADE writes the identifier `42` without quotes.
 fn parameter<'py>(
     py: Python<'py>,
     value: Option<ExpressionRef<'_>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    Ok(match value {
-        None => None,
-        Some(ExpressionRef::Word(text)) => Some(PyString::new(py, text).into_any()),
-        Some(ExpressionRef::String(text)) => Some(PyString::new(py, &text).into_any()),
-        Some(other) => Some(expression::to_python(py, &other.to_owned())?),
-    })
+    let Some(value) = value else { return Ok(None) };
+    Ok(Some(match value.text() {
+        Some(text) => PyString::new(py, &text).into_any(),
+        None => expression::to_python(py, &value.to_owned())?,
+    }))
 }
 
 fn content_from_python(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Content>> {

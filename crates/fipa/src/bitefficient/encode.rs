@@ -6,11 +6,11 @@ use super::nibbles::{write_date, write_number};
 use super::parse::MAX_DEPTH;
 use super::token::{Bracket, tag};
 use crate::eights::{append, zeros};
-use crate::expression::append_word;
+use crate::expression::{append_standard_word, append_word};
 use crate::literal::{unquote, write_string};
 use crate::parameter::Parameter;
 use crate::{
-    AclMessage, Aid, Content, DateTime, EncodeError, EncodeProblem, Expression, Origin,
+    AclMessage, Aid, Content, DateTime, EncodeError, EncodeProblem, Expression, Number, Origin,
     Performative, is_word,
 };
 
@@ -134,7 +134,7 @@ fn write_parameters(message: &AclMessage, out: &mut Vec<u8>) -> Written {
     write_optional(Parameter::ReplyWith, &message.reply_with, out)?;
     write_optional(Parameter::Language, &message.language, out)?;
     if let Some(protocol) = &message.protocol {
-        write_word([Parameter::Protocol as u8, 0x10], protocol, out)
+        write_standard_word([Parameter::Protocol as u8, 0x10], protocol, out)
             .map_err(|error| error.inside(Parameter::Protocol.name()))?;
     }
     if !message.user_defined.is_empty() {
@@ -150,7 +150,8 @@ fn write_performative(performative: &Performative, out: &mut Vec<u8>) -> Written
         if let Some(standard) = Performative::standard(name.as_bytes()) {
             return write_performative(&standard, out);
         }
-        return write_word([0x00, 0x10], name, out).map_err(|error| error.inside("performative"));
+        return write_standard_word([0x00, 0x10], name, out)
+            .map_err(|error| error.inside("performative"));
     }
     out.push(performative.code());
     Ok(())
@@ -221,7 +222,7 @@ fn write_parameter(parameter: Parameter, value: &Expression, out: &mut Vec<u8>) 
 
 fn write_user_defined(mark: u8, parameters: &[(String, Expression)], out: &mut Vec<u8>) -> Written {
     for (name, value) in parameters {
-        write_word([mark, 0x10], name, out)
+        write_standard_word([mark, 0x10], name, out)
             .map_err(|error| error.inside(format_args!("name of {name:?}")))?;
         let written = match value {
             // Here, and only here, most encoders leave the quotes out.
@@ -325,6 +326,16 @@ fn write_word(before: [u8; 2], word: &str, out: &mut Vec<u8>) -> Written {
     }
 }
 
+/// As [`write_word`], for a word of the standard, which need not be ASCII.
+#[inline]
+fn write_standard_word(before: [u8; 2], word: &str, out: &mut Vec<u8>) -> Written {
+    if append_standard_word(before, word.as_bytes(), out) {
+        Ok(())
+    } else {
+        Err(failure("", EncodeProblem::NotAWord))
+    }
+}
+
 /// A date-time with its tag.
 pub(crate) fn write_date_time(moment: &DateTime, out: &mut Vec<u8>) {
     let tag = match moment.origin() {
@@ -399,17 +410,21 @@ fn write_atom(bracket: Bracket, expression: &Expression, out: &mut Vec<u8>) -> W
         Expression::Word(_) => Err(failure("", EncodeProblem::NotAWord)),
         Expression::String(text) => write_quoted_string(tag(bracket, 4), text, out),
         Expression::Number(number) => {
+            let text = number.as_str();
             match number.as_hexadecimal() {
-                Some(value) => {
+                Some(value) if Number::hexadecimal(value) == *number => {
                     out.push(tag(bracket, 3));
                     let mut digits = Vec::with_capacity(20);
                     crate::literal::write_decimal(value as usize, &mut digits);
                     write_number(&digits, out);
                 }
-                None => {
+                None if !text.contains('E') => {
                     out.push(tag(bracket, 2));
-                    write_number(number.as_str().as_bytes(), out);
+                    write_number(text.as_bytes(), out);
                 }
+                // The nibble code knows no capital letters and no leading zeros behind `0x`. As a
+                // word such a number stays what it is, and readers know it from all words.
+                _ => return write_tagged_text(tag(bracket, 0), text, out),
             }
             Ok(())
         }

@@ -7,8 +7,8 @@ use super::{Envelope, EnvelopeParameters, EnvelopeRepresentation, Received};
 use crate::bitefficient::MAX_DEPTH;
 use crate::literal::write_decimal;
 use crate::xml::{
-    Element, Elements, Names, close, open, write_aid, write_attribute, write_element, write_empty,
-    write_text,
+    Element, Elements, Names, close, open, trimmed, write_aid, write_attribute, write_element,
+    write_empty, write_text,
 };
 use crate::{Content, DateTime, DecodeError, DecodeProblem, EncodeError, EncodeProblem, Limits};
 
@@ -142,7 +142,7 @@ fn write_word(
     text: Option<&str>,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    if text.is_some_and(|text| text.trim() != text) {
+    if text.is_some_and(|text| trimmed(text) != text) {
         let what = "white space at an end";
         let problem = EncodeProblem::Text {
             what,
@@ -211,7 +211,7 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Envelope, DecodeError> {
             return Err(DecodeError::limit(element.offset(), "revisions", limit));
         }
         let index = match element.attribute("index")? {
-            Some(index) => index.trim().parse().ok(),
+            Some(index) => trimmed(&index).parse().ok(),
             None => Some(parts.len() as u64 + 1),
         };
         let index: u64 =
@@ -247,7 +247,7 @@ fn read_parameters(elements: &mut Elements<'_>) -> Result<EnvelopeParameters, De
                 once(&element, "comments", &mut parameters.comments, text)?;
             }
             "acl-representation" => {
-                let text = elements.text()?.trim().to_owned();
+                let text = trimmed(&elements.text()?).to_owned();
                 once(
                     &element,
                     "acl-representation",
@@ -258,10 +258,10 @@ fn read_parameters(elements: &mut Elements<'_>) -> Result<EnvelopeParameters, De
             "payload-length" => {
                 let text = elements.text()?;
                 // JADE writes -1 for a length that it does not know.
-                if text.trim().starts_with('-') {
+                if trimmed(&text).starts_with('-') {
                     continue;
                 }
-                let length = text.trim().parse();
+                let length = trimmed(&text).parse();
                 let length = length.map_err(|_| element.missing("a number of bytes"))?;
                 once(
                     &element,
@@ -271,7 +271,7 @@ fn read_parameters(elements: &mut Elements<'_>) -> Result<EnvelopeParameters, De
                 )?;
             }
             "payload-encoding" => {
-                let text = elements.text()?.trim().to_owned();
+                let text = trimmed(&elements.text()?).to_owned();
                 once(
                     &element,
                     "payload-encoding",
@@ -322,7 +322,7 @@ fn once<T>(
 
 /// JADE writes a `Z` where the `T` belongs.
 fn read_date(element: &Element<'_>, text: &str) -> Result<DateTime, DecodeError> {
-    let text = text.trim().as_bytes();
+    let text = trimmed(text).as_bytes();
     let mut token = [0u8; DateTime::MAX_LENGTH];
     let date = match token.get_mut(..text.len()) {
         Some(token) => {

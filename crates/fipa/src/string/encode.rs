@@ -2,7 +2,8 @@
 
 use super::parse::JADE_ENCODING;
 use super::view::Owner;
-use crate::literal::{write_counted, write_string};
+use crate::expression::is_standard_word;
+use crate::literal::{write_counted, write_quoted, write_string};
 use crate::{
     AclMessage, Aid, Content, EncodeError, EncodeProblem, Expression, Performative, is_word,
 };
@@ -49,7 +50,7 @@ fn write_message(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeEr
     }
     if let Some(protocol) = &message.protocol {
         out.extend_from_slice(b"\n :protocol ");
-        write_word(protocol, out).map_err(|error| error.within("protocol"))?;
+        write_protocol(protocol, out).map_err(|error| error.within("protocol"))?;
     }
     write_parameter("conversation-id", message.conversation_id.as_ref(), out)?;
     for (name, value) in &message.user_defined {
@@ -59,7 +60,7 @@ fn write_message(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeEr
     }
     if let Some(content) = &message.content {
         out.extend_from_slice(b"\n :content ");
-        write_content(content, out)?;
+        write_content(content, out);
     }
     out.push(b')');
     Ok(())
@@ -80,6 +81,15 @@ fn write_word(word: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         return Err(EncodeError::new("", EncodeProblem::NotAWord));
     }
     out.extend_from_slice(word.as_bytes());
+    Ok(())
+}
+
+fn write_protocol(protocol: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    if is_word(protocol.as_bytes()) || !is_standard_word(protocol.as_bytes()) {
+        return write_word(protocol, out);
+    }
+    check_string(protocol, ENCODING)?;
+    write_string(protocol, out);
     Ok(())
 }
 
@@ -120,7 +130,7 @@ fn write_aid(aid: &Aid, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 
 /// A name or address: bare if every reader takes it so, otherwise as a string without escapes.
 fn write_name(name: &str, out: &mut Vec<u8>) {
-    if name.is_ascii() && is_word(name.as_bytes()) {
+    if is_word(name.as_bytes()) {
         out.extend_from_slice(name.as_bytes());
     } else if name.contains(['"', '\\']) {
         write_counted(name.as_bytes(), out);
@@ -178,15 +188,12 @@ fn write_user_defined(
     Ok(())
 }
 
-fn write_content(content: &Content, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+fn write_content(content: &Content, out: &mut Vec<u8>) {
     match content {
-        Content::Text(text) => {
-            check_string(text, ENCODING).map_err(|error| error.within("content"))?;
-            write_string(text, out);
-        }
+        // The content stands last, so that no quote follows and a backslash may end it.
+        Content::Text(text) => write_quoted(text, out),
         Content::Bytes(bytes) => write_counted(bytes, out),
     }
-    Ok(())
 }
 
 /// Finds what the text of an expression cannot carry, in an encoding that uses such text: words

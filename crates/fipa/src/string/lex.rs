@@ -2,7 +2,7 @@
 
 use crate::DecodeError;
 use crate::eights::{delimiters, first};
-use crate::literal::{counted, literal_end};
+use crate::literal::{counted, literal_end, literal_end_after_backslash};
 
 /// A token; the offsets are those of its text without quotes or length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,9 @@ impl<'a> Lexer<'a> {
             }
             b'"' => {
                 let start = start + 1;
-                let Some((end, escapes)) = literal_end(self.bytes, start) else {
+                let found = literal_end(self.bytes, start)
+                    .or_else(|| literal_end_after_backslash(self.bytes, start));
+                let Some((end, escapes)) = found else {
                     let end = self.bytes.len();
                     return Err(DecodeError::expected(
                         self.bytes,

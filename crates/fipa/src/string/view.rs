@@ -151,8 +151,11 @@ pub(crate) fn classify(text: &str) -> ExpressionRef<'_> {
         return ExpressionRef::Number(NumberRef::Text(text));
     }
     match DateTime::parse(text.as_bytes()) {
-        Ok(date_time) => ExpressionRef::DateTime(date_time),
-        Err(_) => ExpressionRef::String(Cow::Borrowed(text)),
+        // With a small `t` it would not be written again as it was read.
+        Ok(date_time) if text.find(|c: char| c.is_ascii_alphabetic()) == text.find('T') => {
+            ExpressionRef::DateTime(date_time)
+        }
+        _ => ExpressionRef::String(Cow::Borrowed(text)),
     }
 }
 

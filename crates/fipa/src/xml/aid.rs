@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::elements::{Element, Elements, TextOrChild};
+use super::elements::{Element, Elements, TextOrChild, trimmed};
 use crate::string::{check_expression, expression_view};
 use crate::{Aid, DecodeError, DecodeProblem, Expression, is_word};
 
@@ -14,7 +14,7 @@ impl<'a> Elements<'a> {
         attribute: &str,
     ) -> Result<Cow<'a, str>, DecodeError> {
         let text = self.text()?;
-        if text.trim().is_empty()
+        if trimmed(&text).is_empty()
             && let Some(value) = element.attribute(attribute)?
         {
             return Ok(Cow::Owned(value.into_owned()));
@@ -85,7 +85,7 @@ impl<'a> Elements<'a> {
     /// What stands in the element we are in: text, or a `url` element.
     pub(crate) fn text_or_url(&mut self) -> Result<String, DecodeError> {
         match self.text_or_child()? {
-            TextOrChild::Text(text) => Ok(text.trim().to_owned()),
+            TextOrChild::Text(text) => Ok(trimmed(&text).to_owned()),
             TextOrChild::Child(element) => {
                 let url = self.attribute_or_text(&element, "href")?;
                 match self.child()? {
@@ -105,7 +105,7 @@ impl<'a> Elements<'a> {
         let text = self.text()?;
         Ok(match element.attribute(attribute)? {
             Some(value) => value.into_owned(),
-            None => text.trim().to_owned(),
+            None => trimmed(&text).to_owned(),
         })
     }
 

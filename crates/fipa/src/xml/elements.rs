@@ -35,6 +35,11 @@ pub(crate) struct Element<'a> {
     offset: usize,
 }
 
+/// The text without the white space of XML at its ends. A no-break space, for example, is text.
+pub(crate) fn trimmed(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\r', '\n'])
+}
+
 impl Element<'_> {
     /// The name without namespace prefix.
     pub(crate) fn name(&self) -> &str {

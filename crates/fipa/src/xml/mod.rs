@@ -10,7 +10,7 @@ mod explain;
 mod read;
 mod write;
 
-pub(crate) use elements::{Element, Elements};
+pub(crate) use elements::{Element, Elements, trimmed};
 pub use read::decode;
 pub use write::encode;
 pub(crate) use write::{

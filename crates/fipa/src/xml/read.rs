@@ -1,7 +1,7 @@
 //! Reading messages (FIPA00071).
 
 use super::JADE_ENCODING;
-use super::elements::{Element, Elements};
+use super::elements::{Element, Elements, trimmed};
 use crate::{
     AclMessage, Content, DateTime, DecodeError, DecodeProblem, Expression, Limits, Performative,
     base64,
@@ -34,9 +34,11 @@ struct MessageReader<'a> {
 
 impl<'a> MessageReader<'a> {
     fn message(&mut self, root: &Element<'a>) -> Result<AclMessage, DecodeError> {
-        let act = root.attribute("act")?.filter(|act| !act.trim().is_empty());
+        let act = root
+            .attribute("act")?
+            .filter(|act| !trimmed(act).is_empty());
         let act = act.ok_or_else(|| root.missing("the attribute 'act'"))?;
-        let mut message = AclMessage::new(Performative::from(act.trim()));
+        let mut message = AclMessage::new(Performative::from(trimmed(&act)));
         let mut text_seen = false;
         while let Some(element) = self.elements.child()? {
             match element.name() {
@@ -70,14 +72,18 @@ impl<'a> MessageReader<'a> {
                     self.once(&element, "conversation-id", &mut message.conversation_id)?;
                 }
                 "protocol" => {
-                    let text = self.elements.text_or(&element, "href")?.trim().to_owned();
-                    if message.protocol.replace(text).is_some() {
+                    let text = self.elements.text_or(&element, "href")?;
+                    if message
+                        .protocol
+                        .replace(trimmed(&text).to_owned())
+                        .is_some()
+                    {
                         return Err(element.duplicate("protocol"));
                     }
                 }
                 "reply-by" => {
                     let text = self.elements.text_or(&element, "time")?;
-                    let moment = DateTime::parse(text.trim().as_bytes())
+                    let moment = DateTime::parse(trimmed(&text).as_bytes())
                         .map_err(|problem| DecodeError::new(element.offset(), problem.into()))?;
                     if message.reply_by.replace(moment).is_some() {
                         return Err(element.duplicate("reply-by"));

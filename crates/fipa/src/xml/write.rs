@@ -1,11 +1,13 @@
 //! Writing messages (FIPA00071).
 
 use super::JADE_ENCODING;
+use super::elements::trimmed;
 use crate::bitefficient::MAX_DEPTH;
-use crate::string::{check_carried, check_expression, write_expression};
+use crate::expression::is_standard_word;
+use crate::string::{check_carried, check_expression, expression_view, write_expression};
 use crate::{
-    AclMessage, Aid, Content, DecodeProblem, EncodeError, EncodeProblem, Expression, Limits,
-    Performative, base64, is_word,
+    AclMessage, Aid, Content, DecodeProblem, EncodeError, EncodeProblem, Expression, ExpressionRef,
+    Limits, Performative, base64,
 };
 
 const ENCODING: &str = "XML";
@@ -48,7 +50,7 @@ fn write_message(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeEr
         write_parameter(name, value.as_ref(), out)?;
     }
     if let Some(protocol) = &message.protocol {
-        if !is_word(protocol.as_bytes()) {
+        if !is_standard_word(protocol.as_bytes()) {
             return Err(EncodeError::new("protocol", EncodeProblem::NotAWord));
         }
         write_element("protocol", protocol, out).map_err(|error| error.within("protocol"))?;
@@ -82,7 +84,7 @@ fn write_message(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeEr
 
 fn write_performative(performative: &Performative, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let name = performative.as_str();
-    if !is_word(name.as_bytes()) {
+    if !is_standard_word(name.as_bytes()) {
         return Err(EncodeError::new("performative", EncodeProblem::NotAWord));
     }
     check_text(name).map_err(|error| error.within("performative"))?;
@@ -142,7 +144,7 @@ impl Names {
         match self {
             Self::Attributes => write_empty(element, attribute, name, out),
             // Readers leave out white space at both ends of text.
-            Self::Text if name.trim() != name => {
+            Self::Text if trimmed(name) != name => {
                 let what = "white space at an end";
                 Err(EncodeError::new(
                     "",
@@ -236,15 +238,24 @@ fn write_user_defined(
     Ok(())
 }
 
+/// True for a text that readers take for that very string when it stands without quotes.
+fn is_read_as_string(text: &str) -> bool {
+    match check_expression(text.as_bytes(), &Limits::DEFAULT) {
+        Ok(_) => matches!(
+            expression_view(text.as_bytes()),
+            Some(ExpressionRef::String(read)) if read == text
+        ),
+        Err(error) => !matches!(error.problem, DecodeProblem::Limit { .. }),
+    }
+}
+
 /// The text of an expression that readers take for the same expression again.
 fn expression_text(expression: &Expression) -> Result<String, EncodeError> {
-    if let Expression::String(text) = expression {
-        // Bare, unless it could be taken for another kind of expression.
-        let bare = check_expression(text.as_bytes(), &Limits::DEFAULT);
-        if bare.is_err_and(|error| !matches!(error.problem, DecodeProblem::Limit { .. })) {
-            check_text(text)?;
-            return Ok(text.clone());
-        }
+    if let Expression::String(text) = expression
+        && is_read_as_string(text)
+    {
+        check_text(text)?;
+        return Ok(text.clone());
     }
     check_carried(expression, ENCODING)?;
     let mut text = Vec::new();
