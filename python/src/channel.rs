@@ -8,11 +8,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyDictMethods};
-use sealbus::{
+use sealbus::channel::{
     Channel, ChannelEvent, ChannelPattern, ChannelReplies, ChannelSubscription, FlowPolicy,
-    LogRetention, Mechanism, Moment, Outbox, QosOverride, QueueLimits, Reach, Replay,
-    RequestOptions, SubscribeError, Subscribing,
+    LogRetention, Mechanism, Moment, QosOverride, QueueLimits, Reach, Replay, RequestOptions,
+    SubscribeError, Subscribing,
 };
+use sealbus::process::Outbox;
 use sealbus_bus::ReceivedMessage;
 use sealbus_channels::Ended;
 

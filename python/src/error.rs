@@ -1,7 +1,7 @@
 //! From Rust's errors to the package's exceptions, which `sealbus/errors.py` defines.
 
 use pyo3::PyErr;
-use sealbus::{FilterError, PublishError};
+use sealbus::channel::{FilterError, PublishError};
 use sealbus_bus::SendError;
 use sealbus_fipa::{AidError, DecodeError, EncodeError};
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use sealbus::{HttpGatewayConfig, Platform, Process, ProcessEnd, Role, cast};
+use sealbus::Platform;
+use sealbus::gateway::HttpGatewayConfig;
+use sealbus::process::{Process, ProcessEnd, Role, cast};
 
 use crate::agent::PyAgentHandle;
 use crate::error;
@@ -39,7 +41,7 @@ pub(crate) fn join_platform(
         .transpose()
         .map_err(|problem| error::platform(format!("the gateway's configuration: {problem}")))?;
     pump.call(call, async move {
-        let name = name.as_deref().unwrap_or(sealbus::EMBEDDED_NAME);
+        let name = name.as_deref().unwrap_or(sealbus::process::EMBEDDED_NAME);
         let joined = join(name, gateway).await;
         move |py: Python<'_>| {
             let place = joined.map_err(error::platform)?;

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use sealbus::{
-    AclMessage, Agent, AgentResult, ChannelEvent, Context, Expression, Performative, agent, run,
-};
+use sealbus::acl::Expression;
+use sealbus::channel::ChannelEvent;
+use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, agent, run};
 
 struct Shop {
     price: i64,

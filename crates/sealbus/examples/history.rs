@@ -4,10 +4,8 @@
 //! Run it with `cargo run -p sealbus --example history`. The sales last as long as the program; with a folder in `SEALBUS_STATE`
 //! they are there the next time.
 
-use sealbus::{
-    AclMessage, Agent, AgentResult, Channel, ChannelSubscription, Context, Performative, Replay,
-    agent, run,
-};
+use sealbus::channel::{Channel, ChannelSubscription, Replay};
+use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, agent, run};
 
 struct Shop;
 

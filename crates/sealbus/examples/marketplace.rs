@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use sealbus::directory::ServiceDescription;
 use sealbus::{
-    AclMessage, Agent, AgentResult, Context, Filter, Message, Performative, ServiceDescription,
-    agent, new_conversation_id, run,
+    AclMessage, Agent, AgentResult, Context, Filter, Message, Performative, agent,
+    new_conversation_id, run,
 };
 
 struct Seller {

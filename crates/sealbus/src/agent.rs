@@ -102,7 +102,7 @@ pub trait Agent: Send + 'static {
     }
 
     /// Called with each request to everyone on a channel that the agent listens to, if it does so
-    /// [`answering`](crate::Subscribing::answering). Answer with [`Context::answer`].
+    /// [`answering`](crate::channel::Subscribing::answering). Answer with [`Context::answer`].
     ///
     /// The default declines, so that the requester does not wait.
     fn on_question(
@@ -117,7 +117,7 @@ pub trait Agent: Send + 'static {
     }
 
     /// Called once before the agent leaves. It can still send, search and deregister; it has
-    /// [`TEARDOWN_LIMIT`](crate::TEARDOWN_LIMIT) to do so.
+    /// [`TEARDOWN_LIMIT`](crate::process::TEARDOWN_LIMIT) to do so.
     fn teardown(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
         let _ = context;
         async { Ok(()) }

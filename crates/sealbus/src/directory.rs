@@ -6,10 +6,7 @@
 
 use std::time::Duration;
 
-use sealbus_fipa::management::{
-    self, AmsAgentDescription, AmsFunction, ApDescription, DfAgentDescription, DfFunction,
-    Exception, SearchConstraints, ServiceDescription, subscription,
-};
+use sealbus_fipa::management::{self, AmsFunction, DfFunction, Exception, subscription};
 use sealbus_fipa::sl::{Content, Term};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_management::client::{self, Answer, AnswerError};
@@ -18,6 +15,11 @@ use crate::context::{Context, ReceiveError, RequestError};
 use crate::conversation::new_conversation_id;
 use crate::filter::Filter;
 use crate::message::Message;
+
+pub use sealbus_fipa::management::{
+    AgentState, AmsAgentDescription, ApDescription, DfAgentDescription, Property,
+    SearchConstraints, ServiceDescription,
+};
 
 /// How long [`Df`] and [`Ams`] wait for an answer unless told otherwise.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -57,7 +59,7 @@ pub enum DirectoryError {
 /// What a search looks for: an entry matches if it has at least what the template has.
 ///
 /// ```
-/// use sealbus::{ServiceDescription, Template};
+/// use sealbus::directory::{ServiceDescription, Template};
 ///
 /// let by_type = Template::from("bookshop");
 /// let by_name = Template::from(ServiceDescription::new("books by mail", "bookshop"));

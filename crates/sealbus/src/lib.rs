@@ -56,68 +56,39 @@
 //!
 //! | to … | see |
 //! |---|---|
-//! | send, receive, ask, answer | [`Context`] |
+//! | send, receive, ask, answer | [`Context`], and [`acl`] for messages and their parts |
 //! | wait for some messages and leave others | [`Filter`] |
-//! | talk to whoever cares about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`] |
+//! | talk to whoever cares about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`], and [`channel`] |
 //! | offer services and find them | [`Context::df`], [`directory`] |
 //! | move between nodes with state | [`Agent::save`], [`Agent::restore`] |
-//! | drive agents without hooks, at full speed | [`Platform`], [`AgentHandle`] |
+//! | drive agents without hooks, at full speed | [`Platform`], and [`process`] |
+//! | talk to agents of other FIPA platforms | [`gateway`] |
 
+pub mod acl;
 mod agent;
 mod cast;
-mod channel;
+pub mod channel;
 mod context;
 mod conversation;
 mod crew;
 pub mod directory;
 mod filter;
+pub mod gateway;
 mod message;
 mod platform;
+pub mod process;
 mod run;
 
 pub use agent::{Agent, AgentResult};
-pub use cast::{CastError, Part, Role, cast};
-pub use channel::{
-    Channel, ChannelAnswers, ChannelError, ChannelEvent, ChannelReplies, ChannelSubscription,
-    Subscribing,
-};
+pub use cast::CastError;
 pub use context::{Context, ReceiveError, RequestError};
-pub use conversation::{Expected, Undelivered, new_conversation_id};
-pub use crew::{AgentEnd, HOOK_GRACE, TEARDOWN_LIMIT};
-pub use directory::{DirectoryError, Template};
+pub use conversation::{Undelivered, new_conversation_id};
+pub use crew::AgentEnd;
 pub use filter::Filter;
 pub use message::{ContentError, Message};
-pub use platform::{
-    ATTACH_VARIABLE, EMBEDDED_NAME, JoinError, LOG_VARIABLE, Platform, STATE_VARIABLE,
-    TICKET_VARIABLE, log_to_stderr,
-};
+pub use platform::{Platform, PlatformError, log_to_stderr};
 pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agents};
 
-// What a program needs of the layers below, so that it need not name their crates.
-pub use sealbus_bus::{
-    Acknowledgement, Delivery, Lifetime, Mailbox, Outbox, Provenance, ReceivedMessage, SendError,
-    TrySendError, UndeliverableReason,
-};
-pub use sealbus_channels::frame::Replay;
-pub use sealbus_channels::{
-    ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern, DamagedLog,
-    FilterError, FlowPolicy, LogPlace, LogRetention, Mechanism, Moment, PathError, Persistence,
-    Priority, PublishError, Qos, QosError, QosOverride, QueueCounters, QueueLimits, Reach,
-    Reliability, RequestOptions, SubscribeError, Time, UnavailableQos,
-};
-pub use sealbus_fipa::management::{
-    AgentState, AmsAgentDescription, DfAgentDescription, Property, SearchConstraints,
-    ServiceDescription,
-};
-pub use sealbus_fipa::{
-    AclMessage, AclMessageRef, Aid, AidError, Content, DateTime, Expression, Performative, sl,
-};
-pub use sealbus_gateways::http::{
-    GatewayCounters, GatewayPolicy, GatewayRule, HttpGatewayConfig, KnownPlatform,
-};
-pub use sealbus_platform::gateway::GatewayError;
-pub use sealbus_process::{
-    AgentHandle, AgentSender, CertificationError, OpenAgentError, OpenError, Parting, Process,
-    ProcessEnd, Stopping, Thawed, Wish, Wishes,
-};
-pub use sealbus_seal::{Identity, SecurityLevel, VerifiedIdentity};
+// What nearly every agent needs of the layers below.
+pub use sealbus_bus::{Provenance, SendError};
+pub use sealbus_fipa::{AclMessage, Aid, Content, Performative};

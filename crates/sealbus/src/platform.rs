@@ -63,7 +63,7 @@ pub struct Platform {
 /// Why a program did not get its place on a platform.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum JoinError {
+pub enum PlatformError {
     /// The embedded platform could not be started.
     #[error("the embedded platform did not start: {0}")]
     Embedded(#[from] EmbeddedError),
@@ -85,11 +85,11 @@ pub enum JoinError {
 }
 
 /// A variable of the environment; one that is empty counts as not set.
-fn variable(name: &'static str) -> Result<Option<String>, JoinError> {
+fn variable(name: &'static str) -> Result<Option<String>, PlatformError> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(JoinError::Variable(name)),
+        Err(std::env::VarError::NotUnicode(_)) => Err(PlatformError::Variable(name)),
     }
 }
 
@@ -99,7 +99,7 @@ impl Platform {
     ///
     /// # Errors
     /// If there is no randomness for its keys.
-    pub async fn embedded() -> Result<Platform, JoinError> {
+    pub async fn embedded() -> Result<Platform, PlatformError> {
         Platform::embedded_as(EMBEDDED_NAME).await
     }
 
@@ -107,7 +107,7 @@ impl Platform {
     ///
     /// # Errors
     /// If the name is none, or there is no randomness for its keys.
-    pub async fn embedded_as(name: &str) -> Result<Platform, JoinError> {
+    pub async fn embedded_as(name: &str) -> Result<Platform, PlatformError> {
         let name =
             PlatformName::new(name).map_err(|error| OpenError::Description(error.to_string()))?;
         let folder = variable(STATE_VARIABLE)?.map(PathBuf::from);
@@ -121,7 +121,8 @@ impl Platform {
     /// reach it by. Under `sealbus up` the manifest says where the gateway is.
     ///
     /// ```no_run
-    /// use sealbus::{GatewayRule, HttpGatewayConfig, Platform};
+    /// use sealbus::Platform;
+    /// use sealbus::gateway::{GatewayRule, HttpGatewayConfig};
     ///
     /// # async fn open() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut platform = Platform::embedded_as("factory").await?;
@@ -150,8 +151,8 @@ impl Platform {
     /// joined with the ticket in `SEALBUS_TICKET`, or, when neither is set, embedded.
     ///
     /// # Errors
-    /// [`JoinError`] says what was tried and what to do.
-    pub async fn join() -> Result<Platform, JoinError> {
+    /// [`PlatformError`] says what was tried and what to do.
+    pub async fn join() -> Result<Platform, PlatformError> {
         Platform::join_or_embed(EMBEDDED_NAME).await
     }
 
@@ -159,13 +160,13 @@ impl Platform {
     ///
     /// # Errors
     /// As [`join`](Self::join), and if the name is none.
-    pub async fn join_or_embed(name: &str) -> Result<Platform, JoinError> {
+    pub async fn join_or_embed(name: &str) -> Result<Platform, PlatformError> {
         match (variable(ATTACH_VARIABLE)?, variable(TICKET_VARIABLE)?) {
             (Some(address), Some(ticket)) => {
                 let attachment = Attachment::attach(&address, &ticket).await?;
                 Platform::open(Arc::new(attachment), None).await
             }
-            (Some(_), None) => Err(JoinError::NoTicket),
+            (Some(_), None) => Err(PlatformError::NoTicket),
             (None, Some(ticket)) => Platform::with_ticket(&ticket).await,
             (None, None) => Platform::embedded_as(name).await,
         }
@@ -175,7 +176,7 @@ impl Platform {
     ///
     /// # Errors
     /// If the ticket was used before or is past its time, or nobody answers.
-    pub async fn with_ticket(ticket: &str) -> Result<Platform, JoinError> {
+    pub async fn with_ticket(ticket: &str) -> Result<Platform, PlatformError> {
         let attachment = Attachment::join(ticket.trim()).await?;
         Platform::open(Arc::new(attachment), None).await
     }
@@ -184,7 +185,7 @@ impl Platform {
     ///
     /// # Errors
     /// If the process is not certified or cannot listen.
-    pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Platform, JoinError> {
+    pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Platform, PlatformError> {
         let takes_any = bus.is_some();
         let process = Process::open(host, bus).await?;
         Ok(Platform {

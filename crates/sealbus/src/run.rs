@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::agent::Agent;
 use crate::cast::{CastError, Role, cast};
 use crate::crew::{AgentEnd, Crew, HOOK_GRACE, TEARDOWN_LIMIT};
-use crate::platform::{JoinError, Platform};
+use crate::platform::{Platform, PlatformError};
 
 /// One or more agents of a program under the name it gives them; made by [`agent`] and [`agents`].
 pub struct NamedAgents {
@@ -82,8 +82,8 @@ impl fmt::Debug for NamedAgents {
 
 /// Why a program's agents did not run to a good end.
 ///
-/// It shows as text in `{:?}` too, so that a `main` that returns it ends with a readable line.
-#[derive(thiserror::Error)]
+/// A `main` that returns it ends with its `Debug` form; print it with `{}` for a readable line.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The runtime could not be started.
@@ -91,7 +91,7 @@ pub enum RunError {
     Runtime(std::io::Error),
     /// The process did not get its place on a platform.
     #[error(transparent)]
-    Join(#[from] JoinError),
+    Join(#[from] PlatformError),
     /// The program's agents are not those the platform placed here.
     #[error(transparent)]
     Cast(#[from] CastError),
@@ -107,12 +107,6 @@ pub enum RunError {
     /// The agents did not leave in time after a second Ctrl-C, or the platform's grace.
     #[error("agents did not leave in time and were cut off")]
     CutOff,
-}
-
-impl fmt::Debug for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 /// An agent that failed or panicked.
@@ -133,6 +127,9 @@ pub struct AgentFailure {
 /// Everything goes on in one thread, on which the agents' hooks and the sockets take turns. An agent that fails or
 /// panics does not take others with it; the error comes at the end.
 ///
+/// If the program has no global `tracing` subscriber, one is installed that writes to standard error; see
+/// [`log_to_stderr`](crate::log_to_stderr). To log in another way, install a subscriber before.
+///
 /// # Errors
 /// [`RunError`] names the agent and the cause. The program's `main` may just return it.
 pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
@@ -143,7 +140,7 @@ pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError
     runtime.block_on(run_agents(agents))
 }
 
-/// [`run`], inside a runtime of the program's own.
+/// [`run`], inside a runtime of the program's own. Logs go to standard error as there.
 ///
 /// # Errors
 /// As [`run`].
@@ -181,7 +178,7 @@ pub(crate) async fn run_on(
     while let Some(handle) = opening.next().await {
         opened.push(handle?);
     }
-    process.announce().await.map_err(JoinError::from)?;
+    process.announce().await.map_err(PlatformError::from)?;
     for (part, handle) in parts.iter().zip(opened) {
         agents[part.role].drive(&crew, handle);
     }

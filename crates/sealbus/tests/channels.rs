@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealbus::{
-    AclMessage, Agent, AgentResult, ChannelError, ChannelEvent, Context, Expression, Mechanism,
-    Performative, PublishError, SubscribeError, agent, run,
-};
+use sealbus::acl::Expression;
+use sealbus::channel::{ChannelError, ChannelEvent, Mechanism, PublishError, SubscribeError};
+use sealbus::{AclMessage, Agent, AgentResult, Context, Performative, agent, run};
 
 /// A guard against waiting for ever.
 const LONG: Duration = Duration::from_secs(30);

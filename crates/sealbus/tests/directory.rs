@@ -1,10 +1,11 @@
 //! Offering services and finding them, on an embedded platform with its real AMS and DF.
 #![allow(clippy::unwrap_used)]
 
-use sealbus::{
-    Agent, AgentResult, AgentState, AmsAgentDescription, Context, DfAgentDescription,
-    DirectoryError, RequestError, SearchConstraints, ServiceDescription, agent, run_agents,
+use sealbus::directory::{
+    AgentState, AmsAgentDescription, DfAgentDescription, DirectoryError, SearchConstraints,
+    ServiceDescription,
 };
+use sealbus::{Agent, AgentResult, Context, RequestError, agent, run_agents};
 
 fn names(entries: &[DfAgentDescription]) -> Vec<&str> {
     let mut names: Vec<_> = entries

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use sealbus::{
-    AclMessage, Channel, ChannelError, ChannelEvent, ChannelPath, ChannelPattern, Content,
-    ContentError, Expression, LogPlace, Moment, Performative, Platform, PublishError, QosOverride,
-    Reach, Replay, RequestOptions, SubscribeError, Subscribing,
+use sealbus::acl::Expression;
+use sealbus::channel::{
+    Channel, ChannelError, ChannelEvent, ChannelPath, ChannelPattern, LogPlace, Moment,
+    PublishError, QosOverride, Reach, Replay, RequestOptions, SubscribeError, Subscribing,
 };
+use sealbus::{AclMessage, Content, ContentError, Performative, Platform};
 use sealbus_bus::Lifetime;
 use sealbus_channels::{Channels, Ended};
 use sealbus_control::admin::{AdminAnswer, AdminRequest, SilentNode};

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sealbus::{
-    AclMessage, Agent, AgentResult, Context, Message, Performative, ServiceDescription, agent, run,
-};
+use sealbus::directory::ServiceDescription;
+use sealbus::{AclMessage, Agent, AgentResult, Context, Message, Performative, agent, run};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::conversation::{Account, Question, RECEIVER, Received, SENDER, Sent, Task, nanoseconds};

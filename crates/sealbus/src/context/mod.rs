@@ -1,7 +1,8 @@
 //! An agent's hands: sending, receiving, asking, finding others, leaving.
 
-use std::future::poll_fn;
-use std::task::{Context as Waiting, Poll};
+mod arrival;
+mod error;
+
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -18,6 +19,9 @@ use crate::crew::Crew;
 use crate::directory::{Ams, Df};
 use crate::filter::Filter;
 use crate::message::Message;
+use arrival::{Arrival, arrival, takes};
+
+pub use error::{ReceiveError, RequestError};
 
 /// What an agent does with the bus; each of its hooks is given it.
 #[derive(Debug)]
@@ -31,73 +35,6 @@ pub struct Context {
     next_listener: u64,
     /// In teardown `receive` works again, so that an agent can still ask and be answered.
     tearing_down: bool,
-}
-
-/// Why no message came.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReceiveError {
-    /// The agent is being stopped: let the hook end, `teardown` comes next.
-    #[error("{agent} is being stopped")]
-    Stopping {
-        /// The agent.
-        agent: String,
-    },
-    /// Nothing that the filter takes came in time.
-    #[error("{agent} waited {} s for {filter} and nothing came", within.as_secs_f64())]
-    Timeout {
-        /// The agent.
-        agent: String,
-        /// What it waited for.
-        filter: String,
-        /// How long.
-        within: Duration,
-    },
-    /// The agent's mailbox was closed: its process left the platform.
-    #[error("{agent} is no longer on the platform: its mailbox is closed")]
-    Closed {
-        /// The agent.
-        agent: String,
-    },
-}
-
-/// Why a request got no reply.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RequestError {
-    /// The request could not be sent.
-    #[error("{agent} could not send its request to {receiver}: {source}")]
-    Send {
-        /// The agent that asks.
-        agent: String,
-        /// The agent asked.
-        receiver: String,
-        /// Why.
-        source: Box<SendError>,
-    },
-    /// The platform reports that the request was not delivered.
-    #[error("the request of {agent} was not delivered to {receiver}: {reason}")]
-    Undeliverable {
-        /// The agent that asks.
-        agent: String,
-        /// The agent asked.
-        receiver: String,
-        /// Why it did not get the request.
-        reason: String,
-    },
-    /// The request was delivered, and no reply came in time.
-    #[error("{receiver} did not reply to {agent} within {} s", within.as_secs_f64())]
-    Timeout {
-        /// The agent that asks.
-        agent: String,
-        /// The agent asked.
-        receiver: String,
-        /// How long it waited.
-        within: Duration,
-    },
-    /// The agent that asks is ending.
-    #[error(transparent)]
-    Receive(ReceiveError),
 }
 
 /// What the driver of an agent finds when the agent is at rest.
@@ -486,53 +423,4 @@ impl Context {
     pub(crate) fn into_parts(self) -> (AgentHandle, Crew) {
         (self.handle, self.crew)
     }
-}
-
-enum Arrival {
-    Mail(Option<ReceivedMessage>),
-    Event(Box<ChannelEvent>),
-}
-
-/// What comes first, from the mailbox or a channel; neither has precedence.
-async fn arrival(
-    handle: &mut AgentHandle,
-    listening: &mut Vec<(u64, ChannelSubscription)>,
-) -> Arrival {
-    if listening.is_empty() {
-        return Arrival::Mail(handle.receive().await);
-    }
-    tokio::select! {
-        received = handle.receive() => Arrival::Mail(received),
-        event = poll_fn(|waiting| poll_events(listening, waiting)) => Arrival::Event(Box::new(event)),
-    }
-}
-
-fn poll_events(
-    listening: &mut Vec<(u64, ChannelSubscription)>,
-    waiting: &mut Waiting<'_>,
-) -> Poll<ChannelEvent> {
-    let mut index = 0;
-    while index < listening.len() {
-        let (number, subscription) = &mut listening[index];
-        match subscription.poll_next(waiting) {
-            Poll::Ready(Some(mut event)) => {
-                event.listener = Some(*number);
-                // Others come first the next time, so that a busy channel keeps none from being heard.
-                listening.rotate_left(index + 1);
-                return Poll::Ready(event);
-            }
-            Poll::Ready(None) => {
-                let (_, ended) = listening.remove(index);
-                if let Some(why) = ended.ended() {
-                    tracing::warn!(channels = %ended.pattern(), "a subscription has ended: {why}");
-                }
-            }
-            Poll::Pending => index += 1,
-        }
-    }
-    Poll::Pending
-}
-
-fn takes(filter: &Filter, received: &ReceivedMessage) -> bool {
-    filter.is_any() || filter.takes(&received.message())
 }

@@ -1,0 +1,244 @@
+//! Channels: talking to whoever cares about a subject, without knowing who that is.
+
+mod replies;
+mod subscription;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_bus::{NotKept, Outbox};
+use sealbus_channels::Channels;
+use sealbus_fipa::AclMessage;
+
+pub use replies::{ChannelAnswers, ChannelReplies};
+pub use sealbus_channels::frame::Replay;
+pub use sealbus_channels::{
+    AddressError, ChannelAddress, ChannelFilter, ChannelHeader, ChannelPath, ChannelPattern,
+    DamagedLog, Ended, FilterError, FlowPolicy, LogPlace, LogRetention, Mechanism, Moment,
+    PathError, Persistence, Priority, PublishError, Qos, QosError, QosOverride, QueueCounters,
+    QueueLimits, Reach, Reliability, RequestOptions, SubscribeError, Time, UnavailableQos,
+};
+pub use subscription::{ChannelEvent, ChannelSubscription, Subscribing};
+
+/// A channel cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// The text is no path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The text is no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The text is no QoS.
+    #[error(transparent)]
+    Qos(#[from] QosError),
+    /// The platform's transport cannot give the QoS.
+    #[error(transparent)]
+    Unavailable(#[from] UnavailableQos),
+}
+
+/// A channel as an agent uses it, made by [`Context::channel`](crate::Context::channel).
+///
+/// It talks in the agent's name until the agent leaves, and may be cloned and handed to other tasks.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use sealbus::{AclMessage, AgentResult, Context, Performative};
+/// # async fn hook(context: &mut Context) -> AgentResult {
+/// let offers = context.channel("/offers/tea")?;
+/// offers.publish(AclMessage::new(Performative::Inform).with_content("fresh leaves")).await?;
+///
+/// let call = AclMessage::new(Performative::Cfp).with_content("10 kg");
+/// let answers = offers.request(call, Duration::from_secs(2)).await?.all().await;
+/// println!("{} offers; no word from {:?}", answers.replies.len(), answers.missing);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Channel {
+    outbox: Arc<Outbox>,
+    channels: Channels,
+    platform: String,
+    path: ChannelPath,
+    qos: Qos,
+    agent: Option<String>,
+}
+
+impl Channel {
+    /// The channel with this path or address, for the agent of `outbox` on this platform.
+    ///
+    /// # Errors
+    /// As [`Context::channel`](crate::Context::channel).
+    pub fn open(outbox: Arc<Outbox>, platform: &str, address: &str) -> Result<Self, ChannelError> {
+        let channels = Channels::of(outbox.bus());
+        let (path, qos, agent) = if address.starts_with('/') {
+            (ChannelPath::new(address)?, QosOverride::default(), None)
+        } else {
+            let address: ChannelAddress = address.parse()?;
+            (address.channel, address.qos, address.agent)
+        };
+        let channel = Self {
+            qos: channels.qos_of(&path),
+            outbox,
+            channels,
+            platform: platform.to_owned(),
+            path,
+            agent,
+        };
+        channel.with_qos(qos)
+    }
+
+    /// The channel's path.
+    pub fn path(&self) -> &ChannelPath {
+        &self.path
+    }
+
+    /// What holds for messages that do not say otherwise.
+    pub fn qos(&self) -> &Qos {
+        &self.qos
+    }
+
+    /// The agent that the address named, if it named one.
+    pub fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    /// The channel with this QoS for messages that do not say otherwise.
+    ///
+    /// # Errors
+    /// [`ChannelError::Unavailable`], which names all that the platform's transport cannot give.
+    pub fn with_qos(mut self, change: QosOverride) -> Result<Self, ChannelError> {
+        self.qos = self.qos.with(&change);
+        let transport = self.outbox.bus().transport();
+        let name = transport.map_or("in-process", |transport| transport.name());
+        self.qos
+            .check_against(&self.channels.capabilities(), name)?;
+        Ok(self)
+    }
+
+    /// Publishes an event, which every agent sees that has subscribed to the channel. Waits while a subscription that pushes
+    /// back has no room, and for the acknowledgement that the QoS asks for.
+    ///
+    /// # Errors
+    /// [`PublishError`]. What goes wrong later comes to the agent as a `failure` message, unless the QoS is best-effort.
+    pub async fn publish(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+    ) -> Result<Reach, PublishError> {
+        self.publish_with(message, QosOverride::default()).await
+    }
+
+    /// [`publish`](Self::publish), where this message wants something else than its channel.
+    ///
+    /// # Errors
+    /// As `publish`.
+    pub async fn publish_with(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        change: QosOverride,
+    ) -> Result<Reach, PublishError> {
+        let qos = self.qos.with(&change);
+        self.channels
+            .publish(&self.outbox, &self.path, &qos, message)
+            .await
+    }
+
+    /// [`publish_with`](Self::publish_with) if it need not wait for anything; `None` if it must.
+    ///
+    /// # Errors
+    /// As `publish_with`.
+    pub fn try_publish_with(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        change: QosOverride,
+    ) -> Result<Option<Reach>, PublishError> {
+        let qos = self.qos.with(&change);
+        if qos.acknowledgement.is_some() {
+            return Ok(None);
+        }
+        self.channels
+            .try_publish(&self.outbox, &self.path, &qos, message)
+    }
+
+    /// Sends to one agent on the channel: a local name, or `name@platform`.
+    ///
+    /// # Errors
+    /// [`PublishError::NotOnChannel`] if it has no subscription there, else as [`publish`](Self::publish).
+    pub async fn send(
+        &self,
+        receiver: &str,
+        message: impl Into<Arc<AclMessage>>,
+    ) -> Result<Reach, PublishError> {
+        self.send_with(receiver, message, QosOverride::default())
+            .await
+    }
+
+    /// [`send`](Self::send), where this message wants something else than its channel.
+    ///
+    /// # Errors
+    /// As `send`.
+    pub async fn send_with(
+        &self,
+        receiver: &str,
+        message: impl Into<Arc<AclMessage>>,
+        change: QosOverride,
+    ) -> Result<Reach, PublishError> {
+        let qos = self.qos.with(&change);
+        let name = if receiver.contains('@') {
+            receiver.to_owned()
+        } else {
+            format!("{receiver}@{}", self.platform)
+        };
+        self.channels
+            .send(&self.outbox, &self.path, &name, &qos, message)
+            .await
+    }
+
+    /// Asks everyone on the channel who answers, and waits for answers for `within` at most.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish). That nobody answers is none.
+    pub async fn request(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        within: Duration,
+    ) -> Result<ChannelReplies, PublishError> {
+        self.request_with(
+            message,
+            RequestOptions::within(within),
+            QosOverride::default(),
+        )
+        .await
+    }
+
+    /// [`request`](Self::request), over after so many answers, or with another QoS than the channel's.
+    ///
+    /// # Errors
+    /// As `request`.
+    pub async fn request_with(
+        &self,
+        message: impl Into<Arc<AclMessage>>,
+        options: RequestOptions,
+        change: QosOverride,
+    ) -> Result<ChannelReplies, PublishError> {
+        let qos = self.qos.with(&change);
+        let replies = self
+            .channels
+            .request(&self.outbox, &self.path, &qos, message, options)
+            .await?;
+        Ok(ChannelReplies::new(replies))
+    }
+
+    /// Has so much kept of this channel, if it is persistent: on an embedded platform. Others have it in their manifest.
+    ///
+    /// # Errors
+    /// [`NotKept`], such as that the manifest says how much is kept.
+    pub async fn retain(&self, retention: LogRetention) -> Result<(), NotKept> {
+        self.channels.retain(&self.path, retention).await
+    }
+
+    /// Subscribes to this channel; see [`Subscribing`].
+    pub fn subscribe(&self) -> Subscribing {
+        Subscribing::new(self.outbox.clone(), ChannelPattern::from(&self.path))
+    }
+}

@@ -1,0 +1,262 @@
+//! Subscriptions and the events they bring.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::task::{Context as Waiting, Poll};
+
+use sealbus_bus::Outbox;
+use sealbus_channels::{Channels, ReceivedEvent, SubscriptionOptions};
+use sealbus_fipa::{AclMessage, Content, Performative};
+
+use super::{
+    ChannelHeader, ChannelPath, ChannelPattern, DamagedLog, Ended, FlowPolicy, Mechanism,
+    PublishError, QueueCounters, QueueLimits, Replay, SubscribeError,
+};
+use crate::message::Message;
+
+/// A subscription in the making: all events and directed messages of the channels meant, but for what is said
+/// otherwise.
+#[derive(Clone, Debug)]
+pub struct Subscribing {
+    outbox: Arc<Outbox>,
+    options: SubscriptionOptions,
+}
+
+impl Subscribing {
+    /// Begins a subscription of the agent of `outbox` to all channels of a pattern.
+    pub fn new(outbox: Arc<Outbox>, pattern: ChannelPattern) -> Self {
+        Self {
+            outbox,
+            options: SubscriptionOptions::new(pattern),
+        }
+    }
+
+    /// Only what fulfils this expression; see [`ChannelFilter`](super::ChannelFilter). It is evaluated at the sender's
+    /// side.
+    #[must_use]
+    pub fn filter(mut self, expression: impl Into<String>) -> Self {
+        self.options.filter = expression.into();
+        self
+    }
+
+    /// What happens when events come faster than they are taken.
+    #[must_use]
+    pub fn policy(mut self, policy: FlowPolicy) -> Self {
+        self.options.policy = policy;
+        self
+    }
+
+    /// How much may wait before the policy acts.
+    #[must_use]
+    pub fn limits(mut self, limits: QueueLimits) -> Self {
+        self.options.limits = limits;
+        self
+    }
+
+    /// Requests to everyone too: the agent is counted among those who answer.
+    #[must_use]
+    pub fn answering(mut self) -> Self {
+        self.options.answers = true;
+        self
+    }
+
+    /// Only requests, no events.
+    #[must_use]
+    pub fn only_requests(mut self) -> Self {
+        self.options.answers = true;
+        self.options.takes_events = false;
+        self
+    }
+
+    /// Goes on where the subscription of this name stopped, on persistent channels; the first time it begins now, or
+    /// [`since`](Self::since).
+    ///
+    /// An event counts as dealt with when the agent asks for the next one, or ends the subscription. If its process is
+    /// killed before, the event comes again, and says so: [`ChannelEvent::may_be_again`].
+    #[must_use]
+    pub fn durable(mut self, name: impl Into<String>) -> Self {
+        self.options.durable = Some(name.into());
+        self
+    }
+
+    /// Begins with what was published before, on persistent channels; [`Replay::Last`] and [`Replay::From`] count for each
+    /// channel on each node, which keeps what its own agents publish: over several nodes there are more.
+    #[must_use]
+    pub fn since(mut self, replay: Replay) -> Self {
+        self.options.replay = replay;
+        self
+    }
+
+    /// Subscribes.
+    ///
+    /// # Errors
+    /// [`SubscribeError`], such as a wrong filter with the place of its fault.
+    pub fn open(self) -> Result<ChannelSubscription, SubscribeError> {
+        let channels = Channels::of(self.outbox.bus());
+        let subscription = channels.subscribe(&self.outbox, self.options)?;
+        Ok(ChannelSubscription(subscription))
+    }
+}
+
+/// What an agent gets from the channels it subscribed to; dropping it ends the subscription.
+#[derive(Debug)]
+pub struct ChannelSubscription(sealbus_channels::Subscription);
+
+impl ChannelSubscription {
+    /// Waits for the next event, message or request. `None`: the subscription has [ended](Self::ended). Safe to
+    /// cancel.
+    pub async fn next(&mut self) -> Option<ChannelEvent> {
+        std::future::poll_fn(|waiting| self.poll_next(waiting)).await
+    }
+
+    /// The next one, if one is there.
+    pub fn try_next(&self) -> Option<ChannelEvent> {
+        self.0.try_recv().map(ChannelEvent::new)
+    }
+
+    /// As [`next`](Self::next), for those who write futures themselves. Only the last who polls is woken.
+    pub fn poll_next(&self, waiting: &mut Waiting<'_>) -> Poll<Option<ChannelEvent>> {
+        let polled = self.0.poll_recv(waiting);
+        polled.map(|received| received.map(ChannelEvent::new))
+    }
+
+    /// Answers a request that came from this subscription; each once.
+    ///
+    /// # Errors
+    /// [`PublishError::NotAsked`] if it was answered before or too late, and what hinders publishing.
+    pub async fn answer(
+        &self,
+        request: &ChannelEvent,
+        performative: Performative,
+        content: impl Into<Content>,
+    ) -> Result<(), PublishError> {
+        let reply = request.create_reply(performative).with_content(content);
+        self.answer_with(request, reply).await
+    }
+
+    /// Answers a request with a message made by [`AclMessage::create_reply`].
+    ///
+    /// # Errors
+    /// As [`answer`](Self::answer).
+    pub async fn answer_with(
+        &self,
+        request: &ChannelEvent,
+        reply: impl Into<Arc<AclMessage>>,
+    ) -> Result<(), PublishError> {
+        self.0.reply(&request.received, reply).await
+    }
+
+    /// Lets the requester know that this agent does not answer, so that it need not wait.
+    pub fn decline(&self, request: &ChannelEvent) {
+        self.0.decline(&request.received);
+    }
+
+    /// Why the subscription has ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.0.ended()
+    }
+
+    /// The channels subscribed to.
+    pub fn pattern(&self) -> &ChannelPattern {
+        &self.0.options().pattern
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> QueueCounters {
+        self.0.counts().2
+    }
+
+    /// The logs of persistent channels that it cannot read further, since they are damaged.
+    pub fn damaged(&self) -> Vec<DamagedLog> {
+        self.0.damaged()
+    }
+}
+
+/// What came on a channel: a [`Message`] to read, and the channel's header.
+#[derive(Clone, Debug)]
+pub struct ChannelEvent {
+    received: ReceivedEvent,
+    message: Message,
+    /// Which of the subscriptions that the agent's hooks listen to it came from.
+    pub(crate) listener: Option<u64>,
+}
+
+impl ChannelEvent {
+    pub(crate) fn new(received: ReceivedEvent) -> Self {
+        Self {
+            message: Message::new(received.message.clone()),
+            received,
+            listener: None,
+        }
+    }
+
+    /// The channel it came on.
+    pub fn channel(&self) -> &ChannelPath {
+        &self.received.header.channel
+    }
+
+    /// Whether it is an event, a message to this agent, a request, or a reply.
+    pub fn mechanism(&self) -> &Mechanism {
+        &self.received.header.mechanism
+    }
+
+    /// Whether it is a request, which can be answered.
+    pub fn is_request(&self) -> bool {
+        matches!(self.mechanism(), Mechanism::Request { .. })
+    }
+
+    /// The channel's header: QoS, number, times.
+    pub fn header(&self) -> &ChannelHeader {
+        &self.received.header
+    }
+
+    /// The node from whose log it was read, if it was. With it, and its channel, the number in the
+    /// [header](Self::header) is its own for ever.
+    pub fn log(&self) -> Option<&str> {
+        let logged = self.header().logged.as_ref();
+        logged.map(|logged| &*logged.node)
+    }
+
+    /// Whether the agent may have had this event before, by the same durable subscription in a process that was killed.
+    pub fn may_be_again(&self) -> bool {
+        let logged = self.header().logged.as_ref();
+        logged.is_some_and(|logged| logged.again)
+    }
+
+    /// So many events before this one were not kept long enough to be read: the channel's retention cut them off.
+    pub fn missed(&self) -> u64 {
+        let logged = self.header().logged.as_ref();
+        logged.map_or(0, |logged| logged.missed)
+    }
+
+    /// The message, with what is known about its sender.
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// The message on its own.
+    pub fn into_message(self) -> Message {
+        self.message
+    }
+}
+
+impl Deref for ChannelEvent {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.message
+    }
+}
+
+/// `event on /offers/tea: inform from seller-1@factory`.
+impl fmt::Display for ChannelEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = self.header();
+        write!(
+            f,
+            "{} on {}: {}",
+            header.mechanism, header.channel, self.message
+        )
+    }
+}

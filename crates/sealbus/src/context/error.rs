@@ -1,0 +1,72 @@
+//! Why an agent gets no message or no reply.
+
+use std::time::Duration;
+
+use sealbus_bus::SendError;
+
+/// Why no message came.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The agent is being stopped: let the hook end, `teardown` comes next.
+    #[error("{agent} is being stopped")]
+    Stopping {
+        /// The agent.
+        agent: String,
+    },
+    /// Nothing that the filter takes came in time.
+    #[error("{agent} waited {} s for {filter} and nothing came", within.as_secs_f64())]
+    Timeout {
+        /// The agent.
+        agent: String,
+        /// What it waited for.
+        filter: String,
+        /// How long.
+        within: Duration,
+    },
+    /// The agent's mailbox was closed: its process left the platform.
+    #[error("{agent} is no longer on the platform: its mailbox is closed")]
+    Closed {
+        /// The agent.
+        agent: String,
+    },
+}
+
+/// Why a request got no reply.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The request could not be sent.
+    #[error("{agent} could not send its request to {receiver}: {source}")]
+    Send {
+        /// The agent that asks.
+        agent: String,
+        /// The agent asked.
+        receiver: String,
+        /// Why.
+        source: Box<SendError>,
+    },
+    /// The platform reports that the request was not delivered.
+    #[error("the request of {agent} was not delivered to {receiver}: {reason}")]
+    Undeliverable {
+        /// The agent that asks.
+        agent: String,
+        /// The agent asked.
+        receiver: String,
+        /// Why it did not get the request.
+        reason: String,
+    },
+    /// The request was delivered, and no reply came in time.
+    #[error("{receiver} did not reply to {agent} within {} s", within.as_secs_f64())]
+    Timeout {
+        /// The agent that asks.
+        agent: String,
+        /// The agent asked.
+        receiver: String,
+        /// How long it waited.
+        within: Duration,
+    },
+    /// The agent that asks is ending.
+    #[error(transparent)]
+    Receive(ReceiveError),
+}

@@ -1,0 +1,17 @@
+//! Driving agents without hooks, at full speed: what [`Platform`](crate::Platform) gives and what other SDKs build on.
+
+pub use crate::cast::{Part, Role, cast};
+pub use crate::conversation::Expected;
+pub use crate::crew::{HOOK_GRACE, TEARDOWN_LIMIT};
+pub use crate::platform::{
+    ATTACH_VARIABLE, EMBEDDED_NAME, LOG_VARIABLE, STATE_VARIABLE, TICKET_VARIABLE,
+};
+pub use sealbus_bus::{
+    Acknowledgement, Delivery, Lifetime, Mailbox, Outbox, ReceivedMessage, TrySendError,
+    UndeliverableReason,
+};
+pub use sealbus_process::{
+    AgentHandle, AgentSender, CertificationError, OpenAgentError, OpenError, Parting, Process,
+    ProcessEnd, Stopping, Thawed, Wish, Wishes,
+};
+pub use sealbus_seal::{Identity, SecurityLevel, VerifiedIdentity};

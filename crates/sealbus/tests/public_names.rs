@@ -1,0 +1,231 @@
+//! The names that users of this crate write. A name that is missing here breaks their programs, so this list changes
+//! only on purpose.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+/// Each module of the crate that is public, its file, and its names in alphabetical order.
+const MODULES: [(&str, &str, &[&str]); 6] = [
+    (
+        "sealbus",
+        "lib.rs",
+        &[
+            "AclMessage",
+            "Agent",
+            "AgentEnd",
+            "AgentFailure",
+            "AgentResult",
+            "Aid",
+            "CastError",
+            "Content",
+            "ContentError",
+            "Context",
+            "Filter",
+            "Message",
+            "NamedAgents",
+            "Performative",
+            "Platform",
+            "PlatformError",
+            "Provenance",
+            "ReceiveError",
+            "RequestError",
+            "RunError",
+            "SendError",
+            "Undelivered",
+            "acl",
+            "agent",
+            "agents",
+            "channel",
+            "directory",
+            "gateway",
+            "log_to_stderr",
+            "new_conversation_id",
+            "process",
+            "run",
+            "run_agents",
+        ],
+    ),
+    (
+        "sealbus::acl",
+        "acl.rs",
+        &[
+            "AclMessage",
+            "AclMessageRef",
+            "Aid",
+            "AidError",
+            "Content",
+            "DateTime",
+            "Expression",
+            "Performative",
+            "sl",
+        ],
+    ),
+    (
+        "sealbus::channel",
+        "channel/mod.rs",
+        &[
+            "AddressError",
+            "Channel",
+            "ChannelAddress",
+            "ChannelAnswers",
+            "ChannelError",
+            "ChannelEvent",
+            "ChannelFilter",
+            "ChannelHeader",
+            "ChannelPath",
+            "ChannelPattern",
+            "ChannelReplies",
+            "ChannelSubscription",
+            "DamagedLog",
+            "Ended",
+            "FilterError",
+            "FlowPolicy",
+            "LogPlace",
+            "LogRetention",
+            "Mechanism",
+            "Moment",
+            "PathError",
+            "Persistence",
+            "Priority",
+            "PublishError",
+            "Qos",
+            "QosError",
+            "QosOverride",
+            "QueueCounters",
+            "QueueLimits",
+            "Reach",
+            "Reliability",
+            "Replay",
+            "RequestOptions",
+            "SubscribeError",
+            "Subscribing",
+            "Time",
+            "UnavailableQos",
+        ],
+    ),
+    (
+        "sealbus::directory",
+        "directory.rs",
+        &[
+            "ANSWER_TIME",
+            "AgentState",
+            "Ams",
+            "AmsAgentDescription",
+            "ApDescription",
+            "Df",
+            "DfAgentDescription",
+            "DirectoryError",
+            "Property",
+            "SearchConstraints",
+            "ServiceDescription",
+            "Subscription",
+            "Template",
+            "ams_request",
+            "df_request",
+            "df_subscription",
+            "done",
+            "found",
+            "told",
+        ],
+    ),
+    (
+        "sealbus::gateway",
+        "gateway.rs",
+        &[
+            "GatewayCounters",
+            "GatewayError",
+            "GatewayPolicy",
+            "GatewayRule",
+            "HttpGatewayConfig",
+            "KnownPlatform",
+        ],
+    ),
+    (
+        "sealbus::process",
+        "process.rs",
+        &[
+            "ATTACH_VARIABLE",
+            "Acknowledgement",
+            "AgentHandle",
+            "AgentSender",
+            "CertificationError",
+            "Delivery",
+            "EMBEDDED_NAME",
+            "Expected",
+            "HOOK_GRACE",
+            "Identity",
+            "LOG_VARIABLE",
+            "Lifetime",
+            "Mailbox",
+            "OpenAgentError",
+            "OpenError",
+            "Outbox",
+            "Part",
+            "Parting",
+            "Process",
+            "ProcessEnd",
+            "ReceivedMessage",
+            "Role",
+            "STATE_VARIABLE",
+            "SecurityLevel",
+            "Stopping",
+            "TEARDOWN_LIMIT",
+            "TICKET_VARIABLE",
+            "Thawed",
+            "TrySendError",
+            "UndeliverableReason",
+            "VerifiedIdentity",
+            "Wish",
+            "Wishes",
+            "cast",
+        ],
+    ),
+];
+
+/// The names that the top level of a file makes public.
+fn public_names(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = source;
+    while let Some(at) = rest.find("\npub ") {
+        rest = &rest[at + "\npub ".len()..];
+        let (kind, after) = rest.split_once(' ').unwrap();
+        if kind == "use" {
+            let (path, _) = after.split_once(';').unwrap();
+            assert!(!path.contains('*'), "a glob hides what it exports: {path}");
+            let listed = path.split_once('{').map(|(_, listed)| listed);
+            let listed = listed.unwrap_or_else(|| path.rsplit("::").next().unwrap());
+            let listed = listed.trim_end_matches('}').split(',').map(str::trim);
+            names.extend(listed.filter(|name| !name.is_empty()).map(str::to_owned));
+        } else {
+            let end = after.find(|c: char| !c.is_alphanumeric() && c != '_');
+            names.push(after[..end.unwrap()].to_owned());
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn the_public_names_are_those_promised() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for (module, file, promised) in MODULES {
+        let source = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert_eq!(public_names(&source), promised, "{module}");
+    }
+}
+
+#[test]
+fn no_other_module_is_public() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let source = std::fs::read_to_string(folder.join("lib.rs")).unwrap();
+    let modules = source.lines().filter_map(|line| {
+        let name = line.strip_prefix("pub mod ")?.strip_suffix(';')?;
+        Some(format!("sealbus::{name}"))
+    });
+    let listed = MODULES
+        .iter()
+        .skip(1)
+        .map(|(module, ..)| (*module).to_owned());
+    assert_eq!(modules.collect::<Vec<_>>(), listed.collect::<Vec<_>>());
+}
