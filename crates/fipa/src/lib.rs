@@ -39,3 +39,8 @@ pub use view::{
     AclMessageRef, Addresses, AidRef, Aids, ContentRef, ExpressionRef, Expressions, NumberRef,
     UserDefined,
 };
+
+/// The examples of the README, which are tested as those of the documentation are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
