@@ -3,6 +3,7 @@
 //! changed are to be written to the store before a certificate leaves.
 
 mod events;
+mod revocation;
 #[cfg(test)]
 mod tests;
 
@@ -31,11 +32,6 @@ const DENY_LIST_ROW: &str = "deny-list";
 
 /// How long an expired certificate is still shown.
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
-/// How long it is remembered that the sender of messages which still wait was revoked: longer than messages are kept
-/// that were given no expiry.
-const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Characters kept of an operator's reason.
-const LONGEST_REASON: usize = 500;
 
 /// A certificate issued and not long expired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +49,35 @@ pub struct IssuedCertificate {
     pub said: Option<String>,
 }
 
+impl IssuedCertificate {
+    /// Whether it may yet need room on the deny list. Nodes' own certificates, of which there are few, use what is kept free.
+    fn is_revocable(&self) -> bool {
+        let identity = &self.record.identity;
+        self.revoked.is_none()
+            && matches!(identity, Identity::Agent { .. } | Identity::Process { .. })
+    }
+
+    /// What operators are shown of it.
+    pub fn status(&self) -> CertificateStatus {
+        let record = &self.record;
+        let node = record.on_behalf_of.as_ref();
+        CertificateStatus {
+            serial: record.serial.to_string(),
+            identity: record.identity.to_string(),
+            address: record.address.clone(),
+            node: node
+                .and_then(|node| node.node_name())
+                .map(ToString::to_string),
+            not_before: record.not_before.as_unix_seconds() * 1000,
+            not_after: record.not_after.as_unix_seconds() * 1000,
+            index: self.index,
+            revoked: self
+                .revoked
+                .map(|denial| why(denial.reason, self.said.as_deref())),
+        }
+    }
+}
+
 /// The CA service of one issuing authority.
 pub struct CaService {
     authority: IssuingAuthority,
@@ -61,6 +86,13 @@ pub struct CaService {
     log: MerkleLog,
     deny_list: DenyList,
     signed: Arc<Vec<u8>>,
+    /// Whether the deny list holds what the signed one does not.
+    is_unpublished: bool,
+    /// Certificates of agents and processes that could still be revoked.
+    revocable: usize,
+    /// How many certificates may live or be denied at a time: each has room on the deny list.
+    room: usize,
+    pruned: Timestamp,
     issued: HashMap<Serial, IssuedCertificate>,
     by_process: HashMap<String, Vec<Serial>>,
     events: Events,
@@ -158,6 +190,10 @@ impl CaService {
             log: MerkleLog::from_leaf_hashes(leaves.into_values()),
             deny_list,
             signed,
+            is_unpublished: true,
+            revocable: issued.values().filter(|found| found.is_revocable()).count(),
+            room: revocation::ROOM,
+            pruned: now,
             issued,
             by_process,
             events,
@@ -202,7 +238,8 @@ impl CaService {
     /// Certifies at a node's request, if the Master placed that agent or process there.
     ///
     /// # Errors
-    /// [`FaultCode::NotPlaced`] with the reason; the attempt is entered in the events.
+    /// [`FaultCode::NotPlaced`] with the reason; the attempt is entered in the events. [`FaultCode::Full`] if the certificate
+    /// could not be revoked for want of room on the deny list.
     pub fn certify(
         &mut self,
         request: &Request<'_>,
@@ -246,6 +283,10 @@ impl CaService {
                 FaultCode::NotPlaced,
                 format!("no certificate for {subject}: {refusal}"),
             )
+        })?;
+        self.check_room(now).inspect_err(|fault| {
+            tracing::error!(target: "sealbus::certification", agent = %subject, %fault, "refused");
+            event(self, 0, None, format!("refused: {fault}"));
         })?;
         let (chain, serial) = self.issue(&grant, &parsed, request.process, self.lifetime, now)?;
         let valid = format!(
@@ -323,6 +364,7 @@ impl CaService {
             said: None,
         };
         self.rows.put(certificate_row(serial), &certificate);
+        self.revocable += usize::from(certificate.is_revocable());
         self.issued.insert(serial, certificate);
         if let Some(process) = process {
             self.by_process
@@ -333,149 +375,6 @@ impl CaService {
         Ok((issued.chain, serial))
     }
 
-    /// Revokes the living certificates issued to a process, or only those of one of its agents.
-    /// The new deny list is in force here at once; true if there is one to be published.
-    ///
-    /// # Errors
-    /// If the deny list is full.
-    pub fn revoke_process(
-        &mut self,
-        process: &str,
-        agent: Option<&str>,
-        reason: Reason,
-        now: Timestamp,
-    ) -> Result<bool, Fault> {
-        let of_agent = |certificate: &IssuedCertificate| match (agent, &certificate.record.identity)
-        {
-            (None, _) => true,
-            (Some(agent), Identity::Agent { name, .. }) => name.as_str() == agent,
-            _ => false,
-        };
-        let serials: Vec<Serial> = self
-            .by_process
-            .get(process)
-            .into_iter()
-            .flatten()
-            .filter(|serial| self.issued.get(serial).is_some_and(of_agent))
-            .copied()
-            .collect();
-        self.revoke(&serials, reason, None, now)
-    }
-
-    /// Revokes the living certificates of an agent, or one certificate by its serial number.
-    /// Returns those revoked. What the operator says to it is shown wherever the revocation is.
-    ///
-    /// # Errors
-    /// [`FaultCode::Unknown`] if there is none; or if the deny list is full.
-    pub fn revoke_by_hand(
-        &mut self,
-        what: &str,
-        said: &str,
-        now: Timestamp,
-    ) -> Result<Vec<CertificateStatus>, Fault> {
-        let local = what.split('@').next().unwrap_or(what);
-        let serial: Option<Serial> = what.parse().ok();
-        let living: Vec<Serial> = self
-            .issued
-            .values()
-            .filter(|found| found.revoked.is_none() && found.record.not_after >= now)
-            .filter(|found| {
-                serial == Some(found.record.serial) || subject(&found.record.identity) == local
-            })
-            .map(|found| found.record.serial)
-            .collect();
-        if living.is_empty() {
-            let message = format!("no living certificate belongs to {what}");
-            return Err(Fault::new(FaultCode::Unknown, message)
-                .advise("`sealbus ca list` shows names and serial numbers"));
-        }
-        let said: String = said.trim().chars().take(LONGEST_REASON).collect();
-        let said = Some(said).filter(|said| !said.is_empty());
-        self.deny_senders(&living, now)?;
-        self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
-        Ok(living
-            .iter()
-            .filter_map(|serial| self.issued.get(serial))
-            .map(status)
-            .collect())
-    }
-
-    /// What the holders of these certificates have sent until now is not delivered any more, if it still waits. Their
-    /// newer certificates hold.
-    fn deny_senders(&mut self, serials: &[Serial], now: Timestamp) -> Result<(), Fault> {
-        let denial = Denial {
-            at: now,
-            reason: Reason::ByOperator,
-        };
-        for serial in serials {
-            let Some(certificate) = self.issued.get(serial) else {
-                continue;
-            };
-            let record = &certificate.record;
-            if !matches!(record.identity, Identity::Agent { .. }) {
-                continue;
-            }
-            let before = record.not_before.plus(Duration::from_secs(1));
-            self.deny_list
-                .deny_identity_before(
-                    record.identity.clone(),
-                    before,
-                    now.plus(SENDERS_REMEMBERED),
-                    denial,
-                )
-                .map_err(|error| internal(&error))?;
-        }
-        Ok(())
-    }
-
-    fn revoke(
-        &mut self,
-        serials: &[Serial],
-        reason: Reason,
-        said: Option<&str>,
-        now: Timestamp,
-    ) -> Result<bool, Fault> {
-        let denial = Denial { at: now, reason };
-        let mut changed = false;
-        for serial in serials {
-            let Some(certificate) = self.issued.get_mut(serial) else {
-                continue;
-            };
-            let over = certificate.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now;
-            if certificate.revoked.is_some() || over {
-                continue;
-            }
-            self.deny_list
-                .deny_serial(*serial, certificate.record.not_after, denial)
-                .map_err(|error| internal(&error))?;
-            certificate.revoked = Some(denial);
-            certificate.said = said.map(str::to_owned);
-            self.rows.put(certificate_row(*serial), certificate);
-            let subject = subject(&certificate.record.identity);
-            let what = format!("revoked: {}", why(reason, said));
-            self.events
-                .enter(0, &subject, None, Some(*serial), what, now);
-            tracing::info!(target: "sealbus::certification", %serial, agent = %subject, %reason, "revoked");
-            changed = true;
-        }
-        if changed {
-            self.publish(now).map_err(|error| internal(&error))?;
-        }
-        Ok(changed)
-    }
-
-    fn publish(&mut self, now: Timestamp) -> Result<(), DenyListError> {
-        let signed = self.deny_list.sign(&self.authority)?;
-        // Only an older list would be refused, and there is none but ours.
-        if let Err(error) = self.trust.apply_deny_list(&signed, now) {
-            tracing::error!(%error, "the CA's own deny list was not accepted");
-        }
-        self.rows
-            .put_bytes(DENY_LIST_ROW.to_owned(), signed.clone());
-        self.signed = Arc::new(signed);
-        Ok(())
-    }
-
     /// Forgets what expired. The issuance log keeps everything.
     pub fn prune(&mut self, now: Timestamp) {
         let over: Vec<Serial> = self
@@ -484,8 +383,10 @@ impl CaService {
             .filter(|(_, found)| found.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now)
             .map(|(serial, _)| *serial)
             .collect();
+        self.pruned = now;
         for serial in over {
-            self.issued.remove(&serial);
+            let gone = self.issued.remove(&serial);
+            self.revocable -= usize::from(gone.is_some_and(|gone| gone.is_revocable()));
             self.rows.delete(certificate_row(serial));
         }
         let issued = &self.issued;
@@ -504,7 +405,7 @@ impl CaService {
             .filter(|found| all || (found.revoked.is_none() && found.record.not_after >= now))
             .collect();
         found.sort_by_key(|found| found.index);
-        found.into_iter().map(status).collect()
+        found.into_iter().map(IssuedCertificate::status).collect()
     }
 
     /// The latest living certificate of each agent, by local name.
@@ -555,26 +456,6 @@ fn subject(identity: &Identity) -> String {
         Identity::Agent { name, .. } | Identity::Node { name, .. } => name.to_string(),
         Identity::Process { process, .. } => format!("process {process}"),
         Identity::Authority { name, .. } => format!("authority {name}"),
-    }
-}
-
-fn status(found: &IssuedCertificate) -> CertificateStatus {
-    let record = &found.record;
-    CertificateStatus {
-        serial: record.serial.to_string(),
-        identity: record.identity.to_string(),
-        address: record.address.clone(),
-        node: record
-            .on_behalf_of
-            .as_ref()
-            .and_then(|node| node.node_name())
-            .map(ToString::to_string),
-        not_before: record.not_before.as_unix_seconds() * 1000,
-        not_after: record.not_after.as_unix_seconds() * 1000,
-        index: found.index,
-        revoked: found
-            .revoked
-            .map(|denial| why(denial.reason, found.said.as_deref())),
     }
 }
 

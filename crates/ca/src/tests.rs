@@ -102,6 +102,7 @@ fn what_is_revoked_is_not_believed_and_stays_so_after_a_restart() {
             .revoke_process("p", None, Reason::Killed, NOW)
             .unwrap()
     );
+    first.publish(NOW).unwrap();
     assert!(
         first
             .trust()
@@ -191,9 +192,167 @@ fn a_statement_is_believed_only_whole_fresh_and_of_a_certified_node() {
         voucher.open::<Vouching>(service.trust(), now + 3_000_000),
         Err(StatementError::Stale { .. })
     ));
+    // Clocks that differ are no verdict on the one vouched for; nor is a certificate that has run out.
+    let late = |seconds: u64| {
+        let error = voucher
+            .open::<Vouching>(service.trust(), now + seconds * 1000)
+            .unwrap_err();
+        let fault = error.fault(FaultCode::Unavailable, "");
+        (fault.code, fault.message)
+    };
+    let (code, message) = late(300);
+    assert_eq!(code, FaultCode::ClockSkew);
+    assert!(message.contains("300 s apart"), "{message}");
+    assert_eq!(late(7200).0, FaultCode::ClockSkew);
     let stranger = self::service(&self::root());
     assert!(matches!(
         voucher.open::<Vouching>(stranger.trust(), now),
         Err(StatementError::Node(_))
     ));
+}
+
+#[test]
+fn a_certificate_of_tomorrow_proves_its_node_today() {
+    let root = root();
+    let mut service = service(&root);
+    let day = Duration::from_secs(86_400);
+    let key = KeyPair::generate().unwrap();
+    let identity = Identity::node(&platform(), "node-1").unwrap();
+    let request = key.signing_request().unwrap();
+    let tomorrow = NOW.plus(day);
+    let chain = service
+        .certify_own(identity.clone(), HERE, None, &request, day, tomorrow)
+        .unwrap();
+    let node = Credential::new(key, chain).unwrap();
+    assert!(service.trust().verify(node.chain(), NOW).is_err());
+    let now = NOW.as_unix_seconds() * 1000;
+    let vouching = Vouching {
+        process: "p".to_owned(),
+        subject: Subject::Process,
+        request: Blob(vec![1]),
+        at: now,
+    };
+    let voucher = Signed::sign(&vouching, &node).unwrap();
+    let (found, _) = voucher.open::<Vouching>(service.trust(), now).unwrap();
+    assert_eq!(found.identity(), &identity);
+    // Revoked, it proves nothing.
+    service.revoke_by_hand("node-1", "", tomorrow).unwrap();
+    service.publish(NOW).unwrap();
+    let error = voucher.open::<Vouching>(service.trust(), now).unwrap_err();
+    assert!(matches!(
+        error,
+        StatementError::Node(sealbus_seal::VerifyError::Revoked { .. })
+    ));
+}
+
+/// Has the CA certify an agent in a process of its own.
+fn certified(service: &mut CaService, node: &Credential, process: &str) -> Result<(), Fault> {
+    let vouches = service.trust().verify(node.chain(), NOW).unwrap();
+    let request = Request {
+        node: &vouches,
+        wanted: &Identity::agent(&platform(), "seller").unwrap(),
+        process: Some(process),
+        request: &KeyPair::generate().unwrap().signing_request().unwrap(),
+    };
+    service.certify(&request, &On("node-1"), NOW).map(|_| ())
+}
+
+#[test]
+fn what_is_revoked_together_is_signed_once() {
+    let root = root();
+    let mut service = service(&root);
+    let node = node(&mut service);
+    for process in 0..20 {
+        certified(&mut service, &node, &process.to_string()).unwrap();
+    }
+    let (version, signed) = service.deny_list();
+    for process in 0..20 {
+        let process = process.to_string();
+        assert!(
+            service
+                .revoke_process(&process, None, Reason::NodeLost, NOW)
+                .unwrap()
+        );
+        assert!(Arc::ptr_eq(&service.deny_list().1, &signed));
+    }
+    service.publish(NOW).unwrap();
+    assert!(service.deny_list().0 > version);
+    assert_eq!(service.trust().deny_lists()[0].serials().count(), 20);
+    // There is nothing new to be signed.
+    let signed = service.deny_list().1;
+    service.publish(NOW).unwrap();
+    assert!(Arc::ptr_eq(&service.deny_list().1, &signed));
+}
+
+#[test]
+fn whatever_is_certified_has_room_on_the_deny_list() {
+    let root = root();
+    let mut service = service(&root);
+    let node = node(&mut service);
+    service.room = 10;
+    for process in 0..10 {
+        certified(&mut service, &node, &process.to_string()).unwrap();
+    }
+    let full = |service: &mut CaService| {
+        let fault = certified(service, &node, "one too many").unwrap_err();
+        assert_eq!(fault.code, FaultCode::Full);
+        assert!(
+            fault.to_string().contains("certificate-lifetime"),
+            "{fault}"
+        );
+    };
+    full(&mut service);
+    // Revoking makes no room: denied or alive, each has its entry until its certificate has expired.
+    for process in 0..10 {
+        let process = process.to_string();
+        assert!(
+            service
+                .revoke_process(&process, None, Reason::Killed, NOW)
+                .unwrap()
+        );
+    }
+    full(&mut service);
+    service.publish(NOW).unwrap();
+    assert_eq!(service.trust().deny_lists()[0].serials().count(), 10);
+    let later = NOW.plus(HOUR + Duration::from_secs(1300));
+    service.prune(later);
+    service.check_room(later).unwrap();
+    assert_eq!(service.revocable, 0);
+}
+
+#[test]
+fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
+    let root = root();
+    let mut first = service(&root);
+    let node = node(&mut first);
+    certified(&mut first, &node, "p").unwrap();
+    let backup: BTreeMap<String, Vec<u8>> = first
+        .take_rows()
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .collect();
+    certified(&mut first, &node, "q").unwrap();
+    for process in ["p", "q"] {
+        first
+            .revoke_process(process, None, Reason::Killed, NOW)
+            .unwrap();
+        first.publish(NOW).unwrap();
+    }
+    // What the nodes hold.
+    let roots = [root.certificate().clone()];
+    let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
+    let held = trust();
+    held.apply_deny_list(&first.deny_list().1, NOW).unwrap();
+    let rows = backup
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_slice()));
+    let later = NOW.plus(Duration::from_secs(60));
+    let authority = first.authority;
+    let mut restored = CaService::load(authority, Arc::new(trust()), HOUR, rows, later).unwrap();
+    restored
+        .revoke_process("p", None, Reason::Killed, later)
+        .unwrap();
+    restored.publish(later).unwrap();
+    let taken = held.apply_deny_list(&restored.deny_list().1, later);
+    assert!(taken.is_ok(), "{taken:?}");
 }

@@ -409,7 +409,8 @@ pub struct SilentNode {
 pub enum NodeState {
     /// It sends heartbeats.
     Alive,
-    /// It was there before the Master was started again, and has some time to come back.
+    /// It was there before the Master was started again, or before the Master was cut off from all nodes, and has some
+    /// time to come back.
     Expected,
     /// It stopped sending heartbeats; its agents were placed elsewhere.
     Dead,
@@ -429,7 +430,9 @@ impl NodeState {
     pub const fn absence(self) -> Option<&'static str> {
         match self {
             Self::Alive | Self::Leaving => None,
-            Self::Expected => Some("it has not come back since the Master was started again"),
+            Self::Expected => {
+                Some("it was not heard since the Master was started again or cut off")
+            }
             Self::Dead => Some("it is dead"),
             Self::Left => Some("it has left"),
         }

@@ -40,6 +40,9 @@ pub enum MasterRequest {
         attachment: Option<SocketAddr>,
         /// Its agent processes.
         processes: Vec<RunningProcess>,
+        /// Processes whose end the Master may not have heard of yet, and how they ended.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ended: Vec<(String, Exit)>,
     },
     /// The node is alive.
     Heartbeat {

@@ -9,7 +9,7 @@ use sealbus_seal::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Blob, NodeDescription, Subject, UnixMillis};
+use crate::{Blob, Fault, FaultCode, NodeDescription, Subject, UnixMillis};
 
 /// How old a statement may be, besides the difference of clocks, in milliseconds.
 const GOOD_FOR: UnixMillis = 120_000;
@@ -87,8 +87,8 @@ pub enum StatementError {
     NotSigned(sealbus_seal::Identity),
     /// It is of another time.
     #[error(
-        "the node's clock says {} and the one here {}: set the one that is wrong",
-        Timestamp::from_unix_seconds(node / 1000), Timestamp::from_unix_seconds(here / 1000)
+        "the node's clock says {} and the Master's {}, {} s apart: set the one that is wrong",
+        Timestamp::from_unix_seconds(node / 1000), Timestamp::from_unix_seconds(here / 1000), node.abs_diff(*here) / 1000
     )]
     Stale {
         /// The node's clock when it signed.
@@ -126,7 +126,7 @@ impl Signed {
     ) -> Result<(VerifiedIdentity, S), StatementError> {
         let chain = CertificateChain::decode(&self.chain.0)
             .map_err(|error: CertificateError| StatementError::Malformed(error.to_string()))?;
-        let node = trust.verify(&chain, Timestamp::from_unix_seconds(now / 1000))?;
+        let node = verify(&chain, trust, Timestamp::from_unix_seconds(now / 1000))?;
         let not_signed = || StatementError::NotSigned(node.identity().clone());
         let signature: [u8; 64] = self
             .signature
@@ -150,5 +150,34 @@ impl Signed {
             });
         }
         Ok((node, statement))
+    }
+}
+
+/// Verifies a node's chain. A certificate that begins later was issued by a CA whose clock was ahead then, and proves the node
+/// as well: without it the node could not ask for another one until that time has come.
+fn verify(
+    chain: &CertificateChain,
+    trust: &Trust,
+    now: Timestamp,
+) -> Result<VerifiedIdentity, VerifyError> {
+    match trust.verify(chain, now) {
+        Err(VerifyError::NotYetValid { not_before, .. }) => trust.verify(chain, not_before),
+        result => result,
+    }
+}
+
+impl StatementError {
+    /// The fault to answer. Clocks that differ are a fault of their own, which passes; all else is of kind `otherwise`.
+    pub fn fault(&self, otherwise: FaultCode, advice: &str) -> Fault {
+        let is_of_clocks = matches!(
+            self,
+            Self::Stale { .. }
+                | Self::Node(VerifyError::Expired { .. } | VerifyError::NotYetValid { .. })
+        );
+        if is_of_clocks {
+            return Fault::new(FaultCode::ClockSkew, self.to_string())
+                .advise("set the clock that is wrong, with NTP for instance");
+        }
+        Fault::new(otherwise, self.to_string()).advise(advice)
     }
 }

@@ -158,13 +158,9 @@ impl Admin {
                 })
             }
             AdminRequest::Revoke { what, reason } => {
-                let revoked = self.desk.run(move |desk, now| {
-                    let local = what.split('@').next().unwrap_or(&what).to_owned();
-                    let revoked = desk.ca.revoke_by_hand(&what, &reason, timestamp(now))?;
-                    tracing::warn!(%what, %reason, "revoked by an operator");
-                    desk.state.bar(&local);
-                    Ok(revoked)
-                });
+                let revoked = self
+                    .desk
+                    .run(move |desk, now| desk.revoke_by_hand(&what, &reason, now));
                 Ok(AdminAnswer::Certificates {
                     certificates: revoked.await?,
                 })

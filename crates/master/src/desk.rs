@@ -2,34 +2,36 @@
 //! done one after the other without waiting, and what they changed is in the store before anyone
 //! hears of it. Jobs that come while the store writes share the next write.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+mod refusals;
+#[cfg(test)]
+mod tests;
+mod tokens;
 
-use sealbus_seal::issuance::Placements;
-use sealbus_seal::token::{Purpose, Secret, TokenBook, TokenError};
-use sealbus_seal::{Identity, Name, PlatformName, Timestamp};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sealbus_seal::{Identity, PlatformName};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::state::{About, Effect, MasterState};
-use sealbus_ca::CaService;
+use sealbus_ca::{CaService, IssuedCertificate};
+use sealbus_control::admin::CertificateStatus;
 use sealbus_control::clock::{now, timestamp};
 use sealbus_control::node::{DirectoryUpdate, NodeRequest};
-use sealbus_control::{
-    AgentState, Fault, FaultCode, PlatformDescription, RefusalRecord, Subject, UnixMillis,
-};
+use sealbus_control::{AgentState, Fault, FaultCode, PlatformDescription, UnixMillis};
 use sealbus_store::{Batch, Rows, Store, StoreError};
+
+use refusals::Refusals;
+pub(crate) use tokens::{TOKENS_ROW, Tokens};
 
 /// Jobs that wait before those who ask wait.
 const JOBS: usize = 1024;
 /// Jobs done before what they changed is written.
 const JOBS_A_WRITE: usize = 256;
-/// Refusals remembered.
-const REFUSALS: usize = 1000;
 /// How often expired certificates are forgotten.
 const PRUNING: UnixMillis = 60_000;
-/// Who wakes so many milliseconds after the moment it was to wake at did not run.
-const LATE: UnixMillis = 1000;
 /// The pause before a write that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -57,24 +59,6 @@ pub(crate) struct Desk {
     pub(crate) since: UnixMillis,
     pruned: UnixMillis,
     closing: bool,
-}
-
-/// Tokens and tickets, with the row they are kept in.
-pub(crate) struct Tokens {
-    book: TokenBook,
-    changed: bool,
-}
-
-/// The row the tokens are kept in.
-pub(crate) const TOKENS_ROW: &str = "tokens";
-
-/// What was refused anywhere on the platform.
-#[derive(Default)]
-pub(crate) struct Refusals {
-    /// How often in all.
-    pub(crate) total: u64,
-    /// The latest.
-    pub(crate) latest: std::collections::VecDeque<RefusalRecord>,
 }
 
 /// What leaves the desk, once it is in the store.
@@ -107,7 +91,11 @@ type Job = Box<dyn FnOnce(&mut Desk, UnixMillis) -> Done + Send>;
 #[derive(Clone)]
 pub(crate) struct DeskHandle {
     jobs: mpsc::Sender<Job>,
+    heard: Heard,
 }
+
+/// Nodes that gave a sign of life which the desk has not noted yet. It waits behind no job.
+type Heard = Arc<Mutex<HashSet<String>>>;
 
 /// What those who have to tell others learn: it changes with every write.
 #[derive(Clone, Debug)]
@@ -116,72 +104,6 @@ pub(crate) struct News {
     pub(crate) directory: u64,
     /// Version of the deny list.
     pub(crate) deny_list: u64,
-}
-
-impl Tokens {
-    /// From the stored row, if there is one.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub(crate) fn load(row: Option<&[u8]>) -> Result<Self, serde_json::Error> {
-        let entries: Vec<_> = row
-            .map(serde_json::from_slice)
-            .transpose()?
-            .unwrap_or_default();
-        Ok(Self {
-            book: TokenBook::from_entries(entries),
-            changed: false,
-        })
-    }
-
-    /// The one name a token was made for, if it is known and was made for one.
-    pub(crate) fn name_of(&self, secret: &Secret) -> Option<String> {
-        let hash = secret.hash();
-        let (_, entry) = self.book.entries().find(|(known, _)| **known == hash)?;
-        entry.name.as_ref().map(ToString::to_string)
-    }
-
-    /// Whether a token could be redeemed; it stays as it is.
-    ///
-    /// # Errors
-    /// As [`TokenBook::redeem`].
-    pub(crate) fn check(
-        &self,
-        purpose: Purpose,
-        secret: &Secret,
-        name: Option<&str>,
-        now: Timestamp,
-    ) -> Result<(), TokenError> {
-        let name = Name::new("node", name.unwrap_or("any"))?;
-        self.book
-            .clone()
-            .redeem(purpose, secret, &name, now)
-            .map(|_| ())
-    }
-
-    /// The book, to be changed.
-    pub(crate) fn change(&mut self) -> &mut TokenBook {
-        self.changed = true;
-        &mut self.book
-    }
-}
-
-impl Refusals {
-    /// Notes what was refused.
-    pub(crate) fn note(&mut self, records: Vec<RefusalRecord>) {
-        for record in records {
-            tracing::warn!(
-                target: "sealbus::refusals",
-                who = %record.who, receiver = record.receiver.as_deref(), count = record.count,
-                "{}", record.reason
-            );
-            self.total += record.count;
-            if self.latest.len() == REFUSALS {
-                self.latest.pop_front();
-            }
-            self.latest.push_back(record);
-        }
-    }
 }
 
 /// The parts a desk is made of.
@@ -232,16 +154,19 @@ pub(crate) fn open(
         closing: false,
     };
     let (told, news) = watch::channel(desk.news());
+    let heard = Heard::default();
     let work = Work {
         desk,
+        heard: heard.clone(),
         store,
         outward,
         told,
         unwritten: Batch::new(),
         held: Vec::new(),
+        started: Instant::now(),
     };
     tokio::spawn(work.run(waiting));
-    (DeskHandle { jobs }, effects, news)
+    (DeskHandle { jobs, heard }, effects, news)
 }
 
 impl DeskHandle {
@@ -268,6 +193,11 @@ impl DeskHandle {
 }
 
 impl DeskHandle {
+    /// Notes at once that a member gave a sign of life, however much work the desk has.
+    pub(crate) fn heard(&self, node: &str) {
+        self.heard.lock().insert(node.to_owned());
+    }
+
     /// Closes the desk, when what came before is done and written: the store is free then.
     pub(crate) async fn close(&self) {
         let closing = self.run(|desk, _| {
@@ -282,6 +212,7 @@ impl DeskHandle {
 
 struct Work {
     desk: Desk,
+    heard: Heard,
     store: Arc<dyn Store>,
     outward: mpsc::UnboundedSender<Outward>,
     told: watch::Sender<News>,
@@ -289,6 +220,8 @@ struct Work {
     unwritten: Batch,
     /// Effects that must not come before them.
     held: Vec<Outward>,
+    /// When the desk was opened.
+    started: Instant,
 }
 
 impl Work {
@@ -305,13 +238,11 @@ impl Work {
             if !self.unwritten.is_empty() || self.desk.state.has_unsaved() {
                 pause = pause.min(AFTER_FAILURE);
             }
-            let due = now().saturating_add(pause.as_millis() as u64);
             let first = tokio::time::timeout(pause, jobs.recv()).await;
             let now = now();
-            let late = now.saturating_sub(due);
-            if late >= LATE {
-                tracing::warn!(seconds = late / 1000, "the Master did not run for a while");
-                self.desk.state.did_not_run(late, now);
+            self.desk.state.look(now);
+            for node in std::mem::take(&mut *self.heard.lock()) {
+                self.desk.state.heard(&node, now);
             }
             let mut done = Vec::new();
             match first {
@@ -333,6 +264,9 @@ impl Work {
             self.desk.state.tick(now);
             if self.desk.pruned + PRUNING <= now {
                 self.desk.pruned = now;
+                // A clock that is put forward by mistake must not make denials forgotten: they hold for as long as time passes.
+                let passed = self.started.elapsed().as_millis() as u64;
+                let now = now.min(self.desk.since.saturating_add(passed));
                 self.desk.ca.prune(timestamp(now));
             }
             self.gather(now);
@@ -399,10 +333,7 @@ impl Work {
         let followers = desk.followers.drain(..).map(Outward::Followed);
         self.held.extend(followers);
         let mut rows = Rows::default();
-        if std::mem::take(&mut desk.tokens.changed) {
-            let entries: Vec<_> = desk.tokens.book.entries().collect();
-            rows.put(TOKENS_ROW.to_owned(), &entries);
-        }
+        desk.tokens.take_row(&mut rows);
         let rows = [desk.state.take_rows(now), desk.ca.take_rows(), rows.take()].concat();
         let changed = !rows.is_empty();
         self.unwritten.extend(rows);
@@ -411,6 +342,10 @@ impl Work {
 
     /// Writes what changed, then lets those who wait, and the effects, go.
     async fn settle(&mut self, done: Vec<(Done, bool)>) {
+        if let Err(error) = self.desk.ca.publish(timestamp(now())) {
+            tracing::error!(%error, "the deny list could not be signed: what was revoked is still believed");
+        }
+        self.unwritten.extend(self.desk.ca.take_rows());
         let written = if self.unwritten.is_empty() {
             Ok(())
         } else {
@@ -429,17 +364,28 @@ impl Work {
                 _ => finish(Ok(())),
             }
         }
-        if written.is_ok() {
-            for effect in self.held.drain(..) {
-                let _ = self.outward.send(effect);
-            }
-            let news = self.desk.news();
-            self.told.send_if_modified(|told| {
-                let changed = told.directory != news.directory || told.deny_list != news.deny_list;
-                *told = news;
-                changed
-            });
+        // What cuts somebody off needs no room on the disk; should the Master be killed before it is written, it is merely
+        // stricter than it knows.
+        let goes = |effect: &mut Outward| written.is_ok() || effect.is_an_end();
+        for effect in self.held.extract_if(.., goes) {
+            let _ = self.outward.send(effect);
         }
+        let news = self.desk.news();
+        self.told.send_if_modified(|told| {
+            let before = told.clone();
+            told.deny_list = news.deny_list;
+            if written.is_ok() {
+                told.directory = news.directory;
+            }
+            told.directory != before.directory || told.deny_list != before.deny_list
+        });
+    }
+}
+
+impl Outward {
+    /// Whether it does nothing but end a process.
+    fn is_an_end(&self) -> bool {
+        matches!(self, Self::Ask { request, .. } if matches!(**request, NodeRequest::Stop { .. }))
     }
 }
 
@@ -456,6 +402,34 @@ impl Desk {
         self.state.directory().since(directory)
     }
 
+    /// Revokes an agent's certificates, or one by its serial number, by an operator's order. What was revoked gets no other
+    /// certificate in the process that held it.
+    ///
+    /// # Errors
+    /// As [`CaService::revoke_by_hand`].
+    pub(crate) fn revoke_by_hand(
+        &mut self,
+        what: &str,
+        said: &str,
+        now: UnixMillis,
+    ) -> Result<Vec<CertificateStatus>, Fault> {
+        let revoked = self.ca.revoke_by_hand(what, said, timestamp(now))?;
+        tracing::warn!(%what, reason = said, "revoked by an operator");
+        for certificate in &revoked {
+            let process = certificate.process.as_deref().unwrap_or_default();
+            match &certificate.record.identity {
+                Identity::Agent { name, .. } => self.state.bar(process, Some(name.as_str())),
+                Identity::Process { .. } => self.state.bar(process, None),
+                Identity::Node { .. } | Identity::Authority { .. } => {}
+            }
+        }
+        let local = what.split('@').next().unwrap_or(what);
+        for process in self.state.processes_of(local) {
+            self.state.bar(&process, Some(local));
+        }
+        Ok(revoked.iter().map(IssuedCertificate::status).collect())
+    }
+
     /// The identity of an agent of this platform.
     ///
     /// # Errors
@@ -470,75 +444,7 @@ impl Desk {
     }
 }
 
-/// The placements of one process, as the CA asks for them: while an agent moves it is placed where
-/// the process is that asks.
-pub(crate) struct PlacementsOf<'d> {
-    /// The Master's state.
-    pub(crate) state: &'d MasterState,
-    /// The process that is to hold the key.
-    pub(crate) process: &'d str,
-}
-
-impl Placements for PlacementsOf<'_> {
-    fn is_member(&self, node: &Name) -> bool {
-        self.state.is_member(node.as_str())
-    }
-
-    fn node_of(&self, agent: &Name) -> Option<Name> {
-        let agent = agent.as_str();
-        let node = if self.state.nodes().contains_key(agent) {
-            // A node's own agent bears its name.
-            agent
-        } else {
-            match self.state.process(self.process) {
-                Some((_, process)) if process.agents.contains_key(agent) => &process.node,
-                _ => &self.state.group_of(agent)?.1.process.as_ref()?.node,
-            }
-        };
-        Name::new("node", node).ok()
-    }
-}
-
-/// Whether a process may still be certified: the Master has not told it to stop, and it is one of
-/// this node's.
-///
-/// # Errors
-/// [`FaultCode::NotPlaced`].
-pub(crate) fn check_process(
-    state: &MasterState,
-    node: &str,
-    process: &str,
-    subject: &Subject,
-) -> Result<(), Fault> {
-    let own = |node: &str| {
-        let node = state.nodes().get(node);
-        node.is_some_and(|node| node.process == process)
-    };
-    if own(node) {
-        return Ok(());
-    }
-    let refuse = |why: &str| {
-        Fault::new(
-            FaultCode::NotPlaced,
-            format!("the process {process} on {node} {why}"),
-        )
-    };
-    match state.process(process) {
-        None => Err(refuse("is none the Master placed, or was given up")),
-        Some((_, found)) if found.node != node => Err(refuse("was placed elsewhere")),
-        Some((_, found)) if found.stop_by.is_some() => Err(refuse("was told to stop")),
-        Some((_, found)) => match subject {
-            Subject::Agent { name } if found.barred.contains(name) => {
-                let message = format!("{name} was revoked by an operator");
-                Err(Fault::new(FaultCode::NotPermitted, message)
-                    .advise("kill it and start it again, if it is to be trusted again"))
-            }
-            _ => Ok(()),
-        },
-    }
-}
-
 fn storage(error: &StoreError) -> Fault {
     Fault::new(FaultCode::Storage, error.to_string())
-        .advise("nothing was changed for the one who asks; what runs goes on")
+        .advise("it is noted in memory, and done once there is room: do not ask for it again")
 }

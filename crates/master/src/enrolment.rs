@@ -13,7 +13,7 @@ use sealbus_control::clock::timestamp;
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
 use sealbus_control::node::{AuthorityAnswer, AuthorityRequest};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
-use sealbus_control::statement::{Returning, StatementError};
+use sealbus_control::statement::Returning;
 use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
 
 /// How long a newcomer may take to ask.
@@ -90,9 +90,13 @@ fn enrol(
             join(desk, &secret, name, node, &request.0, now)
         }
         EnrolmentRequest::Return { statement } => {
-            let (identity, returning) = statement
-                .open::<Returning>(desk.ca.trust(), now)
-                .map_err(|error| refusal(&error))?;
+            let (identity, returning) =
+                statement
+                    .open::<Returning>(desk.ca.trust(), now)
+                    .map_err(|error| {
+                        let advice = "join the node with a new token: sealbus token";
+                        error.fault(FaultCode::NotPermitted, advice)
+                    })?;
             let Identity::Node { name, .. } = identity.identity() else {
                 return Err(Fault::new(
                     FaultCode::NotPermitted,
@@ -191,12 +195,4 @@ fn joined(
             .collect(),
         deny_list: Blob(desk.ca.deny_list().1.to_vec()),
     })))
-}
-
-fn refusal(error: &StatementError) -> Fault {
-    match error {
-        StatementError::Stale { .. } => Fault::new(FaultCode::ClockSkew, error.to_string()),
-        _ => Fault::new(FaultCode::NotPermitted, error.to_string())
-            .advise("join the node with a new token: sealbus token"),
-    }
 }

@@ -25,6 +25,7 @@ mod running;
 pub mod state;
 mod system;
 mod telling;
+mod vouching;
 
 pub use authorities::{Authorities, AuthoritiesError};
 pub(crate) use broker::Broker;

@@ -24,8 +24,8 @@ pub struct Node {
     /// When it was last heard of.
     #[serde(skip)]
     pub heard: UnixMillis,
-    /// Whether it is alive; after a restart of the Master it is expected back.
-    #[serde(skip, default = "expected")]
+    /// Whether it is alive. Of what is kept, a Master that is started again believes only that the node is gone.
+    #[serde(default = "expected")]
     pub state: NodeState,
 }
 
@@ -185,6 +185,11 @@ impl Process {
             process: self.id.clone(),
             address: self.address?,
         })
+    }
+
+    /// Whether an operator revoked all its agents.
+    pub fn is_barred(&self) -> bool {
+        !self.barred.is_empty() && self.agents.keys().all(|agent| self.barred.contains(agent))
     }
 
     /// Whether every agent in it has come to life, and can be reached or has ended again.

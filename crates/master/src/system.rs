@@ -7,13 +7,14 @@ use sealbus_seal::Identity;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::desk::{Desk, DeskHandle, PlacementsOf, check_process};
+use super::desk::{Desk, DeskHandle};
 use super::directories::Directories;
 use super::foundation::Foundation;
 use super::gateways::GatewayRules;
 use super::operator::Operator;
 use super::own_host::Place;
 use super::state::not_a_member;
+use super::vouching::{PlacementsOf, check_process};
 use super::{asking, telling};
 use sealbus_ca::Request;
 use sealbus_control::clock::timestamp;
@@ -155,6 +156,9 @@ async fn serve_master(
         // Each in its own task: an answer may wait for the store, or for room on the way.
         tokio::spawn(async move {
             let (node, request, reply) = enquiry.open::<MasterRequest>();
+            if matches!(request, Ok(MasterRequest::Heartbeat { .. })) {
+                desk.heard(&node);
+            }
             let result = match request {
                 Ok(MasterRequest::GatewayRules) if node == GATEWAY => {
                     let rules = gateway.get().await;
@@ -193,10 +197,12 @@ fn hear(
             contact,
             attachment,
             processes,
+            ended,
         } => {
             if contact.node != node {
                 return Err(not_a_member(node));
             }
+            desk.state.ended_meanwhile(node, &ended, now);
             let answer =
                 desk.state
                     .register(node, description, contact, attachment, &processes, now)?;
@@ -306,9 +312,13 @@ pub(crate) fn certify(
     now: UnixMillis,
 ) -> Result<AuthorityAnswer, Fault> {
     let AuthorityRequest::Certify { voucher } = request;
+    // A node that is not believed now may be later: nothing is said here of the one it vouches for.
     let (node, vouching) = voucher
         .open::<Vouching>(desk.ca.trust(), now)
-        .map_err(|error| Fault::new(FaultCode::NotPlaced, error.to_string()))?;
+        .map_err(|error| {
+            let advice = "it is tried again: its node gets another certificate when it comes back";
+            error.fault(FaultCode::Unavailable, advice)
+        })?;
     let name = node
         .identity()
         .node_name()

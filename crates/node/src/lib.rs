@@ -54,6 +54,9 @@ const SOCKET: &str = "node.sock";
 /// Folder of the messages and events it keeps.
 const JOURNAL: &str = "journal";
 
+/// How often a node that is still being started says that it is there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+
 /// How a node is to run.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
@@ -206,10 +209,11 @@ impl Node {
             let (name, platform) = (joined.name.clone(), enrolment.platform.clone());
             let longest = joined.platform.max_message;
             let opening = move || NodeJournal::open(&folder, &name, &platform, longest);
-            let opened = tokio::task::spawn_blocking(opening).await;
+            let opened = tokio::task::spawn_blocking(opening);
+            let opened = while_coming_back(opened, &enrolment, &description, &credential).await;
             opened.map_err(|error| system("open its journal")(error.into()))??
         };
-        let remembered = memory.processes()?;
+        let (remembered, ends) = (memory.processes()?, memory.ends()?);
         let (reports, queue) = mpsc::unbounded_channel();
         let source = CertificateSource::with_root(&credential, &root.into())?;
         let shared = Arc::new(Shared {
@@ -237,7 +241,7 @@ impl Node {
             parted: watch::Sender::new(false),
         });
         shared.deny_list_changed(joined.deny_list.clone()).await;
-        shared.take_over(remembered);
+        shared.take_over(remembered, ends);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::accept_local(listener, shared.clone()));
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ATTACHMENT]);
@@ -366,6 +370,29 @@ async fn come_back(
         .ask(&EnrolmentRequest::Return { statement })
         .await?;
     joined(enrolment, answer, key)
+}
+
+/// Waits for `work`, which a slow disk may make long, and says by coming back again and again that the node is there: it would
+/// be given up, and its agents placed elsewhere, while it is being started.
+async fn while_coming_back<T>(
+    work: impl Future<Output = T>,
+    enrolment: &Enrolment,
+    description: &NodeDescription,
+    credential: &Credential,
+) -> T {
+    let signs = async {
+        loop {
+            tokio::time::sleep(SIGN_OF_LIFE).await;
+            // What matters is that the Master hears it; the certificate that comes with the answer is not needed.
+            if let Err(error) = come_back(enrolment, description, credential).await {
+                tracing::debug!(%error, "the Master does not hear that the node is being started");
+            }
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        never = signs => never,
+    }
 }
 
 /// As [`come_back`], for as long as the Master is away.

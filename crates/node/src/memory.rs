@@ -1,6 +1,7 @@
 //! What a node keeps on disk: who it is, and which processes it runs, so that after its own restart
 //! it comes back as the same node and takes its processes over again.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,14 @@ use sealbus_seal::token::SecretHash;
 use sealbus_seal::{CertificateChain, Credential, KeyPair};
 use serde::{Deserialize, Serialize};
 
-use sealbus_control::node::Launch;
+use sealbus_control::node::{Exit, Launch};
 use sealbus_control::private::write_private;
 use sealbus_control::{Blob, UnixMillis};
 use sealbus_enrolment::Enrolment;
 
 const IDENTITY: &str = "node.json";
 const PROCESSES: &str = "processes.json";
+const ENDS: &str = "ended.json";
 const PORT: &str = "port.json";
 
 /// A node's state directory.
@@ -177,6 +179,15 @@ impl Memory {
 
     pub(crate) fn processes(&self) -> Result<Vec<Remembered>, MemoryError> {
         Ok(self.load(PROCESSES)?.unwrap_or_default())
+    }
+
+    /// How processes ended of which the Master did not know it yet.
+    pub(crate) fn ends(&self) -> Result<BTreeMap<String, Exit>, MemoryError> {
+        Ok(self.load(ENDS)?.unwrap_or_default())
+    }
+
+    pub(crate) fn keep_ends(&self, ends: &BTreeMap<String, Exit>) -> Result<(), MemoryError> {
+        self.keep(ENDS, ends)
     }
 
     pub(crate) fn keep_processes(&self, processes: &[Remembered]) -> Result<(), MemoryError> {

@@ -12,7 +12,7 @@ use super::memory::{Memory, Remembered};
 use super::shared::wanted;
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
-use sealbus_control::node::{Launch, RunningProcess};
+use sealbus_control::node::{Exit, Launch, RunningProcess};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{AgentState, DirectoryChange, Fault, FaultCode};
 use sealbus_process::attachment::part_of;
@@ -25,6 +25,15 @@ const MOST_FROZEN: usize = 256 * 1024 * 1024;
 pub(crate) struct Processes {
     pub(super) entries: Mutex<HashMap<String, Entry>>,
     pub(super) frozen: Mutex<HashMap<String, Frozen>>,
+    pub(super) ended: Mutex<Ends>,
+}
+
+/// How processes ended of which the Master does not know it yet.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) unreported: BTreeMap<String, Exit>,
+    /// Whether they are on disk: the Master is away.
+    pub(super) is_kept: bool,
 }
 
 /// A process, as far as the node is concerned.
@@ -33,6 +42,8 @@ pub(super) struct Entry {
     pub(super) connection: Option<(u64, Caller)>,
     pub(super) address: Option<SocketAddr>,
     pub(super) agents: BTreeMap<String, AgentState>,
+    /// Whether it was taken over from before the node's restart, and nothing was heard of its agents since.
+    pub(super) is_unheard: bool,
     /// Agents it asked for.
     pub(super) asked: HashSet<String>,
     pub(super) freezing: Option<Freezing>,
@@ -54,9 +65,23 @@ impl Entry {
             connection: None,
             address: None,
             agents: BTreeMap::new(),
+            is_unheard: false,
             asked: HashSet::new(),
             freezing: None,
         }
+    }
+
+    /// One that ran before the node was started again.
+    pub(super) fn taken_over(remembered: Remembered) -> Self {
+        Self {
+            is_unheard: true,
+            ..Self::new(remembered)
+        }
+    }
+
+    /// Whether all its agents have ended.
+    pub(super) fn is_done(&self) -> bool {
+        self.agents.is_empty() && !self.is_unheard
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
@@ -131,6 +156,16 @@ impl Processes {
             .collect()
     }
 
+    /// How processes ended of which the Master may not know it yet.
+    pub(crate) fn ended(&self) -> Vec<(String, Exit)> {
+        let ended = self.ended.lock();
+        ended
+            .unreported
+            .iter()
+            .map(|(process, exit)| (process.clone(), exit.clone()))
+            .collect()
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.entries.lock().len()
@@ -153,12 +188,11 @@ impl Processes {
 
     /// Notes an agent's state; none when it ended.
     pub(crate) fn reported(&self, process: &str, agent: &str, state: Option<AgentState>) {
-        let _ = self.with(process, |entry| match state {
-            Some(state) => {
-                entry.agents.insert(agent.to_owned(), state);
-            }
-            None => {
-                entry.agents.remove(agent);
+        let _ = self.with(process, |entry| {
+            entry.is_unheard = false;
+            match state {
+                Some(state) => entry.agents.insert(agent.to_owned(), state),
+                None => entry.agents.remove(agent),
             }
         });
     }
@@ -202,8 +236,9 @@ impl Processes {
             }
             _ => false,
         };
-        // The one before stays good: the answer that brings the new one may be lost.
-        entry.remembered.reattach.truncate(1);
+        // The one that was shown stays good: the answer that brings the new one may be lost, and what a process asked while
+        // the node was being started is only read now, perhaps several times.
+        entry.remembered.reattach.retain(|known| *known == hash);
         entry.remembered.reattach.insert(0, next.hash());
         entry.connection = Some((connection, caller.clone()));
         let (launch, pid) = (entry.remembered.launch.clone(), entry.pid());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sealbus_seal::tls::CertificateSource;
-use sealbus_seal::{Credential, Timestamp};
+use sealbus_seal::{CLOCK_SKEW, Credential, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -194,6 +194,7 @@ async fn keep_in_touch(
                 contact: contact.clone(),
                 attachment: shared.attachment,
                 processes: shared.processes.running(),
+                ended: shared.processes.ended(),
             }
         };
         match correspondent.ask(MASTER, &request, PATIENCE).await {
@@ -257,13 +258,14 @@ async fn keep_in_touch(
     }
 }
 
-/// Whether half the life of the node's own certificate is over.
+/// Whether half the life of the node's own certificate is over, or has not begun: it was issued while a clock was wrong.
 fn renewal_due(shared: &Shared) -> bool {
     let Ok(certificate) = shared.credential.load().certificate() else {
         return true;
     };
     let now = Timestamp::from_unix_seconds(now() / 1000);
-    now.since(certificate.not_before()) > certificate.not_after().since(now)
+    certificate.not_before() > now.plus(CLOCK_SKEW)
+        || now.since(certificate.not_before()) > certificate.not_after().since(now)
 }
 
 async fn return_by_enrolment(
@@ -289,6 +291,7 @@ pub(super) async fn report(
 ) {
     let mut presence = shared.presence.subscribe();
     while let Some(request) = reports.recv().await {
+        let mut is_first = true;
         loop {
             let present = match presence.wait_for(Option::is_some).await {
                 Ok(present) => present.clone(),
@@ -298,15 +301,17 @@ pub(super) async fn report(
             let told: Result<MasterAnswer, Fault> =
                 present.correspondent.ask(MASTER, &request, PATIENCE).await;
             match told {
-                Err(fault) if fault.code == FaultCode::Unavailable => {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                // A node that was given up comes back and registers all it has.
-                Err(fault) if fault.code == FaultCode::NotPermitted => {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                // The Master could not write it down; it is to know it all the same.
-                Err(fault) if fault.code == FaultCode::Storage => {
+                // The Master is away, or could not write it down and is to know it all the same; a node that was given up
+                // comes back and registers all it has.
+                Err(fault)
+                    if matches!(
+                        fault.code,
+                        FaultCode::Unavailable | FaultCode::Storage | FaultCode::NotPermitted
+                    ) =>
+                {
+                    if std::mem::take(&mut is_first) {
+                        shared.keep_ends();
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(fault) => {
@@ -316,8 +321,12 @@ pub(super) async fn report(
                 Ok(_) => break,
             }
         }
-        if request == MasterRequest::Left {
-            shared.parted.send_replace(true);
+        match request {
+            MasterRequest::Exited { process, .. } => shared.end_is_known(&process),
+            MasterRequest::Left => {
+                shared.parted.send_replace(true);
+            }
+            _ => {}
         }
     }
 }

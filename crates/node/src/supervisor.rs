@@ -1,5 +1,6 @@
 //! The processes of a node: started, watched, ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,10 +129,43 @@ impl Shared {
             use std::io::Write;
             let _ = writeln!(log, "-- {group} ended: {exit}");
         }
-        self.report(MasterRequest::Exited {
-            process: process.to_owned(),
-            exit,
-        });
+        self.report_end(process.to_owned(), exit);
+    }
+
+    /// Tells the Master how a process ended. Until the Master knows, the end is remembered: a process that is merely missing
+    /// counts as lost, and is started again.
+    fn report_end(&self, process: String, exit: Exit) {
+        let is_kept = {
+            let mut ended = self.processes.ended.lock();
+            ended.unreported.insert(process.clone(), exit.clone());
+            ended.is_kept
+        };
+        if is_kept {
+            self.keep_ends();
+        }
+        self.report(MasterRequest::Exited { process, exit });
+    }
+
+    /// The Master is away: ends it does not know of are kept on disk until it is back, for the case that the node is restarted
+    /// first.
+    pub(crate) fn keep_ends(&self) {
+        let mut ended = self.processes.ended.lock();
+        ended.is_kept = !ended.unreported.is_empty();
+        if let Err(error) = self.memory.keep_ends(&ended.unreported) {
+            tracing::error!(%error, "how processes ended could not be noted: after a restart of the node they count as lost");
+        }
+    }
+
+    /// The Master knows of the end of a process.
+    pub(crate) fn end_is_known(&self, process: &str) {
+        let is_kept = {
+            let mut ended = self.processes.ended.lock();
+            ended.unreported.remove(process);
+            ended.is_kept
+        };
+        if is_kept {
+            self.keep_ends();
+        }
     }
 
     /// A connection ended: a program that came with a ticket has some time to come again.
@@ -141,7 +175,7 @@ impl Shared {
         }
         let ended = self
             .processes
-            .with(process, |entry| entry.agents.is_empty())
+            .with(process, |entry| entry.is_done())
             .unwrap_or(true);
         let (shared, process) = (self.clone(), process.to_owned());
         tokio::spawn(async move {
@@ -204,7 +238,15 @@ impl Shared {
 
     /// Takes over the processes that ran before the node was started again. Those that do not attach
     /// again in time are ended: nobody could tell them anything.
-    pub(crate) fn take_over(self: &Arc<Self>, remembered: Vec<Remembered>) {
+    pub(crate) fn take_over(
+        self: &Arc<Self>,
+        remembered: Vec<Remembered>,
+        ends: BTreeMap<String, Exit>,
+    ) {
+        self.processes.ended.lock().is_kept = !ends.is_empty();
+        for (process, exit) in ends {
+            self.report_end(process, exit);
+        }
         for process in remembered {
             let name = process.launch.process.clone();
             let alive = match process.pid {
@@ -215,7 +257,7 @@ impl Shared {
             self.processes
                 .entries
                 .lock()
-                .insert(name.clone(), Entry::new(process));
+                .insert(name.clone(), Entry::taken_over(process));
             if !alive {
                 self.exited(&name, Exit::Lost);
                 continue;

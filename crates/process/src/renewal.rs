@@ -17,9 +17,9 @@ impl Schedule {
         self.due.insert((at, holder));
     }
 
-    /// Forgets it again; `at` is what was given to [`insert`](Self::insert).
-    pub(super) fn remove(&mut self, at: Duration, holder: u64) {
-        self.due.remove(&(at, holder));
+    /// Forgets it again; `at` is what was given to [`insert`](Self::insert). False if it was not due then.
+    pub(super) fn remove(&mut self, at: Duration, holder: u64) -> bool {
+        self.due.remove(&(at, holder))
     }
 
     /// The earliest moment at which something is due.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealbus_seal::denylist::DenyList;
-use sealbus_seal::{Certificate, Identity, Serial, Timestamp};
+use sealbus_seal::{CLOCK_SKEW, Certificate, Identity, Serial, Timestamp};
 
 use super::renewal::{after_failure, after_issue, jitter};
 
@@ -12,6 +12,7 @@ use super::renewal::{after_failure, after_issue, jitter};
 pub(super) struct Standing {
     serial: Serial,
     not_before: Timestamp,
+    not_after: Timestamp,
     /// When to renew it.
     pub(super) due: Duration,
     /// When it expires.
@@ -26,10 +27,16 @@ impl Standing {
         Standing {
             serial: certificate.serial(),
             not_before: certificate.not_before(),
+            not_after: certificate.not_after(),
             due: now + after_issue(lifetime, jitter()),
             expires: now + lifetime,
             failures: 0,
         }
+    }
+
+    /// Whether it is valid at `now`, by the clock of the day.
+    pub(super) fn holds_at(&self, now: Timestamp) -> bool {
+        self.not_before <= now.plus(CLOCK_SKEW) && now <= self.not_after
     }
 
     /// After another failed attempt to renew it.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -11,12 +11,15 @@ use tokio::time::MissedTickBehavior;
 use super::agent::Entry;
 use super::certification::CertificationError;
 use super::standing::Standing;
-use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze};
+use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze, now};
 use sealbus_control::host::Command;
 use sealbus_control::{FaultCode, RefusalRecord, Subject};
 
 /// Renewals under way at the same time.
 const RENEWALS_AT_ONCE: usize = 32;
+
+/// A clock that moved by more than this against time itself was set.
+const CLOCK_SET: Duration = Duration::from_secs(5);
 
 /// How often what was refused is told to the platform.
 const REFUSALS_TOLD: Duration = Duration::from_secs(1);
@@ -31,6 +34,7 @@ pub(super) async fn run(
     let mut refusals = tokio::time::interval(REFUSALS_TOLD);
     refusals.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told = 0;
+    let mut clocks = Clocks::now();
     loop {
         let Some(shared) = process.upgrade() else {
             return;
@@ -73,7 +77,12 @@ pub(super) async fn run(
                     renewing.spawn(renew(shared.clone(), number));
                 }
             }
-            Event::TellRefusals => tell_refusals(&shared, &mut told).await,
+            Event::TellRefusals => {
+                if clocks.were_set() {
+                    shared.clock_was_set();
+                }
+                tell_refusals(&shared, &mut told).await;
+            }
         }
     }
 }
@@ -147,7 +156,62 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
     }
 }
 
+/// The clock of the day beside one that only goes forward, to see when the former is set.
+struct Clocks {
+    day: SystemTime,
+    steady: Instant,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self {
+            day: SystemTime::now(),
+            steady: Instant::now(),
+        }
+    }
+
+    /// Whether the clock of the day was set since the last look, or the machine slept.
+    fn were_set(&mut self) -> bool {
+        let before = std::mem::replace(self, Self::now());
+        let expected = before.day + self.steady.duration_since(before.steady);
+        let off = match self.day.duration_since(expected) {
+            Ok(ahead) => ahead,
+            Err(behind) => behind.duration(),
+        };
+        off > CLOCK_SET
+    }
+}
+
 impl Shared {
+    /// Certificates that came while a clock was wrong may not be valid now: they are renewed at once.
+    fn clock_was_set(&self) {
+        let (now, steady) = (now(), self.clock());
+        let renew = |standing: &mut Standing| {
+            let stays = standing.holds_at(now);
+            (!stays).then(|| std::mem::replace(&mut standing.due, steady))
+        };
+        let mut agents = self.agents.lock();
+        let mut early: Vec<(Duration, u64)> = agents
+            .by_number
+            .values()
+            .filter_map(|entry| Some((renew(&mut entry.standing.lock())?, entry.number)))
+            .collect();
+        if let Some((_, standing)) = &mut *self.own.lock() {
+            early.extend(renew(standing).map(|due| (due, THE_PROCESS)));
+        }
+        if early.is_empty() {
+            return;
+        }
+        tracing::warn!(target: "sealbus::certification", certificates = early.len(),
+            "the clock was set: certificates that are not valid now are renewed");
+        for (due, holder) in early {
+            // One that is being renewed stands in no schedule; it is looked at when that is done.
+            if agents.renewals.remove(due, holder) {
+                agents.renewals.insert(steady, holder);
+            }
+        }
+    }
+
     fn thaw(&self) {
         let resting = std::mem::take(&mut *self.resting.lock());
         freeze::thaw(self, resting);

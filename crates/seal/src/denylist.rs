@@ -179,6 +179,12 @@ impl DenyList {
         self.version
     }
 
+    /// Makes the version at least this: an authority that goes on from an older copy of its list passes the versions it gave
+    /// out since if it counts from the time.
+    pub fn raise_version(&mut self, version: u64) {
+        self.version = self.version.max(version);
+    }
+
     /// The number of entries.
     pub fn len(&self) -> usize {
         self.serials.len() + self.identities.len()

@@ -4,6 +4,7 @@
 //! moment and started again on its store goes on where it was.
 
 mod ends;
+mod loads;
 mod moves;
 mod nodes;
 mod origins;
@@ -25,6 +26,7 @@ use sealbus_control::{
 };
 use sealbus_store::{Row, Rows};
 
+use loads::Loads;
 pub(crate) use nodes::not_a_member;
 
 const NODE_ROW: &str = "node/";
@@ -42,7 +44,9 @@ pub struct Patience {
     pub node: Duration,
     /// The same where a broker carries what nodes say: a sender may first have to find out that one of its brokers died.
     pub node_by_broker: Duration,
-    /// How long nodes have to come back after the Master was started again.
+    /// A Master that heard no node at all for so long is cut off itself: their silence beyond it does not count.
+    pub earshot: Duration,
+    /// How long nodes have to come back after the Master was started again, or was cut off.
     pub after_restart: Duration,
     /// How long nodes have to be heard again after the broker was away.
     pub after_broker: Duration,
@@ -63,6 +67,7 @@ impl Default for Patience {
         Self {
             node: Duration::from_secs(8),
             node_by_broker: Duration::from_secs(20),
+            earshot: Duration::from_secs(3),
             after_restart: Duration::from_secs(15),
             after_broker: Duration::from_secs(30),
             moving: Duration::from_secs(60),
@@ -159,6 +164,10 @@ pub struct MasterState {
     patience: Patience,
     /// The broker, if nodes speak by one.
     witness: Option<silence::Witness>,
+    /// When the clock was last looked at.
+    looked: UnixMillis,
+    /// When any node was last heard.
+    heard_any: UnixMillis,
     draw_name: DrawName,
     nodes: BTreeMap<String, Node>,
     groups: BTreeMap<String, Group>,
@@ -166,6 +175,8 @@ pub struct MasterState {
     agents: HashMap<String, String>,
     /// Process to group; both of a group that moves.
     processes: HashMap<String, String>,
+    /// How many agents are placed on each node.
+    loads: Loads,
     /// What the AMS was told last.
     white_pages: HashMap<String, AgentState>,
     directory: Directory,
@@ -201,11 +212,14 @@ impl MasterState {
         let mut state = Self {
             patience,
             witness: None,
+            looked: now,
+            heard_any: now,
             draw_name,
             nodes: BTreeMap::new(),
             groups: BTreeMap::new(),
             agents: HashMap::new(),
             processes: HashMap::new(),
+            loads: Loads::default(),
             white_pages: HashMap::new(),
             directory: Directory::starting_at(revision),
             unsaved: BTreeSet::new(),
@@ -220,6 +234,10 @@ impl MasterState {
             if let Some(name) = key.strip_prefix(NODE_ROW) {
                 let mut node: Node = serde_json::from_slice(value).map_err(damaged)?;
                 node.heard = now;
+                // One that was given up has to come back as another process, whichever Master gave it up.
+                if !node.state.is_gone() {
+                    node.state = NodeState::Expected;
+                }
                 state.nodes.insert(name.to_owned(), node);
             } else if let Some(name) = key.strip_prefix(GROUP_ROW) {
                 let group: Group = serde_json::from_slice(value).map_err(damaged)?;
@@ -313,8 +331,13 @@ impl MasterState {
         }
     }
 
-    /// Notes that a group's row is to be written.
+    /// Notes that a group's row is to be written, and where its agents are placed now.
     fn save(&mut self, name: &str) {
+        let group = self.groups.get(name);
+        let process = group.and_then(|group| group.process.as_ref());
+        let agents = group.map_or(0, |group| group.agents.len());
+        let node = process.map(|process| process.node.as_str());
+        self.loads.note(name, node, agents as u64);
         if !self.unsaved.contains(name) {
             self.unsaved.insert(name.to_owned());
         }
@@ -393,6 +416,7 @@ impl MasterState {
             return;
         };
         self.unsaved.remove(name);
+        self.loads.note(name, None, 0);
         self.rows.delete(format!("{GROUP_ROW}{name}"));
         for agent in &group.agents {
             self.agents.remove(agent);

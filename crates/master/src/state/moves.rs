@@ -167,9 +167,12 @@ impl MasterState {
             process: source.id.clone(),
         };
         let from = source.node.clone();
+        let mut placed = Process::placed(id.clone(), &node, &group.agents, now);
+        // What an operator revoked is not trusted again by going elsewhere.
+        placed.barred.clone_from(&source.barred);
         moving.source = Some(source);
         group.starts += 1;
-        group.place(Process::placed(id.clone(), &node, &group.agents, now));
+        group.place(placed);
         let agents = group.agents.clone();
         self.processes.insert(id.clone(), name.to_owned());
         self.refresh(name);

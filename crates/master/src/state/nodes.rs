@@ -51,6 +51,7 @@ impl MasterState {
                 .unwrap_or_default(),
         };
         let process = (self.draw_name)()?;
+        self.hears(now);
         let node = Node {
             description,
             process: process.clone(),
@@ -76,6 +77,7 @@ impl MasterState {
         now: UnixMillis,
     ) -> Result<String, Fault> {
         let fresh = (self.draw_name)()?;
+        self.hears(now);
         self.part_with(name);
         let node = self.nodes.get_mut(name).ok_or_else(|| not_a_member(name))?;
         if node.state.is_gone() {
@@ -87,6 +89,19 @@ impl MasterState {
         let process = node.process.clone();
         self.save_node(name);
         Ok(process)
+    }
+
+    /// A node that is about to register tells which of its processes ended while the Master could not hear of it: they are not
+    /// lost, and what ended in order is not started again.
+    pub fn ended_meanwhile(&mut self, name: &str, ended: &[(String, Exit)], now: UnixMillis) {
+        for (process, exit) in ended {
+            let is_its_own = self
+                .process(process)
+                .is_some_and(|(_, found)| found.node == name);
+            if is_its_own {
+                self.exited(process, exit, now);
+            }
+        }
     }
 
     /// A node is there (again).
@@ -102,10 +117,11 @@ impl MasterState {
         running: &[RunningProcess],
         now: UnixMillis,
     ) -> Result<MasterAnswer, Fault> {
+        self.hears(now);
         let Some(node) = self.nodes.get_mut(name) else {
             return Err(not_a_member(name));
         };
-        if node.process != contact.process {
+        if node.process != contact.process || node.state.is_gone() {
             let message = format!("the process of {name} was given up");
             return Err(Fault::new(FaultCode::NotPermitted, message)
                 .advise("the node is to come back by enrolment"));
@@ -167,13 +183,9 @@ impl MasterState {
 
     /// A node is alive.
     pub fn heartbeat(&mut self, name: &str, directory: u64, now: UnixMillis) -> MasterAnswer {
-        let register = match self.nodes.get_mut(name) {
-            Some(node) => {
-                node.heard = now;
-                !node.state.is_there()
-            }
-            None => true,
-        };
+        self.heard(name, now);
+        let node = self.nodes.get(name);
+        let register = node.is_none_or(|node| !node.state.is_there());
         MasterAnswer::Current {
             directory: self.directory.since(directory),
             deny_list: None,
@@ -184,24 +196,39 @@ impl MasterState {
 
     /// Time has passed: nodes may be dead, restarts due.
     pub fn tick(&mut self, now: UnixMillis) {
-        let dead: Vec<String> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| {
-                let until = self.silence_counts_until(node.state, now);
-                self.deadline(node)
-                    .is_some_and(|deadline| deadline <= until)
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in dead {
-            if self.nodes[&name].state == NodeState::Left {
-                self.part_with(&name);
-            } else {
-                self.node_died(&name, now);
-            }
+        self.look(now);
+        let is_over = |node: &Node| self.deadline(node).is_some_and(|deadline| deadline <= now);
+        let silent = self.nodes.iter().filter(|(_, node)| is_over(node));
+        let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
+        for name in silent {
+            self.judge(&name, now);
         }
         self.tick_groups(now);
+    }
+
+    /// A node's time is over.
+    fn judge(&mut self, name: &str, now: UnixMillis) {
+        let Some(node) = self.nodes.get(name) else {
+            return;
+        };
+        let until = self.silence_counts_until(node.state, now);
+        let counts = self
+            .deadline(node)
+            .is_some_and(|deadline| deadline <= until);
+        match node.state {
+            NodeState::Left if counts => self.part_with(name),
+            _ if counts => self.node_died(name, now),
+            NodeState::Alive if self.witness.is_none() => {
+                tracing::warn!(
+                    node = name,
+                    "no node is heard: the Master is cut off; the node is expected back, its agents stay its own"
+                );
+                if let Some(node) = self.nodes.get_mut(name) {
+                    node.state = NodeState::Expected;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// When a node that says nothing more is given up.
@@ -315,25 +342,15 @@ impl MasterState {
 
     /// The nodes that can take processes.
     pub(super) fn candidates(&self) -> Vec<Candidate<'_>> {
-        let mut candidates: Vec<Candidate<'_>> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.state == NodeState::Alive)
+        let alive = self.nodes.iter();
+        let alive = alive.filter(|(_, node)| node.state == NodeState::Alive);
+        alive
             .map(|(name, node)| Candidate {
                 name,
-                agents: 0,
+                agents: self.loads.on(name),
                 processors: node.description.processors,
             })
-            .collect();
-        for group in self.groups.values() {
-            let Some(process) = &group.process else {
-                continue;
-            };
-            if let Some(node) = candidates.iter_mut().find(|node| node.name == process.node) {
-                node.agents += group.agents.len() as u64;
-            }
-        }
-        candidates
+            .collect()
     }
 
     /// The nearest moment something is to be done without being asked.
@@ -342,7 +359,9 @@ impl MasterState {
             .nodes
             .values()
             .filter(|node| self.is_judged_by_time(node.state))
-            .filter_map(|node| self.deadline(node));
+            .filter_map(|node| self.deadline(node))
+            // One that is overdue and does not count as dead is looked at when the Master looks again.
+            .filter(|at| *at > self.looked);
         let groups = self.groups.values().flat_map(|group| {
             let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
             let give_up = group.moving.as_ref().map(|moving| moving.give_up);
@@ -355,7 +374,7 @@ impl MasterState {
                 .min();
             [stop_by, give_up, start_at, leaving].into_iter().flatten()
         });
-        nodes.chain(groups).min()
+        nodes.chain(groups).chain(self.next_look()).min()
     }
 }
 

@@ -320,15 +320,41 @@ impl MasterState {
         Ok(())
     }
 
-    /// Lets no certificate be issued to an agent in its present process any more.
-    pub fn bar(&mut self, agent: &str) {
-        let Some(name) = self.agents.get(agent).cloned() else {
+    /// Lets no certificate be issued any more to an agent in this process, or to any agent in it.
+    pub fn bar(&mut self, process: &str, agent: Option<&str>) {
+        let Some(name) = self.processes.get(process).cloned() else {
             return;
         };
-        let group = self.groups.get_mut(&name);
-        if let Some(process) = group.and_then(|group| group.process.as_mut()) {
-            process.barred.insert(agent.to_owned());
-            self.save(&name);
+        let Some(found) = self.process_mut(process) else {
+            return;
+        };
+        match agent {
+            Some(agent) => {
+                found.barred.insert(agent.to_owned());
+            }
+            None => found.barred.extend(found.agents.keys().cloned()),
         }
+        let barred = found.barred.clone();
+        if let Some(group) = self.groups.get_mut(&name)
+            && let Some(moving) = &group.moving
+            && moving
+                .source
+                .as_ref()
+                .is_some_and(|source| source.id == process)
+            && let Some(destination) = &mut group.process
+        {
+            destination.barred.extend(barred);
+        }
+        self.save(&name);
+    }
+
+    /// The processes that hold an agent: its present one, the one it moves away from, those that leave.
+    pub fn processes_of(&self, agent: &str) -> Vec<String> {
+        let group = self
+            .agents
+            .get(agent)
+            .and_then(|name| self.groups.get(name));
+        let processes = group.into_iter().flat_map(Group::processes);
+        processes.map(|process| process.id.clone()).collect()
     }
 }

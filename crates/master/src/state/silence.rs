@@ -1,10 +1,16 @@
-//! Whether a node's silence counts against it: on a broker, it may be the broker that is silent.
+//! Whether a node's silence counts against it. It does not while the Master did not run, while the broker is silent, or
+//! while the Master hears no node at all: then it is the Master that is cut off, and no other node could take over.
 
 use std::time::Duration;
 
 use super::MasterState;
 use sealbus_control::UnixMillis;
 use sealbus_control::admin::NodeState;
+
+/// How often the Master looks whether nodes are silent, in milliseconds.
+pub(super) const LOOK: UnixMillis = 500;
+/// A Master that looks so many milliseconds after its last look did not run in between.
+const LATE: UnixMillis = 1000;
 
 /// What is known of the broker that carries what nodes say.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +66,81 @@ impl MasterState {
         was_away
     }
 
-    /// The Master itself did not run for so many milliseconds: its machine slept or had no time for it, or the clock was put
-    /// forward. It heard nobody then, which counts against no node.
-    pub fn did_not_run(&mut self, lost: UnixMillis, now: UnixMillis) {
+    /// A node gave a sign of life. That alone does not make it [alive](NodeState::Alive): it registers for that.
+    pub fn heard(&mut self, name: &str, now: UnixMillis) {
+        if !self.nodes.contains_key(name) {
+            return;
+        }
+        self.hears(now);
+        if let Some(node) = self.nodes.get_mut(name)
+            && !node.state.is_gone()
+        {
+            node.heard = now;
+        }
+    }
+
+    /// The Master hears some node now. If it heard none for a while, that was its own fault, and excuses the others.
+    pub(super) fn hears(&mut self, now: UnixMillis) {
+        self.look(now);
+        if self.witness.is_none() {
+            let silent = now.saturating_sub(self.heard_any);
+            let deaf = silent.saturating_sub(self.patience.earshot.as_millis() as u64);
+            self.excuse(deaf, now);
+        }
+        self.heard_any = now;
+    }
+
+    /// Looks at the clock. If the last look was long ago, the Master did not run: it was stopped, its machine slept or had no
+    /// time for it, or the clock was put forward. All waiting begins again where it was then; the same after the clock was
+    /// put back.
+    pub fn look(&mut self, now: UnixMillis) {
+        let before = std::mem::replace(&mut self.looked, now);
+        if !self.watches() {
+            return;
+        }
+        if now < before {
+            self.put_off(|at| at.saturating_sub(before - now).max(1), now);
+        } else if now - before > LATE {
+            let lost = now - before - LOOK;
+            tracing::warn!(
+                seconds = lost / 1000,
+                "the Master did not run for a while; that counts against no node"
+            );
+            self.put_off(|at| at.saturating_add(lost), now);
+        }
+    }
+
+    /// When to look again at the latest.
+    pub(super) fn next_look(&self) -> Option<UnixMillis> {
+        self.watches().then_some(self.looked + LOOK)
+    }
+
+    /// Whether there is any node whose silence could mean something.
+    fn watches(&self) -> bool {
+        self.nodes.values().any(|node| !node.state.is_gone())
+    }
+
+    /// Moves all moments that are waited for.
+    fn put_off(&mut self, later: impl Fn(UnixMillis) -> UnixMillis, now: UnixMillis) {
+        for node in self.nodes.values_mut() {
+            node.heard = later(node.heard).min(now);
+        }
+        self.heard_any = later(self.heard_any).min(now);
+        for group in self.groups.values_mut() {
+            let moving = group.moving.as_mut().map(|moving| &mut moving.give_up);
+            let stopping = group.process.iter_mut().chain(&mut group.leaving);
+            let stopping = stopping.filter_map(|process| process.stop_by.as_mut());
+            for at in group.start_at.iter_mut().chain(moving).chain(stopping) {
+                // Neither "as soon as there is a node" nor "never again".
+                if *at != 0 && *at != UnixMillis::MAX {
+                    *at = later(*at);
+                }
+            }
+        }
+    }
+
+    /// So much of the nodes' silence, in milliseconds, does not count.
+    fn excuse(&mut self, lost: UnixMillis, now: UnixMillis) {
         for node in self.nodes.values_mut() {
             node.heard = node.heard.saturating_add(lost).min(now);
         }
@@ -87,8 +165,9 @@ impl MasterState {
     pub(super) fn silence_counts_until(&self, state: NodeState, now: UnixMillis) -> UnixMillis {
         match self.witness {
             // One that left is not waited for.
-            Some(witness) if state != NodeState::Left => witness.until(now),
-            _ => now,
+            _ if state == NodeState::Left => now,
+            Some(witness) => witness.until(now),
+            None => now.min(self.heard_any + self.patience.earshot.as_millis() as u64),
         }
     }
 

@@ -134,7 +134,7 @@ impl Link {
     }
 
     async fn attach_again(&mut self) -> Result<(), String> {
-        let since = Instant::now();
+        let mut since = Instant::now();
         loop {
             tokio::time::sleep(PAUSE).await;
             match attach(&self.way, self.secret.clone()).await {
@@ -156,6 +156,8 @@ impl Link {
                 Err(AttachError::Refused(fault)) if fault.code != FaultCode::Unavailable => {
                     return Err(fault.to_string());
                 }
+                // The node is there and answers late: it is being started, on a slow disk perhaps.
+                Err(AttachError::Refused(_)) => since = Instant::now(),
                 Err(error) if since.elapsed() > GIVE_UP => return Err(error.to_string()),
                 Err(_) => {}
             }

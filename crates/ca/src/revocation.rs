@@ -1,0 +1,204 @@
+//! Revoking, and the deny list that tells of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_control::{Fault, FaultCode};
+use sealbus_seal::denylist::{Denial, DenyListError, MAX_ENTRIES, Reason};
+use sealbus_seal::{Identity, Serial, Timestamp};
+
+use super::{
+    CaService, DENY_LIST_ROW, IssuedCertificate, SHOWN_AFTER_EXPIRY, certificate_row, internal,
+    subject, why,
+};
+
+/// How long it is remembered that the sender of messages which still wait was revoked: longer than messages are kept
+/// that were given no expiry.
+const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
+/// Entries of the deny list kept free for what operators revoke; all others are spoken for by certificates that live.
+const FOR_OPERATORS: usize = 4096;
+/// How many certificates may live or be denied at a time, so that each has room on the deny list.
+pub(crate) const ROOM: usize = MAX_ENTRIES - FOR_OPERATORS;
+/// Characters kept of an operator's reason.
+const LONGEST_REASON: usize = 500;
+
+impl CaService {
+    /// Only what can be revoked is certified: a revocation that found no room would come too late, when all could be done
+    /// would be to wait for the certificate's end.
+    pub(crate) fn check_room(&mut self, now: Timestamp) -> Result<(), Fault> {
+        let is_full = |service: &Self| service.deny_list.len() + service.revocable >= service.room;
+        if is_full(self) && self.pruned != now {
+            self.prune(now);
+        }
+        if !is_full(self) {
+            return Ok(());
+        }
+        let message = format!(
+            "the deny list has room for {} certificates, and {} live and {} are denied",
+            self.room,
+            self.revocable,
+            self.deny_list.len()
+        );
+        Err(Fault::new(FaultCode::Full, message)
+            .advise("what has expired makes room: shorten `certificate-lifetime` in the manifest"))
+    }
+
+    /// Revokes the living certificates issued to a process, or only those of one of its agents.
+    /// True if there is a new deny list, to be [published](Self::publish).
+    ///
+    /// # Errors
+    /// If the deny list is full.
+    pub fn revoke_process(
+        &mut self,
+        process: &str,
+        agent: Option<&str>,
+        reason: Reason,
+        now: Timestamp,
+    ) -> Result<bool, Fault> {
+        let of_agent = |certificate: &IssuedCertificate| match (agent, &certificate.record.identity)
+        {
+            (None, _) => true,
+            (Some(agent), Identity::Agent { name, .. }) => name.as_str() == agent,
+            _ => false,
+        };
+        let serials: Vec<Serial> = self
+            .by_process
+            .get(process)
+            .into_iter()
+            .flatten()
+            .filter(|serial| self.issued.get(serial).is_some_and(of_agent))
+            .copied()
+            .collect();
+        self.revoke(&serials, reason, None, now)
+    }
+
+    /// Revokes the living certificates of an agent, or one certificate by its serial number.
+    /// Returns those revoked. What the operator says to it is shown wherever the revocation is.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unknown`] if there is none; or if the deny list is full.
+    pub fn revoke_by_hand(
+        &mut self,
+        what: &str,
+        said: &str,
+        now: Timestamp,
+    ) -> Result<Vec<IssuedCertificate>, Fault> {
+        let local = what.split('@').next().unwrap_or(what);
+        let serial: Option<Serial> = what.parse().ok();
+        let living: Vec<Serial> = self
+            .issued
+            .values()
+            .filter(|found| found.revoked.is_none() && found.record.not_after >= now)
+            .filter(|found| {
+                serial == Some(found.record.serial) || subject(&found.record.identity) == local
+            })
+            .map(|found| found.record.serial)
+            .collect();
+        if living.is_empty() {
+            let message = format!("no living certificate belongs to {what}");
+            return Err(Fault::new(FaultCode::Unknown, message)
+                .advise("`sealbus ca list` shows names and serial numbers"));
+        }
+        let said: String = said.trim().chars().take(LONGEST_REASON).collect();
+        let said = Some(said).filter(|said| !said.is_empty());
+        self.revoke(&living, Reason::ByOperator, said.as_deref(), now)?;
+        self.deny_senders(&living, now)?;
+        let revoked = living.iter().filter_map(|serial| self.issued.get(serial));
+        Ok(revoked.cloned().collect())
+    }
+
+    /// What the holders of these certificates have sent until now is not delivered any more, if it still waits. Their
+    /// newer certificates hold.
+    fn deny_senders(&mut self, serials: &[Serial], now: Timestamp) -> Result<(), Fault> {
+        let denial = Denial {
+            at: now,
+            reason: Reason::ByOperator,
+        };
+        for serial in serials {
+            let Some(certificate) = self.issued.get(serial) else {
+                continue;
+            };
+            let record = &certificate.record;
+            if !matches!(record.identity, Identity::Agent { .. }) {
+                continue;
+            }
+            if self.deny_list.identities().count() >= FOR_OPERATORS / 2 {
+                let message = format!(
+                    "{} is revoked, but what it sent before and still waits is delivered: the deny list holds no more senders",
+                    record.identity
+                );
+                return Err(Fault::new(FaultCode::Full, message)
+                    .advise("kill the agent, or empty the mailboxes it wrote to"));
+            }
+            let before = record.not_before.plus(Duration::from_secs(1));
+            self.deny_list
+                .deny_identity_before(
+                    record.identity.clone(),
+                    before,
+                    now.plus(SENDERS_REMEMBERED),
+                    denial,
+                )
+                .map_err(|error| internal(&error))?;
+        }
+        Ok(())
+    }
+
+    fn revoke(
+        &mut self,
+        serials: &[Serial],
+        reason: Reason,
+        said: Option<&str>,
+        now: Timestamp,
+    ) -> Result<bool, Fault> {
+        let denial = Denial { at: now, reason };
+        let mut changed = false;
+        for serial in serials {
+            let Some(certificate) = self.issued.get_mut(serial) else {
+                continue;
+            };
+            let over = certificate.record.not_after.plus(SHOWN_AFTER_EXPIRY) < now;
+            if certificate.revoked.is_some() || over {
+                continue;
+            }
+            self.deny_list
+                .deny_serial(*serial, certificate.record.not_after, denial)
+                .map_err(|error| internal(&error))?;
+            self.revocable -= usize::from(certificate.is_revocable());
+            certificate.revoked = Some(denial);
+            certificate.said = said.map(str::to_owned);
+            self.rows.put(certificate_row(*serial), certificate);
+            let subject = subject(&certificate.record.identity);
+            let what = format!("revoked: {}", why(reason, said));
+            self.events
+                .enter(0, &subject, None, Some(*serial), what, now);
+            tracing::info!(target: "sealbus::certification", %serial, agent = %subject, %reason, "revoked");
+            changed = true;
+        }
+        self.is_unpublished |= changed;
+        Ok(changed)
+    }
+
+    /// Signs the deny list if it changed, and puts it in force here: once for all that was revoked together, since its cost is
+    /// that of the whole list.
+    ///
+    /// # Errors
+    /// If the authority cannot sign.
+    pub fn publish(&mut self, now: Timestamp) -> Result<(), DenyListError> {
+        if !self.is_unpublished {
+            return Ok(());
+        }
+        // A list from an older copy of the store has to pass for newer than those given out since.
+        self.deny_list
+            .raise_version(now.as_unix_seconds().saturating_mul(1000));
+        let signed = self.deny_list.sign(&self.authority)?;
+        // Only an older list would be refused, and there is none but ours.
+        if let Err(error) = self.trust.apply_deny_list(&signed, now) {
+            tracing::error!(%error, "the CA's own deny list was not accepted");
+        }
+        self.rows
+            .put_bytes(DENY_LIST_ROW.to_owned(), signed.clone());
+        self.signed = Arc::new(signed);
+        self.is_unpublished = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! What was refused anywhere on the platform, as operators are shown it.
+
+use sealbus_control::RefusalRecord;
+
+/// Refusals remembered.
+const REFUSALS: usize = 1000;
+
+/// What was refused anywhere on the platform.
+#[derive(Default)]
+pub(crate) struct Refusals {
+    /// How often in all.
+    pub(crate) total: u64,
+    /// The latest.
+    pub(crate) latest: std::collections::VecDeque<RefusalRecord>,
+}
+
+impl Refusals {
+    /// Notes what was refused.
+    pub(crate) fn note(&mut self, records: Vec<RefusalRecord>) {
+        for record in records {
+            tracing::warn!(
+                target: "sealbus::refusals",
+                who = %record.who, receiver = record.receiver.as_deref(), count = record.count,
+                "{}", record.reason
+            );
+            self.total += record.count;
+            if self.latest.len() == REFUSALS {
+                self.latest.pop_front();
+            }
+            self.latest.push_back(record);
+        }
+    }
+}

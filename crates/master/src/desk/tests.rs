@@ -1,0 +1,154 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::BoxFuture;
+use sealbus_seal::token::Secret;
+use sealbus_seal::{CLOCK_SKEW, KeyPair, RootAuthority, Trust, Validity};
+
+use super::super::state::Patience;
+use super::*;
+use sealbus_control::{ProcessContact, TransportDescription};
+use sealbus_store::{Entry, MemoryStore, Revision};
+
+/// A store whose disk can be full.
+#[derive(Default)]
+struct Disk {
+    store: MemoryStore,
+    is_full: AtomicBool,
+}
+
+impl Store for Disk {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        self.store.get(key)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>> {
+        self.store.scan(prefix, after, limit)
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>> {
+        if self.is_full.load(Ordering::Relaxed) {
+            let full = StoreError::Full {
+                path: "state.redb".into(),
+                source: std::io::ErrorKind::StorageFull.into(),
+            };
+            return Box::pin(std::future::ready(Err(full)));
+        }
+        self.store.commit(batch)
+    }
+}
+
+fn parts() -> Parts {
+    let name = PlatformName::new("factory").unwrap();
+    let hour = Duration::from_secs(3600);
+    let time = timestamp(now());
+    let root = RootAuthority::create(&name, Validity::starting(time, hour * 1000)).unwrap();
+    let issuing = root
+        .create_authority("ca", Validity::starting(time, hour * 100))
+        .unwrap();
+    let roots = [root.certificate().clone()];
+    let trust = Arc::new(Trust::new(name.clone(), &roots, CLOCK_SKEW).unwrap());
+    let mut drawn = 0_u32;
+    let draw_name = Box::new(move || {
+        drawn += 1;
+        Ok(format!("{drawn:032x}"))
+    });
+    Parts {
+        state: MasterState::load([], now(), Patience::default(), draw_name, now()).unwrap(),
+        ca: CaService::load(issuing, trust, hour, [], time).unwrap(),
+        tokens: Tokens::load(None).unwrap(),
+        platform: PlatformDescription {
+            name: name.to_string(),
+            level: "auth".to_owned(),
+            roots: Vec::new(),
+            certificate_lifetime: 3600,
+            max_message: 1 << 20,
+            master: ProcessContact {
+                node: "master".to_owned(),
+                process: String::new(),
+                address: ([127, 0, 0, 1], 9).into(),
+            },
+            transport: TransportDescription::Mesh,
+        },
+        name,
+    }
+}
+
+/// Lets a program come with a ticket.
+async fn expect(desk: &DeskHandle, agent: &'static str) -> Result<String, Fault> {
+    let secret = Secret::random().unwrap();
+    let expect = move |desk: &mut Desk, now| {
+        desk.state
+            .expect(agent, "node-1", secret.hash(), now + 60_000, now)?;
+        let process = desk.state.processes_of(agent).remove(0);
+        Ok(process)
+    };
+    desk.run(expect).await
+}
+
+#[tokio::test]
+async fn a_full_disk_withholds_neither_revocations_nor_ends() {
+    let disk = Arc::new(Disk::default());
+    let (desk, mut outward, mut news) = open(parts(), disk.clone());
+    let process = expect(&desk, "guest").await.unwrap();
+    let request = KeyPair::generate().unwrap().signing_request().unwrap();
+    let certify = move |desk: &mut Desk, now| {
+        let (address, life) = ([127, 0, 0, 1].into(), Duration::from_secs(3600));
+        let (identity, now) = (desk.agent("guest")?, timestamp(now));
+        desk.ca
+            .certify_own(identity, address, Some(&process), &request, life, now)
+    };
+    desk.run(certify).await.unwrap();
+    while outward.try_recv().is_ok() {}
+
+    disk.is_full.store(true, Ordering::Relaxed);
+    let before = news.borrow_and_update().clone();
+    let fault = expect(&desk, "other").await.unwrap_err();
+    assert_eq!(fault.code, FaultCode::Storage);
+    assert!(fault.to_string().contains("once there is room"), "{fault}");
+    let killed = desk.run(|desk, now| desk.state.kill("guest", Duration::ZERO, now));
+    assert_eq!(killed.await.unwrap_err().code, FaultCode::Storage);
+    news.changed().await.unwrap();
+    assert!(news.borrow().deny_list > before.deny_list);
+    assert_eq!(news.borrow().directory, before.directory);
+    let first = outward.recv().await.unwrap();
+    assert!(first.is_an_end(), "{first:?}");
+
+    // All else goes when it is written.
+    assert!(outward.try_recv().is_err());
+    disk.is_full.store(false, Ordering::Relaxed);
+    while news.borrow_and_update().directory == before.directory {
+        news.changed().await.unwrap();
+    }
+    let asked = async {
+        loop {
+            if let Outward::Ask { request, .. } = outward.recv().await.unwrap() {
+                return request;
+            }
+        }
+    };
+    assert!(matches!(*asked.await, NodeRequest::Expect { .. }));
+}
+
+#[tokio::test]
+async fn a_sign_of_life_waits_behind_no_job() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(Disk::default()));
+    let description = sealbus_control::NodeDescription {
+        address: [127, 0, 0, 1].into(),
+        host: "here".to_owned(),
+        processors: 2,
+        version: "0".to_owned(),
+    };
+    let join = move |desk: &mut Desk, now| desk.state.join(None, description, now);
+    let (node, _) = desk.run(join).await.unwrap();
+    let before = desk.run(|_, now| Ok(now)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    desk.heard(&node);
+    // Noted before the first job that comes after it.
+    let heard = desk.run(move |desk, _| Ok(desk.state.nodes()[&node].heard));
+    assert!(heard.await.unwrap() > before);
+}

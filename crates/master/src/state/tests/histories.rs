@@ -1,0 +1,142 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Start(u8),
+    Live(u8),
+    Crash(u8),
+    Finish(u8),
+    Kill(u8),
+    Move(u8, u8),
+    Freeze(u8, bool),
+    NodeBack(u8),
+    Wait(u16),
+    KillMaster,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0_u8..4).prop_map(Step::Start),
+        (0_u8..4).prop_map(Step::Live),
+        (0_u8..4).prop_map(Step::Crash),
+        (0_u8..4).prop_map(Step::Finish),
+        (0_u8..4).prop_map(Step::Kill),
+        (0_u8..4, 1_u8..4).prop_map(|(agent, node)| Step::Move(agent, node)),
+        (0_u8..4, any::<bool>()).prop_map(|(agent, done)| Step::Freeze(agent, done)),
+        (1_u8..4).prop_map(Step::NodeBack),
+        (0_u16..9000).prop_map(Step::Wait),
+        Just(Step::KillMaster),
+    ]
+}
+
+proptest! {
+    /// Whatever happens, also kills of the Master between any two steps: an agent is known in one
+    /// process at most, every process given up has been revoked, and the directory says what the
+    /// groups say.
+    #[test]
+    fn any_history_keeps_the_invariants(history in prop::collection::vec(steps(), 1..60)) {
+        let mut master = with_nodes(3);
+        let mut rows: BTreeMap<String, Vec<u8>> = master
+            .take_rows(0)
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect();
+        let mut revocations: Vec<String> = Vec::new();
+        let mut ever: Vec<String> = Vec::new();
+        let mut now = 0;
+        for step in history {
+            let name = |n: u8| format!("a{n}");
+            let present = |master: &MasterState, n: u8| {
+                master.group_of(&name(n)).and_then(|(_, group)| group.process.clone())
+            };
+            match step {
+                Step::Start(n) => { let _ = master.start(&[entry(&name(n))], now); }
+                Step::Live(n) => if present(&master, n).is_some() {
+                    live(&mut master, &name(n), now);
+                },
+                Step::Crash(n) => if let Some(process) = present(&master, n) {
+                    master.exited(&process.id, &Exit::Signal { signal: 11 }, now);
+                },
+                Step::Finish(n) => if let Some(process) = present(&master, n) {
+                    master.exited(&process.id, &Exit::Code { code: 0 }, now);
+                },
+                Step::Kill(n) => { let _ = master.kill(&name(n), Duration::from_secs(1), now); }
+                Step::Move(n, node) => {
+                    let _ = master.move_agent(&name(n), &format!("node-{node}"), now);
+                }
+                Step::Freeze(n, done) => if let Some(process) = present(&master, n) {
+                    let result = if done {
+                        Ok(NodeAnswer::Frozen { size: 1 })
+                    } else {
+                        Err(Fault::new(FaultCode::Internal, "no"))
+                    };
+                    let about = About::Freeze { group: name(n), process: process.id };
+                    master.answered(about, result, now);
+                },
+                Step::NodeBack(n) => {
+                    let node = format!("node-{n}");
+                    let running: Vec<RunningProcess> = master
+                        .placed_on(&node)
+                        .into_iter()
+                        .map(|process| RunningProcess {
+                            process, pid: Some(1), address: None, agents: Vec::new(),
+                        })
+                        .collect();
+                    let _ = master.register(
+                        &node, description(), contact(&master, &node), None, &running, now,
+                    );
+                }
+                Step::Wait(ms) => {
+                    now += u64::from(ms);
+                    master.heartbeat("node-1", 0, now);
+                    master.tick(now);
+                }
+                Step::KillMaster => {
+                    master = load_at(&rows, now);
+                }
+            }
+            keep(&mut master, &mut rows, now);
+            for effect in master.take_effects() {
+                if let Effect::Revoke { process, agent: None, .. } = effect {
+                    revocations.push(process);
+                }
+            }
+            let mut known = 0;
+            for (name, group) in master.groups() {
+                let source = group.moving.as_ref().and_then(|moving| moving.source.as_ref());
+                for process in group.processes() {
+                    known += 1;
+                    if !ever.contains(&process.id) {
+                        ever.push(process.id.clone());
+                    }
+                    let gone = group.moving.as_ref().is_some_and(|m| m.source_gone)
+                        && source.is_some_and(|source| source.id == process.id);
+                    prop_assert!(gone || master.process(&process.id).is_some());
+                }
+                for agent in &group.agents {
+                    let (location, _) = situation(group, agent);
+                    prop_assert_eq!(master.directory().locate(agent), location);
+                    prop_assert_eq!(master.agents.get(agent), Some(name));
+                }
+                prop_assert!(group.process.is_none() || group.start_at.is_none());
+                prop_assert!(group.wanted || group.start_at.is_none());
+            }
+            prop_assert!(master.processes.len() <= known);
+            for node in ["node-1", "node-2", "node-3"] {
+                let placed = master.groups().values().filter(|group| {
+                    group.process.as_ref().is_some_and(|process| process.node == node)
+                });
+                let placed = placed.map(|group| group.agents.len() as u64).sum::<u64>();
+                prop_assert_eq!(master.loads.on(node), placed);
+            }
+            for process in &ever {
+                let placed = master.groups().values().any(|group| {
+                    group.processes().any(|p| p.id == *process)
+                });
+                prop_assert!(placed || revocations.contains(process), "{} given up", process);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+use super::*;
+
+#[test]
+fn a_node_that_leaves_hands_its_agents_over_at_once() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let before = live(&mut master, "a", 1);
+    let (here, there) = match before.node.as_str() {
+        "node-1" => ("node-1", "node-2"),
+        _ => ("node-2", "node-1"),
+    };
+    master.leaving(here);
+    assert_eq!(master.nodes()[here].state, NodeState::Leaving);
+    // It still says that it is alive, and need not register for it.
+    let MasterAnswer::Current { register, .. } = master.heartbeat(here, 0, 2) else {
+        unreachable!();
+    };
+    assert!(!register);
+    master.exited(&before.id, &Exit::NodeLeft, 3);
+    master.tick(3);
+    assert_eq!(process_of(&master, "a").node, there);
+    master.take_effects();
+    master.left(here, 4);
+    assert_eq!(master.nodes()[here].state, NodeState::Left);
+    // Its own process is revoked when it has had its answer.
+    let own = master.nodes()[here].process.clone();
+    assert!(!revoked(&mut master).contains(&own));
+    pass(&mut master, 4..=2000, &[there]);
+    assert!(revoked(&mut master).contains(&own));
+    assert_eq!(master.directory().locate(here), AgentLocation::Unknown);
+    master.tick(3000);
+    assert!(revoked(&mut master).is_empty());
+    // As it comes back it is another process.
+    assert_ne!(master.come_back(here, description(), 4000).unwrap(), own);
+}
+
+#[test]
+fn a_node_that_comes_back_while_it_is_parted_with_is_another_process() {
+    let mut master = with_nodes(1);
+    master.leaving("node-1");
+    master.left("node-1", 1);
+    let own = master.nodes()["node-1"].process.clone();
+    assert_ne!(master.come_back("node-1", description(), 2).unwrap(), own);
+    assert!(revoked(&mut master).contains(&own));
+}
+
+#[test]
+fn a_dead_nodes_agents_are_revoked_and_placed_on_the_others() {
+    let mut master = with_nodes(2);
+    master
+        .start(
+            &[AgentEntry {
+                replicas: 4,
+                ..entry("a")
+            }],
+            0,
+        )
+        .unwrap();
+    let before: Vec<Process> = (1..=4)
+        .map(|n| live(&mut master, &format!("a-{n}"), 1))
+        .collect();
+    assert_eq!(
+        before
+            .iter()
+            .filter(|process| process.node == "node-1")
+            .count(),
+        2
+    );
+    pass(&mut master, 0..=8000, &["node-2"]);
+    let revoked = revoked(&mut master);
+    for process in before {
+        let lost = process.node == "node-1";
+        assert_eq!(revoked.contains(&process.id), lost);
+    }
+    for number in 1..=4 {
+        assert_eq!(process_of(&master, &format!("a-{number}")).node, "node-2");
+    }
+}
+
+#[test]
+fn a_node_that_returns_is_told_to_end_what_was_placed_elsewhere() {
+    let mut master = with_nodes(2);
+    master
+        .start(
+            &[AgentEntry {
+                node: None,
+                ..entry("a")
+            }],
+            0,
+        )
+        .unwrap();
+    let lost = live(&mut master, "a", 1);
+    let other = if lost.node == "node-1" {
+        "node-2"
+    } else {
+        "node-1"
+    };
+    pass(&mut master, 0..=8000, &[other]);
+    let running = RunningProcess {
+        process: lost.id.clone(),
+        pid: Some(1),
+        address: None,
+        agents: Vec::new(),
+    };
+    let node = lost.node.clone();
+    // It does not know yet that it was given up.
+    let given_up = contact(&master, &node);
+    let refused = master.register(&node, description(), given_up, None, &[], 8001);
+    assert_eq!(refused.unwrap_err().code, FaultCode::NotPermitted);
+    master.come_back(&node, description(), 8002).unwrap();
+    let answer = master
+        .register(
+            &node,
+            description(),
+            contact(&master, &node),
+            None,
+            &[running],
+            8003,
+        )
+        .unwrap();
+    let sealbus_control::node::MasterAnswer::Current { stop, .. } = answer else {
+        panic!()
+    };
+    assert_eq!(stop, [lost.id]);
+}
+
+#[test]
+fn what_ended_in_order_while_the_master_was_away_is_not_run_again() {
+    let mut rows = BTreeMap::new();
+    let mut master = with_nodes(2);
+    master.start(&[entry("a"), entry("b")], 0).unwrap();
+    let (done, gone) = (live(&mut master, "a", 1), live(&mut master, "b", 1));
+    keep(&mut master, &mut rows, 1);
+    let mut master = load_at(&rows, 5000);
+    for node in ["node-1", "node-2"] {
+        // Each tells of both, and is believed of its own.
+        let ended = [&done, &gone]
+            .map(|process| (process.id.clone(), Exit::Code { code: 0 }))
+            .into_iter()
+            .filter(|(process, _)| *process == done.id || node != gone.node)
+            .collect::<Vec<_>>();
+        master.ended_meanwhile(node, &ended, 5001);
+        let contact = contact(&master, node);
+        master
+            .register(node, description(), contact, None, &[], 5002)
+            .unwrap();
+    }
+    let group = master.group_of("a").unwrap().1;
+    assert_eq!(group.note.as_deref(), Some("ended (exit code 0)"));
+    assert!(group.process.is_none() && !group.wanted);
+    // The report, which comes again by the usual way, changes nothing.
+    master.exited(&done.id, &Exit::Code { code: 0 }, 5003);
+    assert!(master.group_of("a").unwrap().1.process.is_none());
+    // What is merely missing was lost.
+    assert_ne!(process_of(&master, "b").id, gone.id);
+}
+
+#[test]
+fn without_a_node_agents_wait_for_one() {
+    let mut master = master();
+    master.start(&[entry("a")], 0).unwrap();
+    assert!(
+        master
+            .group_of("a")
+            .unwrap()
+            .1
+            .note
+            .as_ref()
+            .unwrap()
+            .contains("no node")
+    );
+    let (name, _) = master.join(None, description(), 1).unwrap();
+    master
+        .register(&name, description(), contact(&master, &name), None, &[], 1)
+        .unwrap();
+    assert_eq!(process_of(&master, "a").node, name);
+}

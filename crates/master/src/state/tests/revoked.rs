@@ -1,0 +1,115 @@
+use super::*;
+use crate::vouching::check_process;
+use sealbus_control::Subject;
+
+fn agent(name: &str) -> Subject {
+    Subject::Agent {
+        name: name.to_owned(),
+    }
+}
+
+fn may(master: &MasterState, process: &Process, subject: &Subject) -> Result<(), FaultCode> {
+    check_process(master, &process.node, &process.id, subject).map_err(|fault| fault.code)
+}
+
+fn twins() -> AgentEntry {
+    AgentEntry {
+        agents: ProcessAgents::Named(vec!["a".to_owned(), "b".to_owned()]),
+        ..entry("twins")
+    }
+}
+
+#[test]
+fn what_is_barred_in_a_process_is_barred_there_and_where_it_moves_to() {
+    let mut master = with_nodes(2);
+    master.start(&[twins()], 0).unwrap();
+    live(&mut master, "a", 1);
+    let source = live(&mut master, "b", 1);
+    let group = master.move_agent("a", other(&source.node), 2).unwrap();
+    master.bar(&source.id, Some("a"));
+    assert_eq!(
+        may(&master, &source, &agent("a")),
+        Err(FaultCode::NotPermitted)
+    );
+    assert_eq!(may(&master, &source, &agent("b")), Ok(()));
+    let about = About::Freeze {
+        group,
+        process: source.id.clone(),
+    };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    let target = process_of(&master, "a");
+    assert_ne!(target.id, source.id);
+    assert_eq!(
+        may(&master, &target, &agent("a")),
+        Err(FaultCode::NotPermitted)
+    );
+    // Barred while it is under way, it is barred at both ends.
+    master.bar(&source.id, Some("b"));
+    for process in [&source, &target] {
+        assert_eq!(
+            may(&master, process, &agent("b")),
+            Err(FaultCode::NotPermitted)
+        );
+        assert_eq!(
+            may(&master, process, &Subject::Process),
+            Err(FaultCode::NotPlaced)
+        );
+    }
+}
+
+#[test]
+fn a_process_that_is_being_left_bars_nobody_elsewhere() {
+    let mut master = with_nodes(2);
+    master.start(&[entry("a")], 0).unwrap();
+    let source = live(&mut master, "a", 1);
+    let group = master.move_agent("a", other(&source.node), 2).unwrap();
+    let about = About::Freeze {
+        group,
+        process: source.id.clone(),
+    };
+    master.answered(about, Ok(NodeAnswer::Frozen { size: 3 }), 3);
+    let target = live(&mut master, "a", 4);
+    assert_eq!(
+        master.processes_of("a"),
+        [target.id.clone(), source.id.clone()]
+    );
+    master.bar(&source.id, Some("a"));
+    assert_eq!(may(&master, &target, &agent("a")), Ok(()));
+}
+
+#[test]
+fn a_node_certifies_nobody_but_itself_in_its_own_process() {
+    let mut master = with_nodes(1);
+    master.start(&[entry("a"), entry("b")], 0).unwrap();
+    let (a, b) = (live(&mut master, "a", 1), live(&mut master, "b", 1));
+    let own = Process {
+        id: master.nodes()["node-1"].process.clone(),
+        ..a.clone()
+    };
+    assert_eq!(may(&master, &own, &Subject::Process), Ok(()));
+    assert_eq!(may(&master, &own, &agent("node-1")), Ok(()));
+    // Its certificates would outlive `kill`, which revokes by process.
+    assert_eq!(may(&master, &own, &agent("a")), Err(FaultCode::NotPlaced));
+    assert_eq!(may(&master, &b, &agent("a")), Err(FaultCode::NotPlaced));
+    assert_eq!(may(&master, &a, &agent("a")), Ok(()));
+    master.kill("a", Duration::from_secs(5), 2).unwrap();
+    for process in [&a, &own] {
+        assert_eq!(
+            may(&master, process, &agent("a")),
+            Err(FaultCode::NotPlaced)
+        );
+    }
+}
+
+#[test]
+fn a_node_that_was_given_up_is_certified_under_its_next_name_only() {
+    let mut master = with_nodes(2);
+    let before = master.nodes()["node-1"].process.clone();
+    pass(&mut master, 0..=8000, &["node-2"]);
+    let may = |master: &MasterState, process: &str| {
+        check_process(master, "node-1", process, &Subject::Process).is_ok()
+    };
+    assert!(!may(&master, &before));
+    let after = master.come_back("node-1", description(), 8001).unwrap();
+    assert!(!may(&master, &before) && may(&master, &after));
+}

@@ -1,0 +1,87 @@
+//! What the CA asks the Master before it certifies: where an agent was placed, and whether its process is to go on.
+
+use sealbus_control::{Fault, FaultCode, Subject};
+use sealbus_seal::Name;
+use sealbus_seal::issuance::Placements;
+
+use super::state::MasterState;
+
+/// The placements of one process, as the CA asks for them: while an agent moves it is placed where
+/// the process is that asks.
+pub(crate) struct PlacementsOf<'d> {
+    /// The Master's state.
+    pub(crate) state: &'d MasterState,
+    /// The process that is to hold the key.
+    pub(crate) process: &'d str,
+}
+
+impl Placements for PlacementsOf<'_> {
+    fn is_member(&self, node: &Name) -> bool {
+        self.state.is_member(node.as_str())
+    }
+
+    fn node_of(&self, agent: &Name) -> Option<Name> {
+        let agent = agent.as_str();
+        let node = if self.state.nodes().contains_key(agent) {
+            // A node's own agent bears its name.
+            agent
+        } else {
+            match self.state.process(self.process) {
+                Some((_, process)) if process.agents.contains_key(agent) => &process.node,
+                _ => &self.state.group_of(agent)?.1.process.as_ref()?.node,
+            }
+        };
+        Name::new("node", node).ok()
+    }
+}
+
+/// Whether a process may still be certified for `subject`: it is one of this node's, the subject is its own, and the
+/// Master has not told it to stop.
+///
+/// # Errors
+/// [`FaultCode::NotPlaced`], or [`FaultCode::NotPermitted`] for what an operator revoked.
+pub(crate) fn check_process(
+    state: &MasterState,
+    node: &str,
+    process: &str,
+    subject: &Subject,
+) -> Result<(), Fault> {
+    let refuse = |why: &str| {
+        Fault::new(
+            FaultCode::NotPlaced,
+            format!("the process {process} on {node} {why}"),
+        )
+    };
+    let is_own = state
+        .nodes()
+        .get(node)
+        .is_some_and(|known| known.process == process && !known.state.is_gone());
+    if is_own {
+        // A node's own process holds the node's own agent and no other: what is placed there has a process of its own, by
+        // which it is revoked.
+        return match subject {
+            Subject::Process => Ok(()),
+            Subject::Agent { name } if name == node => Ok(()),
+            Subject::Agent { name } => Err(refuse(&format!("is the node's own, not {name}'s"))),
+        };
+    }
+    match state.process(process) {
+        None => Err(refuse("is none the Master placed, or was given up")),
+        Some((_, found)) if found.node != node => Err(refuse("was placed elsewhere")),
+        Some((_, found)) if found.stop_by.is_some() => Err(refuse("was told to stop")),
+        Some((_, found)) => match subject {
+            Subject::Agent { name } if found.barred.contains(name) => {
+                let message = format!("{name} was revoked by an operator");
+                Err(Fault::new(FaultCode::NotPermitted, message)
+                    .advise("kill it and start it again, if it is to be trusted again"))
+            }
+            Subject::Agent { name } if !found.agents.contains_key(name) => {
+                Err(refuse(&format!("is not the one {name} was placed in")))
+            }
+            Subject::Process if found.is_barred() => {
+                Err(refuse("has no agent left that may be certified"))
+            }
+            _ => Ok(()),
+        },
+    }
+}
