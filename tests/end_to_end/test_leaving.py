@@ -1,6 +1,7 @@
 """Nodes, programs and platforms that leave in order say so, and leave nothing behind."""
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -152,3 +153,18 @@ def test_up_ends_nodes_of_a_master_before_it(platform):
     assert again.end() == 0
     assert not {pid for pid in factory.pids() if alive(pid)}, factory.logs()
     assert not alive(pid)
+
+
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_platform_that_ends_leaves_no_agent_of_a_killed_or_stopped_node_behind(platform, fate):
+    factory = platform(WORKER).up()
+    pid = factory.active("worker")["worker"]["pid"]
+    (node,) = [
+        each for each in factory.pids()
+        if b"\0node\0--name\0node-1\0" in Path(f"/proc/{each}/cmdline").read_bytes()
+    ]
+    os.kill(node, fate)
+    # The agent has lost its node, and lives.
+    assert alive(pid)
+    assert factory.master.end() == 0
+    assert not alive(pid) and not alive(node)

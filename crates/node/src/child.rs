@@ -89,17 +89,17 @@ fn raw(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// When the system started a process, in its own measure; none if it is not running.
+/// When the system started a process, in its own measure; none if it is not running, or has ended and merely waits for its
+/// parent to notice.
 pub(crate) fn started_at(pid: u32) -> Option<u64> {
     test_kill_process(raw(pid)?).ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks; the 22nd field is the 20th after it.
-    stat.rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
+    // The name in parentheses may hold blanks; the state follows it, and the 22nd field is the 20th after it.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 /// Waits for the end of a process that is not our child, which the system started then.

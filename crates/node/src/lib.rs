@@ -5,6 +5,7 @@ mod channel_log;
 mod child;
 mod freezing;
 mod host;
+mod left_behind;
 mod log;
 mod memory;
 mod post;
@@ -42,6 +43,7 @@ use sealbus_control::{Blob, NodeDescription};
 use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
 use sealbus_keeping::node_journal::NodeJournal;
 
+pub use left_behind::{LeftBehind, end_left_behind};
 use log::Logs;
 use memory::Memory;
 pub use memory::MemoryError;

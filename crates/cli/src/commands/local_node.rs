@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_node::{LeftBehind, end_left_behind};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -39,7 +40,7 @@ enum Wish {
 
 /// All local nodes.
 pub(super) struct LocalNodes {
-    keepers: JoinSet<()>,
+    keepers: JoinSet<Result<Vec<LeftBehind>, CliError>>,
     wish: watch::Sender<Wish>,
 }
 
@@ -60,10 +61,35 @@ impl LocalNodes {
         self.wish.send_replace(Wish::Rest);
     }
 
-    /// Ends those that still run, also one that was only just started, and returns when they have ended.
-    pub(super) async fn end(mut self) {
+    /// Ends those that still run, also one that was only just started, and the agents of those that were killed; returns when
+    /// they have ended.
+    pub(super) async fn end(mut self) -> Result<(), CliError> {
         self.wish.send_replace(Wish::End);
-        while self.keepers.join_next().await.is_some() {}
+        let mut still_run = Vec::new();
+        let mut failed = None;
+        while let Some(ended) = self.keepers.join_next().await {
+            let ended = ended.unwrap_or_else(|error| {
+                Err(CliError::Failed {
+                    message: format!("a local node could not be ended: {error}"),
+                    help: None,
+                })
+            });
+            match ended {
+                Ok(left_behind) => still_run.extend(left_behind),
+                Err(error) => failed = Some(error),
+            }
+        }
+        still_run.retain(|program| program.still_runs);
+        if !still_run.is_empty() {
+            let names = still_run.iter();
+            let names = names.map(|program| format!("{} (pid {})", program.group, program.pid));
+            let names: Vec<String> = names.collect();
+            return Err(CliError::Failed {
+                message: format!("these programs could not be ended: {}", names.join(", ")),
+                help: Some("end them by hand: kill -9".to_owned()),
+            });
+        }
+        failed.map_or(Ok(()), Err)
     }
 }
 
@@ -144,8 +170,29 @@ impl LocalNode {
             .map_err(failed("start", &self.program))
     }
 
-    /// Keeps it running until it is to end, and ends it.
-    async fn keep(self, mut wish: watch::Receiver<Wish>) {
+    /// Keeps it running until it is to end, and ends it, with the programs it left behind if it was killed.
+    async fn keep(self, wish: watch::Receiver<Wish>) -> Result<Vec<LeftBehind>, CliError> {
+        self.run(wish).await;
+        let ended = end_left_behind(&self.directory, GRACE).await;
+        let ended = ended.map_err(|error| CliError::Failed {
+            message: error.to_string(),
+            help: Some(format!(
+                "see with `ps` whether programs of {} still run",
+                self.name
+            )),
+        })?;
+        for program in &ended {
+            tracing::warn!(
+                node = self.name,
+                program = program.group,
+                pid = program.pid,
+                "had lost its node, and was ended"
+            );
+        }
+        Ok(ended)
+    }
+
+    async fn run(&self, mut wish: watch::Receiver<Wish>) {
         let mut pause = AGAIN.0;
         loop {
             if *wish.borrow() >= Wish::Rest {

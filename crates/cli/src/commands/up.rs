@@ -56,12 +56,13 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
     let started = tokio::select! {
         started = start_agents(&directory, &manifest) => started,
         () = signals.told() => {
-            end(&master, nodes).await;
-            return Ok(());
+            return end(&master, nodes).await;
         }
     };
     if let Err(error) = started {
-        end(&master, nodes).await;
+        if let Err(also) = end(&master, nodes).await {
+            tracing::error!("{also}");
+        }
         return Err(error);
     }
     let told = json!({
@@ -84,17 +85,16 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
         () = signals.told() => {}
         () = master.ended() => {}
     }
-    end(&master, nodes).await;
-    Ok(())
+    end(&master, nodes).await
 }
 
 /// Ends the agents, the nodes and the Master, in this order.
-async fn end(master: &Master, nodes: LocalNodes) {
+async fn end(master: &Master, nodes: LocalNodes) -> Result<(), CliError> {
     // None is started any more.
     nodes.stop_keeping();
     master.shut_down(GRACE).await;
     // Also those that the Master does not know yet.
-    nodes.end().await;
+    nodes.end().await
 }
 
 fn manifest(general: &General, up: &Up) -> Result<Manifest, CliError> {
