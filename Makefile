@@ -46,9 +46,11 @@ build: binary package ## The binary and the Python package, debug profile
 
 # ---- checking --------------------------------------------------------------------------------
 
-check: $(STAMPS)/tools ## Format, clippy, unit tests, types: what a change must pass before review
+check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a change must pass before review
 	$(call say,Format)
 	$(CARGO) fmt --all --check
+	$(call say,Structure: layers of crates$(comma) circles of imports$(comma) long files)
+	$(BIN)/python tests/structure/check
 	$(call say,Clippy)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(call say,Documentation of the code)
