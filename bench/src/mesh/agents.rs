@@ -14,7 +14,7 @@ use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{Identity, SecurityLevel};
 
 use crate::mesh::credentials::{Authority, platform};
-use crate::mesh::{BenchError, failed, peer, raw};
+use crate::mesh::{BenchError, failed, raw};
 
 pub(crate) const ECHO: &str = "echo@bench";
 pub(crate) const SINK: &str = "sink@bench";
@@ -220,7 +220,7 @@ pub(crate) async fn in_process_round_trips(
 ) -> Result<Vec<Duration>, BenchError> {
     let (bus, outbox, mut mailbox) = in_process()?;
     let (echo, echo_mailbox) = bus.attach(ECHO, None, None).map_err(failed)?;
-    tokio::spawn(peer::be_echo(echo, echo_mailbox));
+    tokio::spawn(be_echo(echo, echo_mailbox));
     let times = round_trips(&outbox, &mut mailbox, size, count).await;
     bus.detach(ECHO);
     times
@@ -229,8 +229,46 @@ pub(crate) async fn in_process_round_trips(
 pub(crate) async fn in_process_stream(size: usize, messages: usize) -> Result<f64, BenchError> {
     let (bus, outbox, mut mailbox) = in_process()?;
     let (sink, sink_mailbox) = bus.attach(SINK, None, None).map_err(failed)?;
-    tokio::spawn(peer::be_sink(sink, sink_mailbox));
+    tokio::spawn(be_sink(sink, sink_mailbox));
     let rate = stream(&outbox, &mut mailbox, size, messages).await;
     bus.detach(SINK);
     rate
+}
+
+/// Sends each message's content back.
+pub(crate) async fn be_echo(outbox: Outbox, mut mailbox: Mailbox) {
+    while let Some(received) = mailbox.recv().await {
+        let message = received.message();
+        let content = message.content_text().unwrap_or_default().into_owned();
+        let reply = message
+            .create_reply(Performative::Inform)
+            .with_content(content);
+        if outbox.send(reply).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Looks at each message; answers the one that asks.
+pub(crate) async fn be_sink(outbox: Outbox, mut mailbox: Mailbox) {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    loop {
+        if mailbox.recv_many(&mut batch, 256).await == 0 {
+            return;
+        }
+        for received in batch.drain(..) {
+            let message = received.message();
+            bytes += message.content_bytes().map_or(0, |content| content.len());
+            if message.performative() == Performative::QueryRef {
+                let reply = message
+                    .create_reply(Performative::Inform)
+                    .with_content(bytes.to_string());
+                bytes = 0;
+                if outbox.send(reply).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
 }

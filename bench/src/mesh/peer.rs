@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sealbus_bus::{Bus, BusConfig, Mailbox, Outbox, ProcessEndpoint};
-use sealbus_fipa::Performative;
+use sealbus_bus::{Bus, BusConfig, ProcessEndpoint};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_seal::{Identity, SecurityLevel};
 use tokio::net::TcpListener;
 
-use crate::mesh::agents::{self, Table};
+use crate::mesh::agents::{self, Table, be_echo, be_sink};
 use crate::mesh::credentials::{Customer, platform, read_line};
 use crate::mesh::{BenchError, failed, raw};
 
@@ -83,42 +82,4 @@ pub(crate) async fn run(level: &str) -> Result<(), BenchError> {
     // Until the first process closes the pipe.
     let _ = tokio::task::spawn_blocking(read_line).await;
     Ok(())
-}
-
-/// Sends each message's content back.
-pub(crate) async fn be_echo(outbox: Outbox, mut mailbox: Mailbox) {
-    while let Some(received) = mailbox.recv().await {
-        let message = received.message();
-        let content = message.content_text().unwrap_or_default().into_owned();
-        let reply = message
-            .create_reply(Performative::Inform)
-            .with_content(content);
-        if outbox.send(reply).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Looks at each message; answers the one that asks.
-pub(crate) async fn be_sink(outbox: Outbox, mut mailbox: Mailbox) {
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    loop {
-        if mailbox.recv_many(&mut batch, 256).await == 0 {
-            return;
-        }
-        for received in batch.drain(..) {
-            let message = received.message();
-            bytes += message.content_bytes().map_or(0, |content| content.len());
-            if message.performative() == Performative::QueryRef {
-                let reply = message
-                    .create_reply(Performative::Inform)
-                    .with_content(bytes.to_string());
-                bytes = 0;
-                if outbox.send(reply).await.is_err() {
-                    return;
-                }
-            }
-        }
-    }
 }

@@ -1,11 +1,13 @@
 //! The report: bench/report/index.html with the papers' tables and plots, and the figures of docs/benchmarks.md.
 
 mod goals;
+mod html;
 mod markdown;
 mod page;
 mod plot;
 mod standing;
 mod tables;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +33,7 @@ pub(crate) fn write(
     let page = page::write(tables, systems, results);
     let path = folder.join("index.html");
     fs::write(&path, page)?;
-    for line in standing::lines(tables, systems, results) {
+    for line in words::lines(tables, systems, results) {
         println!("{line}");
     }
     println!("the report is {}", path.display());

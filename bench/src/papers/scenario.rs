@@ -6,7 +6,6 @@ use std::path::Path;
 use sealbus_bench_driver::{Kind, Shape, Stamp};
 use serde::Deserialize;
 
-use crate::papers::system::System;
 use crate::papers::{PapersError, read_folder};
 
 /// How a cell is measured.
@@ -145,12 +144,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn includes(&self, system: &System) -> bool {
-        let is_wanted = |it: &String| system.id.starts_with(it.as_str());
-        let is_at_home = system.tables.is_empty() || system.tables.contains(&self.id);
-        is_at_home && (self.systems.is_empty() || self.systems.iter().any(is_wanted))
-    }
-
     /// Nanoseconds between two messages of a sender.
     pub(crate) fn interval_ns(&self, column: &Column) -> u64 {
         column.interval_us.unwrap_or(self.interval_us) * 1000

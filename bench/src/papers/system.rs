@@ -142,6 +142,15 @@ fn two_seconds() -> f64 {
     2.0
 }
 
+impl Table {
+    /// Whether it has rows of this system.
+    pub(crate) fn includes(&self, system: &System) -> bool {
+        let is_wanted = |it: &String| system.id.starts_with(it.as_str());
+        let is_at_home = system.tables.is_empty() || system.tables.contains(&self.id);
+        is_at_home && (self.systems.is_empty() || self.systems.iter().any(is_wanted))
+    }
+}
+
 impl System {
     /// Whether a cell is part of the quick profile.
     pub(crate) fn is_quick(&self, setting: &Setting, table: &Table, column: &Column) -> bool {

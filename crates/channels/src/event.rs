@@ -4,11 +4,21 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::log::Logged;
 use super::path::ChannelPath;
 use super::qos::Qos;
 use sealbus_bus::Moment;
 use sealbus_bus::{Provenance, ReceivedMessage};
+
+/// What makes an event one that was read from a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The node whose log it is. With it the event's number is unique on its channel, for ever.
+    pub node: Arc<str>,
+    /// Whether the durable subscription may have had it before: its process ended before it said so.
+    pub again: bool,
+    /// So many events of this log before this one were not kept long enough to be read by the subscription.
+    pub missed: u64,
+}
 
 /// The number by which a requester knows the answers to its request again; unique among the requests of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

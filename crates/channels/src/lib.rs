@@ -34,7 +34,7 @@ pub use address::{
 };
 pub use channels::{Answers, Channels, Replies, RequestOptions, Subscription};
 pub use declared::DeclaredChannels;
-pub use event::{ChannelHeader, EventParts, Mechanism, ReceivedEvent, RequestId};
+pub use event::{ChannelHeader, EventParts, Logged, Mechanism, ReceivedEvent, RequestId};
 pub use exchange::{
     ChannelReport, Ended, PublishError, Reach, SubscribeError, SubscriptionOptions,
     SubscriptionReport,
@@ -46,7 +46,7 @@ pub use filter::{
 pub use flow::{FlowPolicy, QueueLimits, UnknownFlowPolicy};
 pub use log::{
     ChannelLogs, DamagedLog, EventToKeep, LogCursor, LogPart, LogPlace, LogReading, LogRetention,
-    Logged, LoggedEvent, NotRead,
+    LoggedEvent, NotRead,
 };
 pub use path::{
     ChannelPath, MAX_LEVEL_LENGTH, MAX_LEVELS, MAX_PATH_LENGTH, PathError, PathProblem,

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::{DecodeError, Limits, detect};
+use crate::DecodeError;
 
 /// A message taken apart.
 #[derive(Debug, Clone)]
@@ -30,11 +30,6 @@ pub struct ExplainedPiece {
     pub meaning: String,
     /// Which standard says so, and the name of the rule in it.
     pub reference: &'static str,
-}
-
-/// Takes a message apart whose encoding is known by how it begins; `None` if it is not.
-pub fn explain(bytes: &[u8], limits: &Limits) -> Option<Explanation> {
-    Some(detect(bytes)?.explain(bytes, limits))
 }
 
 /// Collects the pieces of one message.

@@ -20,6 +20,7 @@ mod message;
 mod parameter;
 mod performative;
 mod representation;
+mod representations;
 pub mod sl;
 pub mod string;
 mod validate;
@@ -29,11 +30,12 @@ pub mod xml;
 pub use aid::{Aid, AidError};
 pub use datetime::{DateTime, DateTimeError, Origin};
 pub use error::{DecodeError, DecodeProblem, EncodeError, EncodeProblem, Found, Limits};
-pub use explain::{ExplainedPiece, Explanation, explain};
+pub use explain::{ExplainedPiece, Explanation};
 pub use expression::{Expression, Number, is_word};
 pub use message::{AclMessage, Content};
 pub use performative::Performative;
-pub use representation::{Representation, detect, representation, representations};
+pub use representation::Representation;
+pub use representations::{detect, explain, representation, representations};
 pub use validate::{Expectations, Finding, Severity, validate};
 pub use view::{
     AclMessageRef, Addresses, AidRef, Aids, ContentRef, ExpressionRef, Expressions, NumberRef,

@@ -1,4 +1,4 @@
-//! The open set of encodings, by their FIPA names.
+//! What every encoding of messages can do.
 
 use crate::{AclMessage, DecodeError, EncodeError, Explanation, Limits};
 
@@ -27,34 +27,4 @@ pub trait Representation: Sync {
 
     /// Takes a message apart byte by byte, as far as it can be read.
     fn explain(&self, bytes: &[u8], limits: &Limits) -> Explanation;
-}
-
-/// Every encoding Sealbus has; a further one is a module and a line here.
-static REPRESENTATIONS: &[&dyn Representation] = &[
-    &crate::bitefficient::BitEfficient,
-    &crate::string::StringRepresentation,
-    &crate::xml::Xml,
-    &crate::json::Json,
-];
-
-/// Every encoding.
-pub fn representations() -> &'static [&'static dyn Representation] {
-    REPRESENTATIONS
-}
-
-/// The encoding of this name, FIPA's or the short one, in any letter case.
-pub fn representation(name: &str) -> Option<&'static dyn Representation> {
-    let mut all = REPRESENTATIONS.iter();
-    let found = all.find(|known| {
-        known.name().eq_ignore_ascii_case(name) || known.short_name().eq_ignore_ascii_case(name)
-    });
-    found.copied()
-}
-
-/// The encoding that `bytes` are in, by how they begin.
-pub fn detect(bytes: &[u8]) -> Option<&'static dyn Representation> {
-    REPRESENTATIONS
-        .iter()
-        .find(|known| known.recognises(bytes))
-        .copied()
 }

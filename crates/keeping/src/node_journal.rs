@@ -6,10 +6,8 @@ use sealbus_journal::{Journal, JournalConfig, JournalError};
 use sealbus_seal::PlatformName;
 
 use crate::channel_log::ChannelLogs;
+use crate::longest;
 use crate::post::Post;
-
-/// Longest message that is kept: with its encoding it fits a frame between process and node.
-pub const LONGEST_KEPT: usize = 12 << 20;
 
 /// What a node keeps.
 pub struct NodeJournal {
@@ -19,12 +17,6 @@ pub struct NodeJournal {
     pub post: Post,
     /// Logs of channels.
     pub logs: ChannelLogs,
-}
-
-/// Longest message that is kept on a platform whose longest message is `max_message`. Between nodes it is part of another,
-/// encoded for it.
-pub fn longest(max_message: u64) -> usize {
-    LONGEST_KEPT.min(usize::try_from(max_message / 2).unwrap_or(LONGEST_KEPT))
 }
 
 impl NodeJournal {

@@ -1,11 +1,7 @@
 //! What is wrong with a manifest: each mistake with its place, and what to write instead.
 
-use std::ops::Range;
-
 use miette::{Diagnostic, NamedSource, SourceSpan};
-use toml::de::DeTable;
-
-use super::read::Reader;
+use toml::de::DeValue;
 
 /// Everything that is wrong with a manifest. Nothing was started.
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -65,38 +61,6 @@ pub enum ReadError {
     Mistakes(#[from] ManifestError),
 }
 
-impl<'t> Reader<'t> {
-    pub(super) fn missing(
-        &mut self,
-        table: &DeTable<'t>,
-        key: &str,
-        span: Range<usize>,
-        message: &str,
-        example: &str,
-    ) {
-        // A value of the wrong type has been told already.
-        if table.get(key).is_none() {
-            self.problem(span, message, Some(format!("add {example}")));
-        }
-    }
-
-    pub(super) fn unknown_keys(&mut self, table: &DeTable<'t>, known: &[&str], place: &str) {
-        for key in table
-            .keys()
-            .filter(|key| !known.contains(&key.get_ref().as_ref()))
-        {
-            let name = key.get_ref();
-            let help = suggestion(name, known)
-                .unwrap_or_else(|| format!("known are {}", known.join(", ")));
-            self.problem(
-                key.span(),
-                format!("unknown key `{name}` {place}"),
-                Some(help),
-            );
-        }
-    }
-}
-
 /// The nearest of `known`, if near enough to be meant.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     known
@@ -109,4 +73,17 @@ pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
 
 pub(super) fn suggestion(word: &str, known: &[&str]) -> Option<String> {
     nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+}
+
+/// What a value is, in words.
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
 }

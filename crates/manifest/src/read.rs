@@ -11,9 +11,8 @@ use sealbus_seal::{Name, PlatformName, SecurityLevel};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{ManifestError, ManifestProblem, ReadError};
+use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
 use super::program::{ProgramProblem, locate};
-use super::values::kind;
 use super::{AgentEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
 
 /// Most processes one `[[agent]]` may ask for, and most agents one process may be given.

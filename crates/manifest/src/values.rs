@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use toml::de::{DeTable, DeValue};
 
-use super::problem::suggestion;
+use super::problem::{kind, suggestion};
 use super::read::{Reader, Value};
 
 impl<'t> Reader<'t> {
@@ -186,14 +186,34 @@ impl<'t> Reader<'t> {
     }
 }
 
-pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with a fraction",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
+impl<'t> Reader<'t> {
+    pub(super) fn missing(
+        &mut self,
+        table: &DeTable<'t>,
+        key: &str,
+        span: Range<usize>,
+        message: &str,
+        example: &str,
+    ) {
+        // A value of the wrong type has been told already.
+        if table.get(key).is_none() {
+            self.problem(span, message, Some(format!("add {example}")));
+        }
+    }
+
+    pub(super) fn unknown_keys(&mut self, table: &DeTable<'t>, known: &[&str], place: &str) {
+        for key in table
+            .keys()
+            .filter(|key| !known.contains(&key.get_ref().as_ref()))
+        {
+            let name = key.get_ref();
+            let help = suggestion(name, known)
+                .unwrap_or_else(|| format!("known are {}", known.join(", ")));
+            self.problem(
+                key.span(),
+                format!("unknown key `{name}` {place}"),
+                Some(help),
+            );
+        }
     }
 }

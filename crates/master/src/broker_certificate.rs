@@ -1,21 +1,14 @@
 //! Certifies brokers: the managed one, and those that operators run.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use sealbus_brokers::rabbitmq::names;
-use sealbus_seal::{CertificateChain, Identity, PlatformName};
+use sealbus_seal::{CertificateChain, Identity};
 
-use super::authorities::Authorities;
 use super::desk::DeskHandle;
-use super::foundation::{PlatformSettings, lay};
-use super::running::{MasterError, STORE, open_store};
-use sealbus_control::clock::{now, timestamp};
+use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode};
-use sealbus_store::Store;
 
 /// Life of a broker's certificate: a managed one gets a new one at each start of the Master.
 const LIFE: Duration = Duration::from_secs(365 * 86_400);
@@ -37,34 +30,4 @@ pub(super) async fn certify_broker(
         Ok((root.0, chain))
     })
     .await
-}
-
-/// Certifies a broker of the platform `name`, whose Master does not run and keeps its state in `directory`; it is begun
-/// there if the platform was never started. So a platform's broker can be there before the platform.
-///
-/// Gives the root certificate (DER) and the broker's chain.
-///
-/// # Errors
-/// [`MasterError`]; [`MasterError::Store`] if the Master runs after all.
-pub async fn certify_broker_of(
-    directory: &Path,
-    name: PlatformName,
-    address: IpAddr,
-    request: Vec<u8>,
-) -> Result<(Vec<u8>, CertificateChain), MasterError> {
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory);
-    made.map_err(|error| MasterError::Directory {
-        path: directory.to_owned(),
-        error,
-    })?;
-    let store: Arc<dyn Store> = Arc::new(open_store(&directory.join(STORE)).await?);
-    let authorities = Authorities::keep(directory, &name, timestamp(now()))?;
-    let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let foundation = lay(&PlatformSettings::new(name), authorities, store, nowhere).await?;
-    let certified = certify_broker(&foundation.desk, address, request).await;
-    foundation.desk.close().await;
-    Ok(certified?)
 }

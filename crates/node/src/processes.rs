@@ -9,7 +9,6 @@ use sealbus_seal::token::Secret;
 use tokio::sync::oneshot;
 
 use super::memory::{Memory, Remembered};
-use super::shared::wanted;
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
 use sealbus_control::node::{Exit, Launch, RunningProcess};
@@ -334,4 +333,13 @@ pub(super) fn save(entries: &HashMap<String, Entry>, memory: &Memory) {
     if let Err(error) = memory.keep_processes(&remembered) {
         tracing::error!(%error, "the node's processes could not be noted: after a restart it would not know them");
     }
+}
+
+/// Those of `changes` that are of agents asked for.
+pub(super) fn wanted(changes: &[DirectoryChange], asked: &HashSet<String>) -> Vec<DirectoryChange> {
+    changes
+        .iter()
+        .filter(|change| asked.contains(&change.agent))
+        .cloned()
+        .collect()
 }

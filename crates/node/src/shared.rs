@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::log::Logs;
 use super::memory::Memory;
-use super::processes::Processes;
+use super::processes::{Processes, wanted};
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
@@ -304,12 +304,4 @@ impl Shared {
             .max()
             .unwrap_or(0)
     }
-}
-
-pub(super) fn wanted(changes: &[DirectoryChange], asked: &HashSet<String>) -> Vec<DirectoryChange> {
-    changes
-        .iter()
-        .filter(|change| asked.contains(&change.agent))
-        .cloned()
-        .collect()
 }

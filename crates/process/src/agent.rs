@@ -12,7 +12,7 @@ use sealbus_bus::{Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySend
 use sealbus_fipa::{AclMessage, Aid};
 
 use super::Process;
-use super::freeze::Rest;
+use super::rest::Rest;
 use super::standing::Standing;
 
 /// What the platform, or the program itself, wishes an agent to do.

@@ -16,72 +16,18 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::agent::{Entry, Wish};
+use super::rest::{AtRest, Drain, Ready, Rest};
 use super::{ProcessEnd, Shared};
 use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
 
 /// How long all agents may take to come to rest.
 const COME_TO_REST: Duration = Duration::from_secs(15);
 
-/// Where an agent says that it is at rest.
-pub(super) struct Rest {
-    number: u64,
-    to: mpsc::UnboundedSender<AtRest>,
-}
-
-struct AtRest {
-    number: u64,
-    outcome: Result<Ready, String>,
-}
-
-struct Ready {
-    state: Vec<u8>,
-    drain: oneshot::Sender<Drain>,
-}
-
-/// Asks an agent at rest for its unread messages.
-pub(super) struct Drain {
-    messages: oneshot::Sender<Vec<ReceivedMessage>>,
-    thawed: oneshot::Receiver<(Arc<Outbox>, Mailbox)>,
-}
-
 /// An agent that has handed over all it has. Dropping this tells it that it is over here.
 pub(super) struct Resting {
     entry: Arc<Entry>,
     messages: Vec<ReceivedMessage>,
     thaw: oneshot::Sender<(Arc<Outbox>, Mailbox)>,
-}
-
-impl Rest {
-    /// At rest, with this state. `None`: the wish was withdrawn.
-    pub(super) async fn ready(self, state: Vec<u8>) -> Option<Drain> {
-        let (drain, asked) = oneshot::channel();
-        let ready = AtRest {
-            number: self.number,
-            outcome: Ok(Ready { state, drain }),
-        };
-        self.to.send(ready).ok()?;
-        asked.await.ok()
-    }
-
-    /// Cannot be moved.
-    pub(super) fn decline(self, reason: String) {
-        // Nobody listens any more if another agent declined before.
-        let _ = self.to.send(AtRest {
-            number: self.number,
-            outcome: Err(reason),
-        });
-    }
-}
-
-impl Drain {
-    /// Hands over the unread messages and waits. `None`: it is over here.
-    pub(super) async fn hand_over(
-        self,
-        messages: Vec<ReceivedMessage>,
-    ) -> Option<(Arc<Outbox>, Mailbox)> {
-        self.messages.send(messages).ok()?;
-        self.thawed.await.ok()
-    }
 }
 
 /// Brings all agents to rest and collects what they hand over.

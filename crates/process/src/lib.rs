@@ -26,6 +26,7 @@ mod node_queue;
 mod renewal;
 mod reports;
 mod resolver;
+mod rest;
 mod revocation;
 mod standing;
 mod upkeep;

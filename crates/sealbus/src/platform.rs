@@ -15,8 +15,6 @@ use sealbus_process::{AgentHandle, OpenAgentError, OpenError, Process};
 use sealbus_seal::PlatformName;
 use tracing_subscriber::EnvFilter;
 
-use crate::run::{NamedAgents, RunError};
-
 /// Variable with the address of the node that started the program: attach to it.
 pub const ATTACH_VARIABLE: &str = "SEALBUS_ATTACH";
 /// Variable with the ticket that lets the program join.
@@ -209,14 +207,6 @@ impl Platform {
     /// Puts an agent on the platform, to be driven by the caller.
     pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
         self.process.agent(name).await
-    }
-
-    /// Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
-    ///
-    /// # Errors
-    /// As [`run`](crate::run).
-    pub async fn run(&self, agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
-        crate::run::run_on(self, agents.into_iter().collect()).await
     }
 
     /// Leaves the platform; an embedded one ends.

@@ -155,10 +155,17 @@ pub async fn run_agents(agents: impl IntoIterator<Item = NamedAgents>) -> Result
 /// Agents opened at the same time: the CA may be a network away.
 const OPENED_AT_ONCE: usize = 64;
 
-pub(crate) async fn run_on(
-    platform: &Platform,
-    mut agents: Vec<NamedAgents>,
-) -> Result<(), RunError> {
+impl Platform {
+    /// Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
+    ///
+    /// # Errors
+    /// As [`run`](crate::run).
+    pub async fn run(&self, agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError> {
+        run_on(self, agents.into_iter().collect()).await
+    }
+}
+
+async fn run_on(platform: &Platform, mut agents: Vec<NamedAgents>) -> Result<(), RunError> {
     let process = platform.process();
     let roles: Vec<Role> = agents.iter().map(|agent| agent.role.clone()).collect();
     let parts = cast(&roles, platform.placed())?;

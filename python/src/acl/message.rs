@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use sealbus_bus::ReceivedMessage;
 use sealbus_fipa::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
 
-use crate::acl::{aid, expression, performative, representation};
+use crate::acl::{aid, expression, performative};
 use crate::error;
 
 /// A message: what it does, who says it to whom, and its content.
@@ -288,7 +288,7 @@ impl PyAclMessage {
 
     /// The message in the String encoding, as FIPA documents write it.
     fn __str__(&self) -> String {
-        representation::to_text(&self.to_message())
+        to_text(&self.to_message())
     }
 
     fn __repr__(&self) -> String {
@@ -309,7 +309,7 @@ impl PyAclMessage {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
-        let bytes = representation::to_bytes(&slf.get().to_message())?;
+        let bytes = to_bytes(&slf.get().to_message())?;
         let decode = py.import("sealbus.acl")?.getattr("decode")?;
         PyTuple::new(
             py,
@@ -345,4 +345,20 @@ fn content_from_python(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Cont
             value.get_type().name()?
         ))),
     }
+}
+
+/// The message in the String encoding, or why it cannot be written so.
+fn to_text(message: &AclMessage) -> String {
+    let mut out = Vec::new();
+    match string::encode(message, &mut out) {
+        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+        Err(problem) => format!("({} with {problem})", message.performative),
+    }
+}
+
+/// The message in the bit-efficient encoding, which carries the most.
+fn to_bytes(message: &AclMessage) -> PyResult<Vec<u8>> {
+    let mut out = Vec::new();
+    bitefficient::encode(message, &mut out).map_err(|problem| error::encode(&problem))?;
+    Ok(out)
 }

@@ -2,9 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sealbus_fipa::{
-    AclMessage, Expectations, Limits, Performative, Representation, Severity, bitefficient, string,
-};
+use sealbus_fipa::{Expectations, Limits, Performative, Representation, Severity};
 
 use crate::acl::message::PyAclMessage;
 use crate::error;
@@ -119,20 +117,4 @@ fn named(representation: &str) -> PyResult<&'static dyn Representation> {
             representations().join(", ")
         ))
     })
-}
-
-/// The message in the String encoding, or why it cannot be written so.
-pub(crate) fn to_text(message: &AclMessage) -> String {
-    let mut out = Vec::new();
-    match string::encode(message, &mut out) {
-        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
-        Err(problem) => format!("({} with {problem})", message.performative),
-    }
-}
-
-/// The message in the bit-efficient encoding, which carries the most.
-pub(crate) fn to_bytes(message: &AclMessage) -> PyResult<Vec<u8>> {
-    let mut out = Vec::new();
-    bitefficient::encode(message, &mut out).map_err(|problem| error::encode(&problem))?;
-    Ok(out)
 }

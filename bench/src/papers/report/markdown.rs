@@ -9,6 +9,7 @@ use crate::papers::PapersError;
 use crate::papers::report;
 use crate::papers::report::goals::{self, Evidence, Goal};
 use crate::papers::report::standing::{self, Standing};
+use crate::papers::report::words;
 use crate::papers::report::{
     Middle, cells_in_words, digits, has_figures, middle, proportion, shown,
 };
@@ -28,7 +29,7 @@ pub(crate) fn put(
 ) -> Result<(), PapersError> {
     let evidence = Evidence::gather(tables, systems, results);
     let goals = goals::all(&evidence);
-    let first = standing::first_words(&evidence.standings, &goals);
+    let first = words::first_words(&evidence.standings, &goals);
     let figures = figures(&evidence.standings, &goals, tables, systems, results);
     marks::put(path, FIRST, &format!("**{first}**"))?;
     marks::put(path, BEGIN, &figures)

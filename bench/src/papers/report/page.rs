@@ -4,20 +4,15 @@ use std::fmt::Write;
 
 use crate::papers::report;
 use crate::papers::report::goals::{self, Cost, Evidence, Goal};
-use crate::papers::report::standing::{self, Entry, Standing};
+use crate::papers::report::html::escape;
+use crate::papers::report::standing::{Entry, Standing};
+use crate::papers::report::words;
 use crate::papers::report::{digits, tables};
 use crate::papers::results::{Outcome, Results};
 use crate::papers::scenario::Table;
 use crate::papers::system::System;
 
 const STYLE: &str = include_str!("page.css");
-
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
 
 /// The whole page.
 pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results) -> String {
@@ -35,11 +30,7 @@ pub(crate) fn write(all_tables: &[Table], systems: &[System], results: &Results)
             .unwrap_or(1.0)
             .total_cmp(&b.to_best().unwrap_or(1.0))
     });
-    draw_behind(
-        &mut page,
-        &behind,
-        &standing::first_words(standings, &goals),
-    );
+    draw_behind(&mut page, &behind, &words::first_words(standings, &goals));
     draw_goals(&mut page, &goals);
     let _ = writeln!(page, "<p class=\"sub\">{}</p>", summary(results));
     contents(&mut page, all_tables);

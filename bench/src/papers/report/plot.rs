@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::papers::report::page::escape;
+use crate::papers::report::html::escape;
 use crate::papers::report::{Metric, digits, middle, plotted};
 use crate::papers::results::{Results, Spread};
 use crate::papers::scenario::{Column, Table};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::papers::report;
-use crate::papers::report::page::escape;
+use crate::papers::report::html::escape;
 use crate::papers::report::{
     Middle, cells_in_words, digits, has_figures, judged, middle, plot, proportion, shown,
 };

@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
+use super::event::Logged;
 use super::frame::Replay;
 use super::path::ChannelPath;
 use super::pattern::ChannelPattern;
@@ -27,17 +28,6 @@ use sealbus_bus::NotKept;
 
 pub(crate) use feed::{Feed, FeedSink, Feeds, FilterErrorSink};
 pub(crate) use tracker::{LogNote, Tracker};
-
-/// What makes an event one that was read from a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
-    /// The node whose log it is. With it the event's number is unique on its channel, for ever.
-    pub node: Arc<str>,
-    /// Whether the durable subscription may have had it before: its process ended before it said so.
-    pub again: bool,
-    /// So many events of this log before this one were not kept long enough to be read by the subscription.
-    pub missed: u64,
-}
 
 /// Where a kept event stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

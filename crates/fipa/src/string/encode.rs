@@ -1,9 +1,9 @@
 //! Writing messages (FIPA00070).
 
-use super::parse::JADE_ENCODING;
-use super::view::Owner;
+use super::parse::{AidParameter, JADE_ENCODING};
 use crate::expression::is_standard_word;
 use crate::literal::{write_counted, write_quoted, write_string};
+use crate::parameter::Parameter;
 use crate::{
     AclMessage, Aid, Content, EncodeError, EncodeProblem, Expression, Performative, is_word,
 };
@@ -242,6 +242,23 @@ pub(crate) fn write_expression(expression: &Expression, out: &mut Vec<u8>) {
                 write_expression(item, out);
             }
             out.push(b')');
+        }
+    }
+}
+
+/// Whose parameters are looked at, and so which names the standard has for them.
+#[derive(Clone, Copy)]
+pub(super) enum Owner {
+    Message,
+    Aid,
+}
+
+impl Owner {
+    /// True for the names of the standard's own parameters.
+    pub(super) fn has(self, name: &[u8]) -> bool {
+        match self {
+            Self::Message => Parameter::from_name(name).is_some(),
+            Self::Aid => AidParameter::from_name(name).is_some(),
         }
     }
 }

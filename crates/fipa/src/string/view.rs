@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::encode::Owner;
 use super::lex::{Lexer, Token};
 use super::parse::{AidParameter, JADE_ENCODING, Layout, is_keyword};
 use super::write_expression;
@@ -340,23 +341,6 @@ pub(crate) struct UserDefinedView<'a> {
     lexer: Option<Lexer<'a>>,
     owner: Owner,
     hide_jade_encoding: bool,
-}
-
-/// Whose parameters are looked at, and so which names the standard has for them.
-#[derive(Clone, Copy)]
-pub(super) enum Owner {
-    Message,
-    Aid,
-}
-
-impl Owner {
-    /// True for the names of the standard's own parameters.
-    pub(super) fn has(self, name: &[u8]) -> bool {
-        match self {
-            Self::Message => Parameter::from_name(name).is_some(),
-            Self::Aid => AidParameter::from_name(name).is_some(),
-        }
-    }
 }
 
 impl<'a> Iterator for UserDefinedView<'a> {

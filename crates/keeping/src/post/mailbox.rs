@@ -6,7 +6,7 @@ use sealbus_journal::{JournalError, ReadFrom, Stream, StreamConfig};
 use tokio::sync::Notify;
 
 use super::shelf::{Kept, Shelf};
-use crate::node_journal::LONGEST_KEPT;
+use crate::LONGEST_KEPT;
 use sealbus_control::post::Cover;
 
 /// Most origins remembered for one agent; those that began first are forgotten first.

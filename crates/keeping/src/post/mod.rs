@@ -31,7 +31,7 @@ use sealbus_journal::{Journal, JournalError, NewRecord, Written};
 use sealbus_seal::Identity;
 use tokio::sync::mpsc;
 
-use crate::node_journal::longest;
+use crate::longest;
 use sealbus_control::clock::now;
 use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::post::{

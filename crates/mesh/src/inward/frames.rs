@@ -11,10 +11,6 @@ use crate::link::Link;
 
 use std::sync::Arc;
 
-/// Bytes of frames that one process may send before the bus of this one has taken them: several of the largest
-/// events people send, so that the way stays full.
-pub(super) const WINDOW: u64 = 4 << 20;
-
 /// Frames in a row.
 #[derive(Default)]
 pub(super) struct FrameRow {

@@ -7,7 +7,7 @@ use sealbus_bus::{Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refus
 use sealbus_fipa::bitefficient::EncodedMessage;
 
 use super::senders::{Sender, never_bound};
-use super::targets::{Target, Whom};
+use super::targets::{Partial, Target, Whom};
 use super::{Broken, Inward};
 use crate::flow::PARTIAL_MESSAGES;
 use crate::frame::{Frame, LONGEST_PIECE, Why};
@@ -21,13 +21,6 @@ const ROW: usize = 128;
 const SHARED_BLOCK: usize = 4 << 10;
 /// Messages of this length and above have their own room.
 const SHARED_LIMIT: usize = 512;
-
-/// A message that is arriving in pieces.
-pub(super) struct Partial {
-    pub(super) sender: u32,
-    total: usize,
-    pub(super) bytes: Vec<u8>,
-}
 
 /// Messages in a row to one target.
 #[derive(Default)]

@@ -5,11 +5,14 @@ use std::sync::{Arc, Weak};
 
 use sealbus_bus::{Closed, FrameWindow, LocalAgent, Permit, Window, WindowListener};
 
-use super::messages::Partial;
-use super::{Broken, Inward, frames, slot};
+use super::{Broken, Inward, slot};
 use crate::flow::Allowance;
 use crate::frame::{Frame, PROCESS_TARGET, Why};
 use crate::link::Link;
+
+/// Bytes of frames that one process may send before the bus of this one has taken them: several of the largest
+/// events people send, so that the way stays full.
+const FRAME_WINDOW: u64 = 4 << 20;
 
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
@@ -20,6 +23,13 @@ pub(super) struct Target {
     allowance: Allowance,
     pub(super) partial: Option<Partial>,
     pub(super) permits: LastPermit,
+}
+
+/// A message that is arriving in pieces.
+pub(super) struct Partial {
+    pub(super) sender: u32,
+    pub(super) total: usize,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Target {
@@ -155,7 +165,7 @@ impl Inward {
         let whom = if *name == *PROCESS_TARGET {
             self.bus
                 .takes_frames()
-                .then(|| Whom::Process(FrameWindow::new(frames::WINDOW, credit.clone())))
+                .then(|| Whom::Process(FrameWindow::new(FRAME_WINDOW, credit.clone())))
         } else {
             self.bus
                 .receiver(name)

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::intruder::Failure;
+use super::Failure;
 
 /// Kinds of frames, and the octet that ends each (4.2.3).
 const METHOD: u8 = 1;

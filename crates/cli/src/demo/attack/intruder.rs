@@ -31,8 +31,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::super::conversation::nanoseconds;
-use super::TAKEN;
 use super::amqp::{Amqp, Publication};
+use super::{Failure, TAKEN};
 use crate::arguments::{AttackKind, DemoAttack};
 use crate::error::CliError;
 
@@ -40,8 +40,6 @@ use crate::error::CliError;
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Attacks until it is ended; each thing it is told goes to standard output.
 pub(crate) async fn run(attack: &DemoAttack) -> Result<(), CliError> {

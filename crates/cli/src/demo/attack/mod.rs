@@ -23,6 +23,9 @@ use crate::error::CliError;
 
 pub(crate) use intruder::run;
 
+/// What stopped an intruder.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// How long the intruder has to get going, and the platform to refuse it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the intruder goes on after the platform refused it: what it still sends must not arrive either.

@@ -1,0 +1,64 @@
+//! An agent that is to move comes to rest, hands over its unread messages, and waits for the outcome.
+
+use std::sync::Arc;
+
+use sealbus_bus::{Mailbox, Outbox, ReceivedMessage};
+use tokio::sync::{mpsc, oneshot};
+
+/// Where an agent says that it is at rest.
+pub(super) struct Rest {
+    pub(super) number: u64,
+    pub(super) to: mpsc::UnboundedSender<AtRest>,
+}
+
+/// What it says.
+pub(super) struct AtRest {
+    pub(super) number: u64,
+    /// Or why it cannot be moved.
+    pub(super) outcome: Result<Ready, String>,
+}
+
+/// The state of an agent at rest.
+pub(super) struct Ready {
+    pub(super) state: Vec<u8>,
+    pub(super) drain: oneshot::Sender<Drain>,
+}
+
+/// Asks an agent at rest for its unread messages.
+pub(super) struct Drain {
+    pub(super) messages: oneshot::Sender<Vec<ReceivedMessage>>,
+    pub(super) thawed: oneshot::Receiver<(Arc<Outbox>, Mailbox)>,
+}
+
+impl Rest {
+    /// At rest, with this state. `None`: the wish was withdrawn.
+    pub(super) async fn ready(self, state: Vec<u8>) -> Option<Drain> {
+        let (drain, asked) = oneshot::channel();
+        let ready = AtRest {
+            number: self.number,
+            outcome: Ok(Ready { state, drain }),
+        };
+        self.to.send(ready).ok()?;
+        asked.await.ok()
+    }
+
+    /// Cannot be moved.
+    pub(super) fn decline(self, reason: String) {
+        // Nobody listens any more if another agent declined before.
+        let _ = self.to.send(AtRest {
+            number: self.number,
+            outcome: Err(reason),
+        });
+    }
+}
+
+impl Drain {
+    /// Hands over the unread messages and waits. `None`: it is over here.
+    pub(super) async fn hand_over(
+        self,
+        messages: Vec<ReceivedMessage>,
+    ) -> Option<(Arc<Outbox>, Mailbox)> {
+        self.messages.send(messages).ok()?;
+        self.thawed.await.ok()
+    }
+}
