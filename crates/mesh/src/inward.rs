@@ -14,9 +14,9 @@ use sealbus_seal::{Identity, Timestamp, Trust, VerifiedIdentity};
 use thiserror::Error;
 
 use self::frames::FrameRow;
-use self::messages::{Partial, Row};
+use self::messages::Row;
 use self::senders::Sender;
-use self::targets::Target;
+use self::targets::{Partial, Target};
 use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, Why};
 use crate::link::Link;
 use crate::session::{self, Arrival, Violation};

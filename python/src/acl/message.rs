@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use sealbus_bus::ReceivedMessage;
 use sealbus_fipa::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
+use sealbus_fipa::{bitefficient, string};
 
 use crate::acl::{aid, expression, performative};
 use crate::error;
