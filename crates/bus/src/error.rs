@@ -91,6 +91,20 @@ pub enum SendError {
         /// The sending agent.
         sender: Arc<str>,
     },
+    /// More receivers, or more agents to answer, than a message may name.
+    #[error(
+        "agent {sender} sent a message with {count} {what}, and the limit is {most}: send it in parts, or publish it on a channel"
+    )]
+    TooManyAgents {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// Which list is too long.
+        what: &'static str,
+        /// How many agents it names.
+        count: usize,
+        /// How many it may name.
+        most: usize,
+    },
     /// Another agent's name as sender.
     #[error(
         "agent {sender} sent a message whose sender is {claimed}: an agent sends under its own name only"

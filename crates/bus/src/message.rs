@@ -7,7 +7,7 @@ use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
 use sealbus_seal::{Identity, VerifiedIdentity};
 
-use crate::foreign::ForeignOrigin;
+use crate::foreign::{ForeignOrigin, ORIGIN_PARAMETER};
 use crate::letter::Kept;
 
 /// What the bus knows about the sender of a received message.
@@ -127,12 +127,20 @@ impl ReceivedMessage {
         }
     }
 
-    /// The message on its own; shared if it is shared already.
+    /// The message on its own, shared if it is shared already; without what the gateway noted in one from outside,
+    /// which its [provenance](Self::provenance) says.
     pub fn into_message(self) -> Arc<AclMessage> {
-        match self.body {
+        let is_foreign = matches!(self.provenance, Provenance::Foreign(_));
+        let mut message = match self.body {
             Body::Shared(message) => message,
             Body::Encoded(message) => Arc::new(message.message().to_owned()),
+        };
+        if is_foreign {
+            Arc::make_mut(&mut message)
+                .user_defined
+                .retain(|(name, _)| !name.eq_ignore_ascii_case(ORIGIN_PARAMETER));
         }
+        message
     }
 
     /// The bit-efficient encoding, as it is kept when the agent's mailbox is carried to another node.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_fipa::{AclMessage, Aid};
+use sealbus_fipa::{AclMessage, Aid, Limits};
 
 use crate::agent::LocalAgent;
 use crate::bus::Bus;
@@ -323,6 +323,20 @@ impl Outbox {
             return Err(SendError::NoReceiver {
                 sender: self.agent.name().clone(),
             });
+        }
+        let most = Limits::DEFAULT.agents;
+        for (what, count) in [
+            ("receivers", message.receivers.len()),
+            ("reply-to entries", message.reply_to.len()),
+        ] {
+            if count > most {
+                return Err(SendError::TooManyAgents {
+                    sender: self.agent.name().clone(),
+                    what,
+                    count,
+                    most,
+                });
+            }
         }
         Ok(message)
     }

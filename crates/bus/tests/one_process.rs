@@ -66,6 +66,33 @@ async fn a_sender_is_who_it_is() {
 }
 
 #[tokio::test]
+async fn a_message_names_a_bounded_number_of_agents() {
+    let bus = bus();
+    let (alice, _alice_mailbox) = bus.attach("alice@factory", None, None).unwrap();
+    let (_bob, mut bob_mailbox) = bus.attach("bob@factory", None, None).unwrap();
+    let many =
+        |count: usize| (0..count).map(|number| Aid::new(format!("a{number}@factory")).unwrap());
+    let mut answered_by_many = to("bob@factory");
+    answered_by_many.reply_to.extend(many(4096));
+    alice.send(answered_by_many.clone()).await.unwrap();
+    bob_mailbox.recv().await.unwrap();
+    answered_by_many.reply_to.extend(many(1));
+    let refused = alice.send(answered_by_many).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("4097 reply-to entries, and the limit is 4096"),
+        "{refused}"
+    );
+    let mut to_many = to("bob@factory");
+    to_many.receivers.extend(many(4096));
+    let refused = alice.send(to_many).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("4097 receivers, and the limit is 4096"),
+        "{refused}"
+    );
+    assert!(bob_mailbox.try_recv().is_none());
+}
+
+#[tokio::test]
 async fn names_are_checked_and_taken_once() {
     let bus = bus();
     let _alice = bus.attach("alice@factory", None, None).unwrap();

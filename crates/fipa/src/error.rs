@@ -14,6 +14,8 @@ pub struct Limits {
     /// Most values in one message: parameters, agents, addresses and list items together
     /// (default 65 536).
     pub values: usize,
+    /// Most agents in one list: receivers, `reply-to`, resolvers (default 4 096).
+    pub agents: usize,
 }
 
 impl Limits {
@@ -22,6 +24,7 @@ impl Limits {
         message_length: 16 << 20,
         depth: 32,
         values: 65_536,
+        agents: 4_096,
     };
 }
 
@@ -130,6 +133,11 @@ impl DecodeError {
                 found: Found::NotUtf8,
             },
         }
+    }
+
+    #[cold]
+    pub(crate) fn too_many_agents(offset: usize, limits: &Limits) -> Self {
+        Self::limit(offset, "agents in one list", limits.agents)
     }
 
     #[cold]

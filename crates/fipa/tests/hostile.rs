@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_fipa::{Limits, bitefficient, envelope, representations};
 use serde_json::Value;
 
@@ -197,6 +198,41 @@ fn nesting_is_limited_and_not_a_matter_of_the_stack() {
             }
             for representation in envelope::representations() {
                 assert!(representation.decode(&bytes, &limits).is_err());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_number_of_agents_in_one_list_is_limited() {
+    let few = Limits {
+        agents: 3,
+        ..Limits::DEFAULT
+    };
+    for count in [3, 4] {
+        let agents = || (0..count).map(|number| Aid::new(format!("a{number}@p")).unwrap());
+        let mut to_many = AclMessage::new(Performative::Inform);
+        to_many.receivers.extend(agents());
+        let mut answered_by_many = AclMessage::new(Performative::Inform);
+        answered_by_many.reply_to.extend(agents());
+        for message in [&to_many, &answered_by_many] {
+            for representation in representations() {
+                let mut bytes = Vec::new();
+                representation.encode(message, &mut bytes).unwrap();
+                let decoded = representation.decode(&bytes, &few);
+                let name = representation.name();
+                assert_eq!(decoded.is_ok(), count == 3, "{name}: {decoded:?}");
+                if let Err(error) = decoded {
+                    let error = error.to_string();
+                    assert!(
+                        error.contains("more than 3 agents in one list"),
+                        "{name}: {error}"
+                    );
+                }
+                assert!(
+                    representation.decode(&bytes, &Limits::DEFAULT).is_ok(),
+                    "{name}"
+                );
             }
         }
     }

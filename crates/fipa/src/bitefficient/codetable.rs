@@ -132,6 +132,7 @@ impl CodeTable {
         let limits = Limits {
             depth: super::MAX_DEPTH,
             values: usize::MAX,
+            agents: usize::MAX,
             ..Limits::DEFAULT
         };
         let written = Parser::new(&plain, &limits, compressor).message();

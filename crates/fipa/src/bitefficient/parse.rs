@@ -61,6 +61,7 @@ impl<'a> Parser<'a, ()> {
             message_length: usize::MAX,
             depth: MAX_DEPTH,
             values: usize::MAX,
+            agents: usize::MAX,
         };
         Self {
             at,
@@ -268,7 +269,12 @@ impl<'a, O: Observer> Parser<'a, O> {
     }
 
     fn aids(&mut self, what: &'static str, depth: usize) -> Result<(), DecodeError> {
+        let mut agents = 0;
         while self.peek() != Some(0x01) {
+            agents += 1;
+            if agents > self.limits.agents {
+                return Err(DecodeError::too_many_agents(self.at, &self.limits));
+            }
             self.aid(depth)?;
         }
         self.byte(Piece::End(what))

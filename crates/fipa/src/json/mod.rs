@@ -44,7 +44,14 @@ pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
     guard(bytes, limits)?;
     match serde_json::from_slice::<MessageRead>(bytes) {
-        Ok(message) => Ok(message.into()),
+        Ok(message) => {
+            let message = AclMessage::from(message);
+            let most = message.receivers.len().max(message.reply_to.len());
+            if most > limits.agents {
+                return Err(DecodeError::too_many_agents(0, limits));
+            }
+            Ok(message)
+        }
         Err(error) => Err(syntax_error(bytes, &error)),
     }
 }

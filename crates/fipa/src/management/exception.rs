@@ -57,6 +57,9 @@ pub enum Exception {
         /// The slot.
         slot: String,
     },
+    /// What is asked for is more than the receiver allows, in words. Not of the standard.
+    #[error("{0}")]
+    LimitExceeded(String),
     /// There is an entry of that name already.
     #[error("already registered")]
     AlreadyRegistered,
@@ -118,6 +121,7 @@ impl Exception {
             Self::UnrecognisedParameterValue { object, slot } => {
                 ("unrecognised-parameter-value", [Some(object), Some(slot)])
             }
+            Self::LimitExceeded(it) => ("limit-exceeded", [Some(it), None]),
             Self::AlreadyRegistered => ("already-registered", [None, None]),
             Self::NotRegistered => ("not-registered", [None, None]),
             Self::InternalError(it) => ("internal-error", [Some(it), None]),
@@ -179,6 +183,7 @@ impl Exception {
                     slot: text(1),
                 }
             }
+            "limit-exceeded" => Self::LimitExceeded(text(0)),
             "already-registered" => Self::AlreadyRegistered,
             "not-registered" => Self::NotRegistered,
             "internal-error" => Self::InternalError(text(0)),

@@ -183,6 +183,7 @@ fn limits_hold_and_name_themselves() {
             message_length,
             depth,
             values,
+            ..Limits::DEFAULT
         };
         Content::parse(text, &limits)
             .map_err(|error| (error.offset, error.problem))

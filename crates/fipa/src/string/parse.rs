@@ -234,7 +234,12 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
         if !self.keyword(keyword) && !self.keyword("set") && !self.keyword("sequence") {
             return Err(self.expected(self.lexer.at, "'set', 'sequence' or 'agent-identifier'"));
         }
+        let mut agents = 0;
         while self.lexer.skip_blanks() != Some(b')') {
+            agents += 1;
+            if agents > self.limits.agents {
+                return Err(DecodeError::too_many_agents(self.lexer.at, &self.limits));
+            }
             self.aid(depth)?;
         }
         self.take(b')', "')'")

@@ -48,6 +48,9 @@ impl<'a> Elements<'a> {
             if element.name() != "agent-identifier" {
                 return Err(element.unexpected("<agent-identifier>"));
             }
+            if aids.len() >= self.limits.agents {
+                return Err(DecodeError::too_many_agents(self.offset(), &self.limits));
+            }
             aids.push(self.aid(&element)?);
         }
         Ok(())

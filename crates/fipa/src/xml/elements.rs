@@ -109,7 +109,7 @@ impl<'a> Elements<'a> {
         })
     }
 
-    fn offset(&self) -> usize {
+    pub(super) fn offset(&self) -> usize {
         usize::try_from(self.reader.buffer_position()).unwrap_or(usize::MAX)
     }
 
