@@ -171,7 +171,7 @@ impl Correspondent {
         {
             let reply = Reply {
                 outbox: self.inner.outbox.clone(),
-                message: Box::new(message.create_reply(Performative::Inform)),
+                message: Box::new(answer(&message, Performative::Inform)),
             };
             return Some(Enquiry {
                 from,
@@ -185,13 +185,21 @@ impl Correspondent {
             Performative::Inform,
         ];
         if !silent.contains(&message.performative) {
-            let mut reply = message.create_reply(Performative::NotUnderstood);
+            let mut reply = answer(&message, Performative::NotUnderstood);
             reply.content = message.content.clone();
             // Who asks what is not understood has to read the answer, or lose it.
             let _ = self.inner.outbox.try_send(reply);
         }
         None
     }
+}
+
+/// An answer to the sender of a message alone: whoever else its `reply-to` names may be one that the sender must not
+/// write to.
+fn answer(message: &AclMessage, performative: Performative) -> AclMessage {
+    let mut answer = message.create_reply(performative);
+    answer.receivers = message.sender.iter().cloned().collect();
+    answer
 }
 
 /// Who wrote a message: the local name of an agent of this platform, the whole name of another, which is never a local

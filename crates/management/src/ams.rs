@@ -157,7 +157,7 @@ impl Ams {
     ) -> Outcome {
         let requester = &self.in_person(requester);
         let mut outcome = Outcome::default();
-        // Without sender there is nobody to answer.
+        // Without a sender there is nobody to answer.
         if message.sender.is_none() || !asks(&message.performative) {
             return outcome;
         }
@@ -170,7 +170,7 @@ impl Ams {
         }
         let content = read(message);
         let content = content.as_ref().map_err(Clone::clone);
-        let (asked, act) = match content.and_then(action) {
+        let (asked, act) = match content.and_then(|content| action(content, &self.own)) {
             Ok(action) => action,
             Err(exception) => {
                 outcome
@@ -320,7 +320,9 @@ fn check_transition(
     let by_agent = match (from.unwrap_or(Active), to) {
         (from, to) if from == to => true,
         (Active, Suspended | Waiting | Transit) => true,
-        (Initiated | Suspended | Waiting | Transit, Active) => false,
+        // An agent that asks is awake.
+        (Suspended | Waiting | Transit, Active) => true,
+        (Initiated, Active) => false,
         _ => return Err(impossible_state()),
     };
     if by_agent || *requester == Requester::Platform {

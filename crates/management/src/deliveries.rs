@@ -8,8 +8,8 @@ use sealbus_fipa::AclMessage;
 /// Messages that wait for one receiver; what comes beyond is dropped.
 const MOST_WAITING: usize = 256;
 
-/// Sends messages to many receivers so that one who does not read keeps none of the others waiting.
-/// Messages to one receiver stay in order.
+/// Sends messages so that a receiver who does not read keeps no other waiting. Messages to one receiver stay in
+/// order.
 #[derive(Clone)]
 pub(super) struct Deliveries {
     outbox: Arc<Outbox>,
@@ -25,19 +25,8 @@ impl Deliveries {
         }
     }
 
-    /// Sends a message, now or when there is room.
+    /// Sends a message to its one receiver, now or when there is room. A directory writes no other messages.
     pub(super) fn send(&self, message: AclMessage) {
-        if message.receivers.len() == 1 {
-            return self.send_to_one(message);
-        }
-        for receiver in message.receivers.clone() {
-            let mut copy = message.clone();
-            copy.receivers = vec![receiver];
-            self.send_to_one(copy);
-        }
-    }
-
-    fn send_to_one(&self, message: AclMessage) {
         let Some(receiver) = message
             .receivers
             .first()

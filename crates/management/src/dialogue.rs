@@ -23,12 +23,14 @@ pub(super) fn read<'m>(message: &'m AclMessage) -> Result<Content<'m>, Exception
     Content::parse(bytes, &Limits::DEFAULT).map_err(|_| unrecognised())
 }
 
-/// The one action of a request, and what its actor is to do.
+/// The one action of a request, and what `own` is to do: an action of another agent is not for it to perform.
 pub(super) fn action<'t, 'a>(
     content: &'t Content<'a>,
+    own: &Aid,
 ) -> Result<(&'t ActionExpression<'a>, &'t Term<'a>), Exception> {
     match content.expressions.as_slice() {
-        [ContentExpression::Action(action @ ActionExpression::Action { act, .. })] => {
+        [ContentExpression::Action(action @ ActionExpression::Action { agent, act })] => {
+            check_actor(agent, own)?;
             Ok((action, act))
         }
         [ContentExpression::Action(ActionExpression::Choice(_))] => {
@@ -38,6 +40,24 @@ pub(super) fn action<'t, 'a>(
             Err(Exception::UnsupportedFunction(";".into()))
         }
         _ => Err(Exception::UnrecognisedValue("content".into())),
+    }
+}
+
+/// Whether `own` is the agent that is to act.
+pub(super) fn check_actor(actor: &Term<'_>, own: &Aid) -> Result<(), Exception> {
+    let is_own = |actor: Aid| {
+        let same_platform = match (actor.platform(), own.platform()) {
+            (Some(named), Some(own)) => named.eq_ignore_ascii_case(own),
+            _ => false,
+        };
+        same_platform && actor.local_name() == own.local_name()
+    };
+    match Aid::from_term(actor) {
+        Ok(actor) if is_own(actor) => Ok(()),
+        _ => Err(Exception::UnrecognisedParameterValue {
+            object: "action".into(),
+            slot: "actor".into(),
+        }),
     }
 }
 
@@ -52,7 +72,8 @@ pub(super) fn replace_act<'a>(
     }
 }
 
-/// An answer from `own` to `message`.
+/// An answer from `own` to `message`, for its sender alone: whoever else a `reply-to` names may be one that the sender
+/// must not write to.
 pub(super) fn answer(
     own: &Aid,
     message: &AclMessage,
@@ -64,6 +85,7 @@ pub(super) fn answer(
         .create_reply(performative)
         .with_sender(own.clone())
         .with_content(content);
+    answer.receivers = message.sender.iter().cloned().collect();
     // In the language of the request, unless that is none we write or has not all we need.
     let asked = answer.language.as_ref().and_then(Expression::as_str);
     if !asked.is_some_and(|asked| asked.parse::<Profile>().is_ok_and(|asked| asked >= needed)) {

@@ -34,7 +34,7 @@ pub enum Requester {
     /// The agent of this AID name.
     Agent(String),
     /// The agent of another platform with this AID name, which is only claimed. It may change no entry but its own in
-    /// the DF, and that only if the gateway's policy says so.
+    /// the DF, and subscribe there, and that only if the gateway's policy says so.
     Foreign {
         /// Its name.
         name: String,
@@ -74,6 +74,18 @@ impl Requester {
             Provenance::Claimed => None,
         };
         requester.unwrap_or(Self::Unproved)
+    }
+
+    /// The agent that subscribes, and cancels: one with a name that counts.
+    fn subscriber(&self) -> Option<&str> {
+        match self {
+            Self::Agent(name)
+            | Self::Foreign {
+                name,
+                may_register: true,
+            } => Some(name),
+            _ => None,
+        }
     }
 
     /// Whether the entry of the agent with this AID name may be changed: only by this agent itself

@@ -24,8 +24,16 @@ pub struct DirectoryLimits {
     pub results_length: usize,
     /// Subscriptions of one agent. Default 64.
     pub subscriptions_per_agent: usize,
+    /// Bytes of one agent's subscriptions together. Default 256 KiB.
+    pub subscriptions_length_per_agent: usize,
+    /// Subscriptions of all agents of one other platform. Default 1024.
+    pub subscriptions_per_platform: usize,
+    /// Bytes of the subscriptions of all agents of one other platform together. Default 4 MiB.
+    pub subscriptions_length_per_platform: usize,
     /// Subscriptions of all agents. Default 100 000.
     pub subscriptions: usize,
+    /// Bytes of all subscriptions together. Default 256 MiB.
+    pub subscriptions_length: usize,
     /// Bytes of a subscription's request. Default 64 KiB.
     pub subscription_length: usize,
     /// The longest time an entry of the DF stands without being renewed; `None`: for ever. Longer
@@ -43,7 +51,11 @@ impl Default for DirectoryLimits {
             results: 1000,
             results_length: 4 << 20,
             subscriptions_per_agent: 64,
+            subscriptions_length_per_agent: 256 << 10,
+            subscriptions_per_platform: 1024,
+            subscriptions_length_per_platform: 4 << 20,
             subscriptions: 100_000,
+            subscriptions_length: 256 << 20,
             subscription_length: 64 << 10,
             longest_lease: None,
         }
@@ -52,7 +64,7 @@ impl Default for DirectoryLimits {
 
 /// The answer when a limit is met.
 pub(super) fn exceeded(limit: &str, most: usize, what: &str) -> Exception {
-    Exception::InternalError(format!(
+    Exception::LimitExceeded(format!(
         "{what}, but the platform's limit '{limit}' allows {most}"
     ))
 }

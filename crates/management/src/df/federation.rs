@@ -1,5 +1,8 @@
-//! DFs that search on in each other (FIPA00023): a DF that is registered here, as an agent with a service of type
-//! `fipa-df`, is asked too when a search may go deeper than this DF.
+//! DFs that search on in each other (FIPA00023): a DF of another platform that is registered here, with a service of
+//! type `fipa-df`, is asked too when a search may go deeper than this DF.
+//!
+//! Any agent may register such a service. So an agent of this platform is never asked, and a DF tells of agents of its
+//! own platform alone: nobody can put entries into a search in the names of agents elsewhere.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -10,7 +13,7 @@ use sealbus_fipa::management::{
 use sealbus_fipa::{AclMessage, Aid, DateTime, Expression};
 
 use super::super::client::{Answer, ask_df};
-use super::Requester;
+use super::{DirectoryLimits, Requester};
 
 /// The type of service that DFs register with each other.
 pub(super) const DF_SERVICE: &str = "fipa-df";
@@ -20,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_WAITING: usize = 1024;
 /// DFs asked in one search.
 const MOST_ASKED: usize = 32;
+/// The parameter of an agent identifier that says which other DF it was found in.
+pub(super) const FOUND_IN: &str = "X-Sealbus-Found-In";
 
 /// What waits for other DFs.
 #[derive(Debug, Default)]
@@ -38,6 +43,8 @@ pub(super) struct Waiting {
     /// Found so far.
     pub(super) found: Vec<DfAgentDescription>,
     most: usize,
+    /// Bytes of entries that may still be added.
+    room: usize,
     open: usize,
     deadline: SystemTime,
 }
@@ -48,8 +55,44 @@ pub(super) struct Here {
     pub(super) found: Vec<DfAgentDescription>,
     /// How many entries are wanted.
     pub(super) most: usize,
+    /// Bytes of entries that other DFs may add.
+    pub(super) room: usize,
     /// The DFs that are registered here.
     pub(super) others: Vec<Aid>,
+}
+
+impl Waiting {
+    /// Adds what another DF has found, if it is about an agent of that DF's own platform, and within the limits.
+    fn add(&mut self, mut entry: DfAgentDescription, df: &str, limits: &DirectoryLimits) {
+        let Some(name) = &mut entry.name else {
+            return;
+        };
+        if !is_of_same_platform(&name.name, df) {
+            tracing::warn!(df, agent = %name.name.escape_debug(), "a DF told of an agent of another platform: left out");
+            return;
+        }
+        let is_known =
+            |it: &DfAgentDescription| it.name.as_ref().is_some_and(|it| it.name == name.name);
+        if self.found.len() >= self.most || self.found.iter().any(is_known) {
+            return;
+        }
+        name.user_defined
+            .retain(|(parameter, _)| !parameter.eq_ignore_ascii_case(FOUND_IN));
+        name.user_defined.push((FOUND_IN.to_owned(), df.into()));
+        let length = entry.to_term().to_bytes().len();
+        if length <= self.room && limits.check_description(&entry).is_ok() {
+            self.room -= length;
+            self.found.push(entry);
+        }
+    }
+}
+
+/// Whether two agents, by their AID names, are of one platform; letter case aside.
+pub(super) fn is_of_same_platform(one: &str, other: &str) -> bool {
+    match (one.rsplit_once('@'), other.rsplit_once('@')) {
+        (Some((_, one)), Some((_, other))) => one.eq_ignore_ascii_case(other),
+        _ => false,
+    }
 }
 
 impl Federation {
@@ -67,6 +110,7 @@ impl Federation {
         let Here {
             found,
             most,
+            room,
             others,
         } = here;
         let depth = constraints.max_depth.unwrap_or(0);
@@ -118,6 +162,7 @@ impl Federation {
                     request: request.clone(),
                     found,
                     most,
+                    room,
                     open: questions.len(),
                     deadline,
                 },
@@ -168,6 +213,7 @@ impl Federation {
         &mut self,
         message: &AclMessage,
         requester: &Requester,
+        limits: &DirectoryLimits,
     ) -> Option<Waiting> {
         let tag = message.in_reply_to.as_ref().and_then(Expression::as_str)?;
         let (_, asked) = self.asked.get(tag)?;
@@ -205,11 +251,7 @@ impl Federation {
         match entries {
             Ok(entries) => {
                 for entry in entries {
-                    let name = |it: &DfAgentDescription| it.name.as_ref().map(|it| it.name.clone());
-                    let is_known = waiting.found.iter().any(|it| name(it) == name(&entry));
-                    if !is_known && waiting.found.len() < waiting.most {
-                        waiting.found.push(entry);
-                    }
+                    waiting.add(entry, &df, limits);
                 }
             }
             // One that has had this search already refuses it: that is as it should be.

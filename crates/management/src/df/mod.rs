@@ -14,9 +14,11 @@ use sealbus_fipa::sl::{ActionExpression, Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, DateTime, Performative};
 
 use super::catalogue::{Catalogue, Former, Sequence};
-use super::dialogue::{action, answer, apology, asks, read, replace_act, turn_down, unreached};
+use super::dialogue::{
+    action, answer, apology, asks, check_actor, read, replace_act, turn_down, unreached,
+};
 use super::{DirectoryLimits, LoadError, Requester, unix_ms};
-use federation::{DF_SERVICE, Federation, Here, Waiting};
+use federation::{DF_SERVICE, Federation, Here, Waiting, is_of_same_platform};
 use leases::Leases;
 use sealbus_store::{Store, StoreError, read_all};
 use subscriptions::{Subscription, Subscriptions};
@@ -58,12 +60,13 @@ pub struct Df {
 impl Df {
     /// A DF without entries. `own` is its AID, `df@hap`.
     pub fn new(own: Aid, limits: DirectoryLimits) -> Self {
+        let subscriptions = Subscriptions::new(own.platform().unwrap_or_default());
         Self {
             own,
             limits,
             entries: Catalogue::new(ENTRY_PREFIX),
             leases: Leases::default(),
-            subscriptions: Subscriptions::default(),
+            subscriptions,
             searches: VecDeque::new(),
             federation: Federation::default(),
         }
@@ -162,7 +165,7 @@ impl Df {
     /// The answer to a search that went on in other DFs.
     fn found(&self, waiting: &Waiting) -> Option<AclMessage> {
         let content = read(&waiting.request).ok()?;
-        let (asked, _) = action(&content).ok()?;
+        let (asked, _) = action(&content, &self.own).ok()?;
         let found = waiting.found.iter().map(DfAgentDescription::to_term);
         let result = Wff::result(asked.clone(), Term::Sequence(found.collect()));
         Some(answer(
@@ -235,7 +238,7 @@ impl Df {
         if message.sender.is_none() {
             return outcome;
         }
-        if let Some(waiting) = self.federation.answer(message, requester) {
+        if let Some(waiting) = self.federation.answer(message, requester, &self.limits) {
             outcome.messages.extend(self.found(&waiting));
             return outcome;
         }
@@ -268,7 +271,7 @@ impl Df {
         outcome: &mut Outcome,
     ) -> Result<(), TurnedDown> {
         let content = read(message).map_err(|exception| (None, exception))?;
-        let (asked, act) = action(&content).map_err(|exception| (None, exception))?;
+        let (asked, act) = action(&content, &self.own).map_err(|exception| (None, exception))?;
         let turned_down = |exception| (Some(asked.clone().into_owned()), exception);
         let function = DfFunction::from_term(act).map_err(turned_down)?;
         let proposition = match &function {
@@ -304,6 +307,7 @@ impl Df {
                 let others: Vec<Aid> = others
                     .into_iter()
                     .filter_map(|it| it.name.clone())
+                    .filter(|df| !is_of_same_platform(&df.name, &self.own.name))
                     .collect();
                 let questions = self.federation.search(
                     &self.own,
@@ -313,6 +317,7 @@ impl Df {
                     Here {
                         found,
                         most,
+                        room: self.limits.results_length,
                         others,
                     },
                     now,
@@ -475,13 +480,16 @@ impl Df {
     ) -> Result<(), TurnedDown> {
         let early = |exception| (None, exception);
         let content = read(message).map_err(early)?;
-        let subscription = Subscription::read(message, &content).map_err(early)?;
+        let mut subscription = Subscription::read(message, &content).map_err(early)?;
         let asked = subscription.action().clone();
         let turned_down = |exception| (Some(asked.clone()), exception);
+        if let ActionExpression::Action { agent, .. } = &asked {
+            check_actor(agent, &self.own).map_err(turned_down)?;
+        }
         self.limits
             .check_description(subscription.template())
             .map_err(turned_down)?;
-        let Requester::Agent(agent) = requester else {
+        let Some(agent) = requester.subscriber() else {
             return Err(turned_down(Exception::Unauthorised));
         };
         // The same conversation again means: this instead.
@@ -522,12 +530,10 @@ impl Df {
         requester: &Requester,
         outcome: &mut Outcome,
     ) -> Result<(), TurnedDown> {
-        let found = match requester {
-            Requester::Agent(agent) => self
-                .subscriptions
-                .find(agent, message.conversation_id.as_ref()),
-            _ => None,
-        };
+        let found = requester.subscriber().and_then(|agent| {
+            self.subscriptions
+                .find(agent, message.conversation_id.as_ref())
+        });
         let Some((sequence, subscription)) =
             found.and_then(|found| Some((found, self.subscriptions.get(found)?)))
         else {

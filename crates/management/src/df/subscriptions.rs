@@ -23,6 +23,8 @@ pub(super) struct Subscription {
     expression: IdentifyingExpression<'static>,
     template: DfAgentDescription,
     constraints: SearchConstraints,
+    /// Bytes of its row in the store.
+    length: usize,
 }
 
 impl Subscription {
@@ -54,14 +56,16 @@ impl Subscription {
             expression,
             template,
             constraints,
+            length: 0,
         })
     }
 
     /// The request as it is kept in the store.
-    pub(super) fn row(&self) -> Result<Vec<u8>, Exception> {
+    pub(super) fn row(&mut self) -> Result<Vec<u8>, Exception> {
         let mut row = Vec::new();
         bitefficient::encode(&self.request, &mut row)
             .map_err(|error| Exception::InternalError(error.to_string()))?;
+        self.length = row.len();
         Ok(row)
     }
 
@@ -100,9 +104,23 @@ pub(super) fn key(sequence: Sequence) -> String {
     format!("{SUBSCRIPTION_PREFIX}{sequence:016x}")
 }
 
+/// What one agent holds, or one other platform with all its agents.
+#[derive(Debug, Default, Clone, Copy)]
+struct Held {
+    count: usize,
+    length: usize,
+}
+
 /// All subscriptions, filed so that a changed entry is held against few of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Subscriptions {
+    /// The name of the platform.
+    platform: String,
+    /// What agents of ours hold, by name, and other platforms, by their names in lower case behind an `@`: who is of
+    /// another platform can take any name there.
+    held: HashMap<String, Held>,
+    /// Bytes of all.
+    length: usize,
     all: BTreeMap<Sequence, Subscription>,
     /// By agent and conversation.
     conversations: HashMap<String, HashMap<Expression, Sequence>>,
@@ -115,12 +133,37 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
+    /// None, in the DF of this platform.
+    pub(super) fn new(platform: &str) -> Self {
+        Self {
+            platform: platform.to_owned(),
+            held: HashMap::new(),
+            length: 0,
+            all: BTreeMap::new(),
+            conversations: HashMap::new(),
+            by_word: HashMap::new(),
+            wordless: BTreeSet::new(),
+            filed_under: HashMap::new(),
+            next: 0,
+        }
+    }
+
     pub(super) fn next(&self) -> Sequence {
         self.next
     }
 
     pub(super) fn get(&self, sequence: Sequence) -> Option<&Subscription> {
         self.all.get(&sequence)
+    }
+
+    /// Whose share a subscription of this agent takes, and whether that is the share of another platform.
+    fn holder(&self, agent: &str) -> (String, bool) {
+        match agent.rsplit_once('@') {
+            Some((_, home)) if !home.eq_ignore_ascii_case(&self.platform) => {
+                (format!("@{}", home.to_ascii_lowercase()), true)
+            }
+            _ => (agent.to_owned(), false),
+        }
     }
 
     /// Whether another subscription of this size is within the limits.
@@ -138,15 +181,51 @@ impl Subscriptions {
                 &what,
             ));
         }
-        let own = self.conversations.get(agent).map_or(0, HashMap::len);
-        if own >= limits.subscriptions_per_agent {
-            let what = format!("{agent} has {own} subscriptions already; cancel one");
-            let most = limits.subscriptions_per_agent;
-            return Err(exceeded("subscriptions_per_agent", most, &what));
+        let (holder, is_platform) = self.holder(agent);
+        let held = self.held.get(&holder).copied().unwrap_or_default();
+        let (count, bytes) = if is_platform {
+            (
+                (
+                    "subscriptions_per_platform",
+                    limits.subscriptions_per_platform,
+                ),
+                (
+                    "subscriptions_length_per_platform",
+                    limits.subscriptions_length_per_platform,
+                ),
+            )
+        } else {
+            (
+                ("subscriptions_per_agent", limits.subscriptions_per_agent),
+                (
+                    "subscriptions_length_per_agent",
+                    limits.subscriptions_length_per_agent,
+                ),
+            )
+        };
+        let whose = holder.trim_start_matches('@');
+        if held.count >= count.1 {
+            let what = format!(
+                "{whose} has {} subscriptions already; cancel one",
+                held.count
+            );
+            return Err(exceeded(count.0, count.1, &what));
+        }
+        if held.length + length > bytes.1 {
+            let what = format!(
+                "{whose} has subscriptions of {} bytes already, and this one has {length}; cancel one",
+                held.length
+            );
+            return Err(exceeded(bytes.0, bytes.1, &what));
         }
         if self.all.len() >= limits.subscriptions {
             let what = format!("the DF has {} subscriptions already", self.all.len());
             return Err(exceeded("subscriptions", limits.subscriptions, &what));
+        }
+        if self.length + length > limits.subscriptions_length {
+            let what = format!("the DF has subscriptions of {} bytes already", self.length);
+            let most = limits.subscriptions_length;
+            return Err(exceeded("subscriptions_length", most, &what));
         }
         Ok(())
     }
@@ -167,6 +246,11 @@ impl Subscriptions {
     }
 
     pub(super) fn file(&mut self, sequence: Sequence, subscription: Subscription, words: &Words) {
+        let (holder, _) = self.holder(subscription.agent());
+        let held = self.held.entry(holder).or_default();
+        held.count += 1;
+        held.length += subscription.length;
+        self.length += subscription.length;
         let word = words.of(&subscription.template).first().copied();
         match word {
             Some(word) => {
@@ -204,6 +288,15 @@ impl Subscriptions {
             }
         }
         let agent = subscription.agent();
+        let (holder, _) = self.holder(agent);
+        if let Some(held) = self.held.get_mut(&holder) {
+            held.count -= 1;
+            held.length -= subscription.length;
+            if held.count == 0 {
+                self.held.remove(&holder);
+            }
+        }
+        self.length -= subscription.length;
         if let Some(conversations) = self.conversations.get_mut(agent) {
             conversations.retain(|_, filed| *filed != sequence);
             if conversations.is_empty() {
@@ -224,9 +317,10 @@ impl Subscriptions {
             Sequence::from_str_radix(number, 16).map_err(|error| unreadable(error.to_string()))?;
         let request = bitefficient::decode(row, &Limits::DEFAULT)
             .map_err(|error| unreadable(error.to_string()))?;
-        let subscription = read(&request)
+        let mut subscription = read(&request)
             .and_then(|content| Subscription::read(&request, &content))
             .map_err(|exception| unreadable(exception.to_string()))?;
+        subscription.length = row.len();
         self.file(sequence, subscription, words);
         Ok(())
     }

@@ -97,13 +97,15 @@ fn the_master_enters_what_it_knows() {
 fn the_life_cycle_is_that_of_the_standard() {
     use AgentState::*;
     let states = [Initiated, Active, Suspended, Waiting, Transit];
-    let by_agent = [(Active, Suspended), (Active, Waiting), (Active, Transit)];
-    let by_platform = [
-        (Initiated, Active),
+    let by_agent = [
+        (Active, Suspended),
+        (Active, Waiting),
+        (Active, Transit),
         (Suspended, Active),
         (Waiting, Active),
         (Transit, Active),
     ];
+    let by_platform = [(Initiated, Active)];
     for from in states {
         for to in states {
             let mut ams = ams();

@@ -117,9 +117,73 @@ fn an_answer_belongs_to_its_request() {
     assert_eq!(answer.protocol, message.protocol);
     assert_eq!(answer.ontology, message.ontology);
     assert_eq!(answer.language, message.language);
-    message.reply_to.push(aid("b@factory"));
-    let answer = &df.handle(&message, &agent("a@factory"), now()).messages[0];
-    assert_eq!(answer.receivers, [aid("b@factory")]);
+}
+
+/// Otherwise an agent could have the DF write to those it must not write to itself, and twenty thousand of them at once.
+#[test]
+fn only_the_asker_is_answered_whatever_its_reply_to_says() {
+    let mut df = df();
+    let act = "(search (df-agent-description) (search-constraints))";
+    let many = || (0..20_000).map(|number| aid(&format!("b{number}@factory")));
+    let search = request("a@factory", &format!("((action {DF} {act}))"));
+    let refused = request("a@factory", "secret");
+    let subscription = wants("selling").with_sender(aid("a@factory"));
+    for mut message in [search, refused, subscription] {
+        message.reply_to.extend(many());
+        let outcome = df.handle(&message, &agent("a@factory"), now());
+        let [answer] = outcome.messages.as_slice() else {
+            panic!("{:?}", told(&outcome.messages));
+        };
+        assert_eq!(answer.receivers, [aid("a@factory")]);
+    }
+    let entry = DfFunction::Register(offers("seller@factory", "selling"));
+    let outcome = df.handle(
+        &asks("seller@factory", &entry),
+        &agent("seller@factory"),
+        now(),
+    );
+    let told: Vec<_> = outcome
+        .messages
+        .iter()
+        .map(|it| it.receivers.clone())
+        .collect();
+    assert_eq!(told, [[aid("seller@factory")], [aid("a@factory")]]);
+}
+
+#[test]
+fn an_action_of_another_agent_is_not_performed() {
+    let mut df = df();
+    let register = "(register (df-agent-description :name (agent-identifier :name a@factory)))";
+    let asked = |actor: &str| request("a@factory", &format!("((action {actor} {register}))"));
+    for actor in [
+        "(agent-identifier :name df@elsewhere)",
+        "(agent-identifier :name ams@factory)",
+        "df",
+    ] {
+        let outcome = df.handle(&asked(actor), &agent("a@factory"), now());
+        let (performative, content) = one(&outcome.messages);
+        assert_eq!(performative, "refuse", "{actor}");
+        assert!(
+            content.contains("(unrecognised-parameter-value action actor)"),
+            "{content}"
+        );
+        assert_eq!(df.len(), 0);
+    }
+    // Platforms are told apart without regard to letter case.
+    let outcome = df.handle(
+        &asked("(agent-identifier :name df@Factory)"),
+        &agent("a@factory"),
+        now(),
+    );
+    assert_eq!(one(&outcome.messages).0, "inform");
+    let mut subscription = wants("selling");
+    let content = subscription
+        .content_text()
+        .unwrap()
+        .replace("df@factory", "df@elsewhere");
+    subscription = subscription.with_content(content);
+    let outcome = df.handle(&subscription, &agent("buyer@factory"), now());
+    assert_eq!(one(&outcome.messages).0, "refuse");
 }
 
 #[test]
@@ -557,7 +621,8 @@ fn every_limit_is_named_when_it_is_met() {
             services: 2,
             words: 12,
             subscriptions_per_agent: 1,
-            subscriptions: 2,
+            subscriptions_per_platform: 2,
+            subscriptions: 4,
             subscription_length: 1000,
             ..DirectoryLimits::default()
         },
@@ -568,7 +633,7 @@ fn every_limit_is_named_when_it_is_met() {
     };
     let mut check = |entry, limit: &str| {
         let (performative, content) = register(entry);
-        assert_eq!(performative, "failure", "{limit}: {content}");
+        assert_eq!(performative, "refuse", "{limit}: {content}");
         let named = format!("the platform's limit '{limit}' allows");
         assert!(content.contains(&named), "{limit}: {content}");
     };
@@ -614,13 +679,57 @@ fn every_limit_is_named_when_it_is_met() {
             .1
             .contains("'subscriptions_per_agent'")
     );
-    assert_eq!(wants("b@factory", "1").0, "agree");
+    // All agents of another platform share what it may have: their names are only claimed.
+    assert_eq!(wants("b@jade", "1").0, "agree");
+    assert_eq!(wants("c@Jade", "1").0, "agree");
+    assert!(
+        wants("d@jade", "1")
+            .1
+            .contains("'subscriptions_per_platform'")
+    );
     assert!(wants("c@factory", "1").1.contains("'subscriptions'"));
     assert!(
         wants("c@factory", &"1".repeat(1000))
             .1
             .contains("'subscription_length'")
     );
+}
+
+#[test]
+fn subscriptions_take_a_bounded_room_together() {
+    let mut df = Df::new(
+        aid("df@factory"),
+        DirectoryLimits {
+            subscriptions_length_per_agent: 2000,
+            subscriptions_length_per_platform: 2000,
+            subscriptions_length: 3500,
+            ..DirectoryLimits::default()
+        },
+    );
+    let mut wants = |agent_name: &str, conversation: usize| {
+        let message = wants("t")
+            .with_sender(aid(agent_name))
+            .with_conversation_id(format!("{conversation:0900}"));
+        let outcome = df.handle(&message, &agent(agent_name), now());
+        told(&outcome.messages).remove(0)
+    };
+    assert_eq!(wants("a@factory", 1).0, "agree");
+    // It takes the place of the one before.
+    assert_eq!(wants("a@factory", 1).0, "agree");
+    let (performative, content) = wants("a@factory", 2);
+    assert_eq!(performative, "refuse");
+    assert!(
+        content.contains("'subscriptions_length_per_agent' allows 2000"),
+        "{content}"
+    );
+    assert_eq!(wants("a@jade", 1).0, "agree");
+    let refused = wants("b@jade", 1).1;
+    assert!(
+        refused.contains("'subscriptions_length_per_platform'"),
+        "{refused}"
+    );
+    let refused = wants("b@factory", 1).1;
+    assert!(refused.contains("'subscriptions_length'"), "{refused}");
 }
 
 #[test]
@@ -739,14 +848,66 @@ fn a_search_that_may_go_deeper_goes_on_in_the_dfs_registered_here() {
             .messages
             .is_empty()
     );
-    // The same agent found twice is told once.
-    let mut real = found(&["far-pinger@far", "pinger@pyplat"]);
+    // The same agent found twice is told once, and agents of other platforms are not for this DF to tell of.
+    let mut real = found(&[
+        "far-pinger@far",
+        "far-pinger@far",
+        "pinger@pyplat",
+        "victim@factory",
+        "seller@third",
+    ]);
     real.sender = Some(aid("df@far"));
     let (performative, content) = one(&df.handle(&real, &agent("df@far"), now()).messages);
     assert_eq!(performative, "inform");
     assert_eq!(content.matches("far-pinger@far").count(), 1);
+    assert!(
+        content.contains(":name far-pinger@far :X-Sealbus-Found-In df@far"),
+        "{content}"
+    );
     assert_eq!(content.matches(":name pinger@pyplat").count(), 1);
+    for injected in ["victim@factory", "seller@third"] {
+        assert!(!content.contains(injected), "{content}");
+    }
     assert_eq!(df.deadline(), None);
+}
+
+#[test]
+fn an_agent_of_this_platform_is_no_df_to_search_on_in() {
+    let mut df = df();
+    let entry = "(df-agent-description :name (agent-identifier :name mallory@Factory) \
+        :services (set (service-description :name s :type fipa-df)))";
+    assert_eq!(
+        ask(&mut df, "mallory@Factory", &format!("(register {entry})")).0,
+        "inform"
+    );
+    let outcome = df.handle(&search_of_depth(2), &agent("asker@factory"), now());
+    let (performative, content) = one(&outcome.messages);
+    assert_eq!(performative, "inform");
+    assert!(content.ends_with("(sequence)))"), "{content}");
+}
+
+#[test]
+fn an_agent_of_another_platform_subscribes_only_if_it_may_register() {
+    let mut df = df();
+    let foreign = |may_register| Requester::Foreign {
+        name: "buyer@jade".to_owned(),
+        may_register,
+    };
+    let subscription = wants("selling").with_sender(aid("buyer@jade"));
+    let outcome = df.handle(&subscription, &foreign(false), now());
+    assert_eq!(one(&outcome.messages).0, "refuse");
+    let outcome = df.handle(&subscription, &foreign(true), now());
+    assert_eq!(one(&outcome.messages).0, "agree");
+    let seller = DfFunction::Register(offers("seller@factory", "selling"));
+    let outcome = df.handle(
+        &asks("seller@factory", &seller),
+        &agent("seller@factory"),
+        now(),
+    );
+    assert_eq!(outcome.messages[1].receivers, [aid("buyer@jade")]);
+    let cancel = cancel(&subscription).with_sender(aid("buyer@jade"));
+    let outcome = df.handle(&cancel, &foreign(true), now());
+    assert_eq!(one(&outcome.messages).0, "inform");
 }
 
 #[test]
