@@ -337,6 +337,44 @@ async fn the_slow_are_not_waited_for() {
     counted(&two, "too-slow", 2).await;
 }
 
+/// Bodies that were begun take memory, and one address has a share of it whatever the number of its connections.
+#[tokio::test]
+async fn bodies_that_are_being_read_are_limited_together() {
+    let limits = GatewayLimits {
+        body: 4000,
+        bodies_per_address: 5000,
+        bodies: 10_000,
+        ..GatewayLimits::default()
+    };
+    let two = two(limits).await;
+    let large = post(&good().replace("hi", &"x".repeat(2800)));
+    let mut begun = connect(&two).await;
+    begun
+        .write_all(&large.as_bytes()[..large.len() - 20])
+        .await
+        .unwrap();
+    // From when the first of them was read.
+    let refused = async {
+        loop {
+            let answer = exchange(&two, large.as_bytes()).await;
+            if status(&answer) == 503 {
+                break answer;
+            }
+        }
+    };
+    let answer = tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    assert!(answer.contains("bodies-per-address"), "{answer}");
+    // What is small has room, and what was refused has it later.
+    assert_eq!(status(&exchange(&two, post(&good()).as_bytes()).await), 200);
+    begun
+        .write_all(&large.as_bytes()[large.len() - 20..])
+        .await
+        .unwrap();
+    begun.shutdown().await.unwrap();
+    assert_eq!(status(&rest(&mut begun).await), 200);
+    assert_eq!(status(&exchange(&two, large.as_bytes()).await), 200);
+}
+
 #[tokio::test]
 async fn connections_are_limited() {
     let limits = GatewayLimits {

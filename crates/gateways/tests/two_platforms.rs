@@ -160,10 +160,7 @@ async fn what_no_rule_allows_comes_back_as_a_failure_and_is_counted() {
     assert_eq!(failure.performative, Performative::Failure);
     assert_eq!(failure.sender.as_ref().unwrap().name, "ams@one");
     let text = failure.content_text().unwrap();
-    assert!(
-        text.contains("403") && text.contains("sealbus gateway allow one"),
-        "{text}"
-    );
+    assert!(text.contains("status 403 (Forbidden)"), "{text}");
     assert_eq!(two.gateway.counters().refused["not-permitted"], 1);
     assert_eq!(two.bus.refusals().total(), 1);
     // What is allowed still gets through on the same connection.

@@ -66,7 +66,13 @@ impl Service for Inner {
         let sender = accepted.message.sender.as_ref();
         if let Some(sender) = sender {
             let mut book = self.book.lock();
-            book.note(&sender.name, &sender.addresses, encoding);
+            book.note(
+                &sender.name,
+                &sender.addresses,
+                encoding,
+                origin,
+                accepted.is_located,
+            );
         }
         let busy = |explanation: String| {
             let turned = TurnedAway {
@@ -211,7 +217,8 @@ impl Inner {
         };
         if let Some(sender) = sender {
             let sender = sender.name.as_str().into();
-            self.send(Arc::new(notice), &sender, true, None).await;
+            let now = Instant::now();
+            self.send(Arc::new(notice), &sender, true, None, now).await;
         }
     }
 

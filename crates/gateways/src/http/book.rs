@@ -1,8 +1,10 @@
 //! What is known of other platforms: their agents' addresses, and the encodings they use.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 
 use super::address::HttpAddress;
+use super::policy::Origin;
 use super::transmission::Encoding;
 
 /// Most entries; the oldest gives way.
@@ -53,10 +55,21 @@ impl<V> Bounded<V> {
     }
 }
 
+/// Most network addresses of one platform that are remembered; the oldest gives way.
+const MOST_SEEN: usize = 8;
+
+/// Where an agent says it is reached, and who said so.
+struct Claim {
+    addresses: Vec<HttpAddress>,
+    origin: Origin,
+}
+
 /// What agents from outside said of themselves.
 pub(crate) struct Book {
     /// By the name of the agent.
-    addresses: Bounded<Vec<HttpAddress>>,
+    addresses: Bounded<Claim>,
+    /// Network addresses that messages came from, by the name of the platform, in lower case.
+    seen: Bounded<Vec<IpAddr>>,
     /// By the name of the platform, in lower case.
     encodings: Bounded<Encoding>,
 }
@@ -65,25 +78,57 @@ impl Default for Book {
     fn default() -> Self {
         Self {
             addresses: Bounded::new(MOST),
+            seen: Bounded::new(MOST),
             encodings: Bounded::new(MOST),
         }
     }
 }
 
 impl Book {
-    pub(crate) fn note(&mut self, agent: &str, addresses: &[String], encoding: Encoding) {
+    /// Notes what a message that was let in says of its sender. Somebody at another origin than the one that said where
+    /// the agent is reached may be anybody, and changes nothing, unless a rule `is_located`.
+    pub(crate) fn note(
+        &mut self,
+        agent: &str,
+        addresses: &[String],
+        encoding: Encoding,
+        origin: &Origin,
+        is_located: bool,
+    ) {
         let usable = usable(addresses);
-        if !usable.is_empty() && self.addresses.get(agent) != Some(&usable) {
-            self.addresses.insert(agent, usable);
+        let known = self.addresses.get(agent);
+        let is_new = known.is_none_or(|known| known.addresses != usable);
+        let may_tell = is_located || known.is_none_or(|known| known.origin == *origin);
+        if !usable.is_empty() && is_new && may_tell {
+            let claim = Claim {
+                addresses: usable,
+                origin: origin.clone(),
+            };
+            self.addresses.insert(agent, claim);
         }
-        if let Some((_, platform)) = agent.rsplit_once('@') {
-            self.encodings
-                .insert(&platform.to_ascii_lowercase(), encoding);
+        let Some((_, platform)) = agent.rsplit_once('@') else {
+            return;
+        };
+        let platform = platform.to_ascii_lowercase();
+        let mut seen = self.seen.get(&platform).cloned().unwrap_or_default();
+        if !seen.contains(&origin.address) {
+            if seen.len() >= MOST_SEEN {
+                seen.remove(0);
+            }
+            seen.push(origin.address);
+            self.seen.insert(&platform, seen);
         }
+        self.encodings.insert(&platform, encoding);
     }
 
     pub(crate) fn addresses(&self, agent: &str) -> Option<&Vec<HttpAddress>> {
-        self.addresses.get(agent)
+        self.addresses.get(agent).map(|claim| &claim.addresses)
+    }
+
+    /// The network addresses that a platform has written from.
+    pub(crate) fn seen(&self, platform: &str) -> &[IpAddr] {
+        let seen = self.seen.get(&platform.to_ascii_lowercase());
+        seen.map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn encoding(&self, platform: &str) -> Option<Encoding> {
@@ -103,6 +148,39 @@ pub(crate) fn usable(addresses: &[String]) -> Vec<HttpAddress> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_redirects_what_is_for_another_agent() {
+        let origin = |address: &str| Origin {
+            address: address.parse().unwrap(),
+            certificate: None,
+        };
+        let (own, other) = (origin("192.0.2.1"), origin("192.0.2.2"));
+        let says = |address: &str| [address.to_owned()];
+        let mut book = Book::default();
+        let mut note = |address: &str, origin: &Origin, is_located| {
+            book.note(
+                "seller@plat1",
+                &says(address),
+                Encoding::default(),
+                origin,
+                is_located,
+            );
+            book.addresses("seller@plat1").unwrap()[0].to_string()
+        };
+        assert_eq!(note("http://a:1/acc", &own, false), "http://a:1/acc");
+        assert_eq!(note("http://evil:1/acc", &other, false), "http://a:1/acc");
+        assert_eq!(note("http://b:1/acc", &own, false), "http://b:1/acc");
+        // A rule says where the platform is, and it came from there.
+        assert_eq!(note("http://c:1/acc", &other, true), "http://c:1/acc");
+        assert_eq!(book.seen("PLAT1"), [own.address, other.address]);
+        for last in 3..20 {
+            let origin = origin(&format!("192.0.2.{last}"));
+            book.note("x@plat1", &[], Encoding::default(), &origin, false);
+        }
+        assert_eq!(book.seen("plat1").len(), MOST_SEEN);
+        assert_eq!(book.seen("plat2"), [] as [IpAddr; 0]);
+    }
 
     #[test]
     fn the_oldest_entry_gives_way() {

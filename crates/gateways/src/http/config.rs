@@ -50,7 +50,8 @@ pub struct TlsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct KnownPlatform {
-    /// Its addresses, tried in order: messages to its agents go there, whatever addresses their identifiers name.
+    /// Its addresses, tried in order: messages to its agents go there, whatever addresses their identifiers name. They
+    /// may be of this machine or of a private network.
     pub addresses: Vec<String>,
     /// How messages to it are encoded: `string`, `xml`, `bitefficient`; by default as it last did itself, or `string`.
     pub encoding: Option<String>,
@@ -64,6 +65,10 @@ pub struct KnownPlatform {
 pub struct GatewayLimits {
     /// Largest body of a request, in bytes. Default 16 MiB.
     pub body: usize,
+    /// Bytes of bodies from one network address that are being read or delivered; at least `body`. Default 32 MiB.
+    pub bodies_per_address: usize,
+    /// Bytes of bodies that are being read or delivered, in all; at least `bodies-per-address`. Default 128 MiB.
+    pub bodies: usize,
     /// Largest head of a request, in bytes; at least 8192. Default 32 KiB.
     pub head: usize,
     /// Milliseconds a client may take to send the head of a request, also after the one before. Default 60 000.
@@ -112,6 +117,8 @@ impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             body: 16 << 20,
+            bodies_per_address: 32 << 20,
+            bodies: 128 << 20,
             head: 32 << 10,
             head_time: 60_000,
             body_time: 30_000,
@@ -250,6 +257,12 @@ impl HttpGatewayConfig {
         for (name, value, least) in [
             ("head", self.limits.head, 8192),
             ("body", self.limits.body, 1),
+            (
+                "bodies-per-address",
+                self.limits.bodies_per_address,
+                self.limits.body,
+            ),
+            ("bodies", self.limits.bodies, self.limits.bodies_per_address),
             ("window", self.limits.window, 1),
             ("connections", self.limits.connections, 1),
             ("outgoing", self.limits.outgoing, 1024),

@@ -78,7 +78,8 @@ pub(super) struct Inner {
     pub(super) book: Mutex<Book>,
     /// Messages from outside, by id: whether they were delivered.
     pub(super) seen: Mutex<Bounded<bool>>,
-    pub(super) peers: Mutex<HashMap<Vec<HttpAddress>, PeerHandle>>,
+    /// By platform, in lower case, and addresses.
+    pub(super) peers: Mutex<HashMap<(String, Vec<HttpAddress>), PeerHandle>>,
     /// What has come from outside for mailboxes that are full.
     pub(super) lines: Mutex<Lines<Waiting>>,
     pub(super) tls: Option<Arc<rustls::ClientConfig>>,
@@ -211,7 +212,10 @@ impl HttpGateway {
         if !sealbus_bus::is_foreign(&receiver, &self.inner.platform) {
             return false;
         }
-        self.inner.send(message, &receiver.into(), true, None).await;
+        let now = Instant::now();
+        self.inner
+            .send(message, &receiver.into(), true, None, now)
+            .await;
         true
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sealbus_bus::{ForeignOrigin, ORIGIN_PARAMETER, is_foreign};
 use sealbus_fipa::envelope::Received;
-use sealbus_fipa::{AclMessage, Aid};
+use sealbus_fipa::{AclMessage, Aid, Limits};
 use sealbus_seal::PlatformName;
 
 use super::book::MOST_ADDRESSES;
 use super::counters::Turned;
-use super::policy::{GatewayPolicy, Origin};
+use super::policy::{Admission, GatewayPolicy, Origin};
 use super::transmission::Transmission;
 
 /// A message that may be delivered.
@@ -20,6 +20,8 @@ pub(crate) struct Accepted {
     pub(crate) receivers: Vec<String>,
     /// What tells this message from others of the same platform, if it said so.
     pub(crate) id: Option<String>,
+    /// Whether rules that let it in name the network or the certificate of its platform.
+    pub(crate) is_located: bool,
 }
 
 /// Why a message is turned away.
@@ -134,11 +136,25 @@ pub(crate) fn judge(
         receivers(&named, is_intended, platform).map_err(|(receiver, explanation)| {
             turn(Turned::Relay, &sender, Some(&receiver), explanation)
         })?;
-    let mut may_register = true;
-    for receiver in &receivers {
+    let mut admitted = Admission {
+        may_register: true,
+        is_located: true,
+    };
+    let answered = answered(&mut message.reply_to, &home, platform).map_err(|other| {
+        let explanation = format!(
+            "answers are to go to {}, which is of neither platform, and nothing is passed on to others here",
+            other.escape_debug()
+        );
+        turn(Turned::Relay, &sender, Some(&other), explanation)
+    })?;
+    // An agent that answers writes to those of ours that the sender must be allowed to write to itself.
+    for receiver in receivers.iter().chain(&answered) {
         let local = receiver.rsplit_once('@').map_or("", |(local, _)| local);
         match policy.admit(&home, origin, local) {
-            Some(admission) => may_register &= admission.may_register,
+            Some(admission) => {
+                admitted.may_register &= admission.may_register;
+                admitted.is_located &= admission.is_located;
+            }
             None => {
                 let explanation = format!(
                     "the gateway does not let platform {home} ({}) write to {local}: sealbus gateway allow {home} --to {local}",
@@ -163,7 +179,7 @@ pub(crate) fn judge(
     let known = ForeignOrigin {
         address: origin.address.to_string(),
         certificate: origin.certificate.clone(),
-        may_register,
+        may_register: admitted.may_register,
     };
     message
         .user_defined
@@ -172,7 +188,29 @@ pub(crate) fn judge(
         message: Arc::new(message),
         receivers,
         id,
+        is_located: admitted.is_located,
     })
+}
+
+/// The agents of ours that are to get answers, by the names they have here; the name of one that is neither ours nor of
+/// the sender's `home` is an error.
+fn answered(
+    reply_to: &mut [Aid],
+    home: &str,
+    platform: &PlatformName,
+) -> Result<Vec<String>, String> {
+    let mut ours = Vec::new();
+    for aid in reply_to {
+        aid.addresses.truncate(MOST_ADDRESSES);
+        match aid.name.rsplit_once('@') {
+            Some((local, there)) if there.eq_ignore_ascii_case(platform.as_str()) => {
+                ours.push(format!("{local}@{platform}"));
+            }
+            Some((_, there)) if there.eq_ignore_ascii_case(home) => {}
+            _ => return Err(aid.name.chars().take(200).collect()),
+        }
+    }
+    Ok(ours)
 }
 
 /// The receivers of ours, by the names they have here.
@@ -183,6 +221,14 @@ fn receivers(
 ) -> Result<Vec<String>, (String, String)> {
     let mut ours = Vec::new();
     let mut other = None;
+    if named.len() > Limits::DEFAULT.agents {
+        let explanation = format!(
+            "the envelope names {} receivers, and the limit is {}",
+            named.len(),
+            Limits::DEFAULT.agents
+        );
+        return Err((named[0].name.chars().take(200).collect(), explanation));
+    }
     for aid in named {
         match aid.name.rsplit_once('@') {
             Some((local, home)) if home.eq_ignore_ascii_case(platform.as_str()) => {

@@ -8,6 +8,7 @@
 
 mod address;
 mod arrival;
+mod arrivals;
 mod book;
 mod config;
 mod counters;
@@ -17,9 +18,11 @@ pub mod multipart;
 mod outside;
 mod outward;
 mod peer;
+mod places;
 mod policy;
 mod prompt;
 pub mod queue;
+mod reach;
 pub mod response;
 mod server;
 mod tls;

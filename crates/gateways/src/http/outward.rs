@@ -1,5 +1,7 @@
 //! The way out: messages of our agents to those of other platforms, and what becomes of them.
 
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,15 +13,19 @@ use sealbus_fipa::{AclMessage, Aid, DateTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::address::HttpAddress;
+use super::arrivals::Arrivals;
 use super::book::usable;
 use super::config::milliseconds;
 use super::counters::Counts;
 use super::gateway::Inner;
 use super::outside::{Outside, TRANSPORT};
-use super::peer::{Outcome, Peer, PeerConfig, Request};
+use super::peer::{MayReach, Outcome, Peer, PeerConfig, Request};
+use super::reach::{self, OutOfReach};
 
 /// A stand-in that nobody wrote to for so long is taken away.
 const IDLE_TIME: Duration = Duration::from_secs(600);
+/// While a message waits for room, how often it is looked how many wait behind it.
+const LOOK: Duration = Duration::from_secs(1);
 /// Requests that wait to be taken up by a peer's task; their bytes are limited apart from that.
 const WAITING: usize = 256;
 /// Messages taken from a mailbox at a time.
@@ -77,6 +83,8 @@ impl Inner {
             units: share,
             room: Arc::new(Semaphore::new(share)),
         };
+        let mut arrivals = Arrivals::default();
+        let mut looks = tokio::time::interval(LOOK);
         loop {
             let next = mailbox.recv_many(&mut row, ROW);
             match tokio::time::timeout(IDLE_TIME, next).await {
@@ -88,47 +96,70 @@ impl Inner {
                     continue;
                 }
             }
-            for received in row.drain(..) {
-                let message = received.into_message();
-                self.send(message, &name, false, Some(&share)).await;
+            let now = Instant::now();
+            let taken: Vec<_> = row
+                .drain(..)
+                .map(|received| (received.into_message(), arrivals.take(now)))
+                .collect();
+            arrivals.look(mailbox.len(), now);
+            for (message, since) in taken {
+                let mut sending = pin!(self.send(message, &name, false, Some(&share), since));
+                // What waits behind it counts from its own arrival.
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut sending => break,
+                        _ = looks.tick() => arrivals.look(mailbox.len(), Instant::now()),
+                    }
+                }
             }
         }
     }
 
-    /// Hands a message to the peer of its receiver, waiting for room.
+    /// Hands a message that has been here since `since` to the peer of its receiver, waiting for room as long as the
+    /// message is worth sending.
     pub(super) async fn send(
         self: &Arc<Self>,
         message: Arc<AclMessage>,
         receiver: &Arc<str>,
         is_notice: bool,
         share: Option<&Share>,
+        since: Instant,
     ) {
         // Mostly nobody else holds it any more, and nothing is copied.
         let mut message = Arc::unwrap_or_clone(message);
-        let (addresses, bytes) = match self.build(&mut message, receiver) {
-            Ok(built) => built,
-            Err(reason) => {
-                Counts::add(&self.counts.failed, 1);
-                if is_notice {
-                    tracing::debug!(%receiver, reason, "a failure notice cannot be sent");
-                } else {
-                    self.tell(&message, receiver, reason);
-                }
-                return;
+        let failed = |message: &AclMessage, reason: String| {
+            Counts::add(&self.counts.failed, 1);
+            if is_notice {
+                tracing::debug!(%receiver, reason, "a failure notice cannot be sent");
+            } else {
+                self.tell(message, receiver, reason);
             }
+        };
+        let expires = since + self.patience(&message);
+        let (peer, bytes) = match self.build(&mut message, receiver) {
+            Ok(built) => built,
+            Err(reason) => return failed(&message, reason),
         };
         // What is needed any more is what a notice of its failure says.
         message.content = None;
-        let peer = self.peer(addresses);
         let whole = self.config.limits.outgoing / UNIT;
         let units = bytes.len() / UNIT + 1;
-        // First the agent's own: who waits for it takes nothing from others.
-        let mut own = None;
-        if let Some(share) = share {
-            own = Some(taken(&share.room, units.min(share.units)).await);
-        }
-        let room = taken(&peer.room, units.min(whole)).await;
-        let expires = Instant::now() + self.patience(&message);
+        let room = async {
+            // First the agent's own: who waits for it takes nothing from others.
+            let own = match share {
+                Some(share) => taken(&share.room, units.min(share.units)).await,
+                None => None,
+            };
+            let room = taken(&peer.room, units.min(whole)).await;
+            // The peer's task lives as long as its handle.
+            let place = peer.requests.reserve().await.ok();
+            (own, room, place)
+        };
+        let Ok((share, room, place)) = tokio::time::timeout_at(expires.into(), room).await else {
+            let reason = "it could not be sent in time: what was to be sent before it waits too";
+            return failed(&message, reason.to_owned());
+        };
         let request = Request {
             bytes,
             expires,
@@ -137,11 +168,12 @@ impl Inner {
                 message,
                 receiver: receiver.clone(),
                 _room: room,
-                _share: own.flatten(),
+                _share: share,
             },
         };
-        // The peer's task lives as long as its handle.
-        let _ = peer.requests.send(request).await;
+        if let Some(place) = place {
+            place.send(request);
+        }
     }
 
     /// How long a message is worth sending.
@@ -156,13 +188,13 @@ impl Inner {
         }
     }
 
-    /// The request for a message, all but the first lines, and where to send it. The message becomes what others are
+    /// The request for a message, all but the first lines, and whom to hand it to. The message becomes what others are
     /// to see.
     fn build(
-        &self,
+        self: &Arc<Self>,
         message: &mut AclMessage,
         receiver: &str,
-    ) -> Result<(Vec<HttpAddress>, Bytes), String> {
+    ) -> Result<(PeerHandle, Bytes), String> {
         let platform = receiver
             .rsplit_once('@')
             .map_or("", |(_, platform)| platform);
@@ -174,18 +206,18 @@ impl Inner {
         outside.message(message);
         let message = &*message;
         let named = message.receivers.iter().find(|it| it.name == receiver);
-        let (addresses, learnt) = {
+        let of_operator = known
+            .map(|known| &known.addresses)
+            .filter(|it| !it.is_empty());
+        let (mut addresses, learnt) = {
             let book = self.book.lock();
-            let addresses = match known.map(|known| &known.addresses) {
-                Some(addresses) if !addresses.is_empty() => addresses.clone(),
-                _ => {
-                    let told = named.map(|it| usable(&it.addresses)).unwrap_or_default();
-                    if told.is_empty() {
-                        book.addresses(receiver).cloned().unwrap_or_default()
-                    } else {
-                        told
-                    }
-                }
+            let told = || named.map(|it| usable(&it.addresses)).unwrap_or_default();
+            let addresses = match of_operator {
+                Some(addresses) => addresses.clone(),
+                None => Some(told())
+                    .filter(|told| !told.is_empty())
+                    .or_else(|| book.addresses(receiver).cloned())
+                    .unwrap_or_default(),
             };
             (addresses, book.encoding(platform))
         };
@@ -205,6 +237,10 @@ impl Inner {
                 "{receiver} is said to be behind {}, which is this platform's own gateway",
                 self.own[0]
             ));
+        }
+        if of_operator.is_none() {
+            self.drop_out_of_reach(platform, &mut addresses)
+                .map_err(|why| why.to_string())?;
         }
         let encoding = known.cloned().unwrap_or_default().encoding(learnt);
         let mut to = Aid {
@@ -254,14 +290,49 @@ impl Inner {
         let request = writer
             .request(envelope, message, encoding)
             .map_err(|error| UndeliverableReason::Encoding(error).to_string())?;
-        Ok((addresses, request.into()))
+        drop(writer);
+        let peer = self.peer(platform, addresses, of_operator.is_some());
+        Ok((peer, request.into()))
     }
 
-    fn peer(self: &Arc<Self>, addresses: Vec<HttpAddress>) -> PeerHandle {
+    /// Whether the gateway connects to a network address for an agent of a platform.
+    fn may_reach(&self, platform: &str, address: IpAddr) -> Result<(), OutOfReach> {
+        let policy = self.policy.read().clone();
+        reach::check(&policy, platform, self.book.lock().seen(platform), address)
+    }
+
+    /// Takes out addresses that need no resolving to be known as out of reach; an error if none is left.
+    fn drop_out_of_reach(
+        &self,
+        platform: &str,
+        addresses: &mut Vec<HttpAddress>,
+    ) -> Result<(), OutOfReach> {
+        let mut last = Ok(());
+        addresses.retain(|it| match it.host().parse() {
+            Ok(address) => match self.may_reach(platform, address) {
+                Ok(()) => true,
+                why => {
+                    last = why;
+                    false
+                }
+            },
+            Err(_) => true,
+        });
+        if addresses.is_empty() { last } else { Ok(()) }
+    }
+
+    fn peer(
+        self: &Arc<Self>,
+        platform: &str,
+        addresses: Vec<HttpAddress>,
+        is_of_operator: bool,
+    ) -> PeerHandle {
+        let key = (platform.to_ascii_lowercase(), addresses);
         let mut peers = self.peers.lock();
-        if let Some(peer) = peers.get(&addresses) {
+        if let Some(peer) = peers.get(&key) {
             return peer.clone();
         }
+        let (platform, addresses) = key.clone();
         let limits = &self.config.limits;
         let whole = limits.outgoing / UNIT;
         // Those that nothing is on the way to are made anew when they are needed.
@@ -271,8 +342,15 @@ impl Inner {
             });
         }
         let (requests, taken) = mpsc::channel(WAITING);
+        let gateway = Arc::downgrade(self);
+        let may_reach: MayReach = Box::new(move |address| match gateway.upgrade() {
+            Some(gateway) => gateway.may_reach(&platform, address),
+            // It is ending, and connects to nothing any more.
+            None => Ok(()),
+        });
         let config = PeerConfig {
-            addresses: addresses.clone(),
+            addresses,
+            may_reach: (!is_of_operator).then_some(may_reach),
             tls: self.tls.clone(),
             window: limits.window,
             answer_time: milliseconds(limits.answer_time),
@@ -281,7 +359,7 @@ impl Inner {
             requests,
             room: Arc::new(Semaphore::new(whole)),
         };
-        peers.insert(addresses, handle.clone());
+        peers.insert(key, handle.clone());
         drop(peers);
         self.spawn(Peer::new(config, taken, self.clone()).run());
         handle

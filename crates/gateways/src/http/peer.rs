@@ -2,6 +2,7 @@
 //! growing pauses when it is lost.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::address::HttpAddress;
 use super::prompt::PromptStream;
 use super::queue::{Expired, OutgoingQueue, Verdict};
+use super::reach::OutOfReach;
 use super::response::AnswerReader;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
@@ -47,10 +49,15 @@ pub(crate) trait Outcome<T>: Send + Sync + 'static {
     fn retried(&self);
 }
 
+/// Whether a network address may be connected to.
+pub(crate) type MayReach = Box<dyn Fn(IpAddr) -> Result<(), OutOfReach> + Send + Sync>;
+
 /// How a peer is spoken to.
 pub(crate) struct PeerConfig {
     /// Tried in order.
     pub(crate) addresses: Vec<HttpAddress>,
+    /// Asked of what the addresses' names are resolved to; `None` where an operator named the addresses.
+    pub(crate) may_reach: Option<MayReach>,
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     pub(crate) window: usize,
     pub(crate) answer_time: Duration,
@@ -68,6 +75,8 @@ enum ConnectError {
     NoTrust(HttpAddress),
     #[error("{0}: {1} is no name that a certificate can be for")]
     Name(HttpAddress, String),
+    #[error("{0}: {1}")]
+    OutOfReach(HttpAddress, OutOfReach),
 }
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -235,9 +244,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
 
     async fn connect_to(&self, address: &HttpAddress) -> Result<Box<dyn Stream>, ConnectError> {
         let io = |error| ConnectError::Io(address.clone(), error);
-        let stream = TcpStream::connect((address.host(), address.port()))
-            .await
-            .map_err(io)?;
+        let stream = self.connect_to_host(address).await?;
         stream.set_nodelay(true).map_err(io)?;
         let stream = PromptStream(stream);
         if !address.is_secure() {
@@ -252,6 +259,25 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
             .await
             .map_err(io)?;
         Ok(Box::new(stream))
+    }
+
+    /// Connects to the first network address of a host that may be reached and accepts.
+    async fn connect_to_host(&self, address: &HttpAddress) -> Result<TcpStream, ConnectError> {
+        let io = |error| ConnectError::Io(address.clone(), error);
+        let host = (address.host(), address.port());
+        let mut failed = io(io::ErrorKind::NotFound.into());
+        for resolved in tokio::net::lookup_host(host).await.map_err(io)? {
+            let may_reach = self.config.may_reach.as_ref();
+            if let Some(Err(why)) = may_reach.map(|may_reach| may_reach(resolved.ip())) {
+                failed = ConnectError::OutOfReach(address.clone(), why);
+                continue;
+            }
+            match TcpStream::connect(resolved).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = io(error),
+            }
+        }
+        Err(failed)
     }
 
     async fn converse(&mut self, stream: Box<dyn Stream>, address: &HttpAddress) -> Ended {
@@ -307,7 +333,11 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                             Ok(None) => break,
                             Err(error) => return Ended::Lost(format!("{address}: {error}")),
                         };
-                        let verdict = Verdict::of(answer.status, &answer.detail);
+                        let verdict = Verdict::of(answer.status);
+                        if verdict != Verdict::Taken {
+                            let (status, detail) = (answer.status, answer.detail.escape_debug());
+                            tracing::info!(%address, status, %detail, "another platform did not take a message");
+                        }
                         let ticket = self.queue.answered(&verdict, heard);
                         match (verdict, ticket) {
                             (Verdict::Taken, Some(ticket)) => {

@@ -25,7 +25,8 @@ pub struct GatewayRule {
     pub platform: String,
     /// Local names of the agents of this platform that it may write to; `*` at the end stands for any rest.
     pub to: Vec<String>,
-    /// Network addresses it must come from: `10.0.0.7`, or `10.0.0.0/24`. Empty: any.
+    /// Network addresses it must come from, and at which it may be written to: `10.0.0.7`, or `10.0.0.0/24`. Empty: it
+    /// may come from anywhere, and is written to where it came from, on the open internet alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
     /// SHA-256 fingerprint of the certificate it must show, in hexadecimal.
@@ -70,6 +71,8 @@ pub struct Origin {
 pub struct Admission {
     /// Its agents may register in the DF.
     pub may_register: bool,
+    /// The rule names the network or the certificate of the platform, so that others cannot pass for it.
+    pub is_located: bool,
 }
 
 impl GatewayRule {
@@ -114,19 +117,25 @@ impl GatewayRule {
     }
 
     fn admits(&self, platform: &str, origin: &Origin) -> bool {
-        let is_platform = self.platform == "*" || self.platform.eq_ignore_ascii_case(platform);
-        let is_from = self.from.is_empty()
-            || self
-                .from
-                .iter()
-                .filter_map(|network| network_of(network))
-                .any(|network| contains(network, origin.address));
+        let is_from = self.from.is_empty() || self.names(origin.address);
         let is_certified = match (&self.certificate, &origin.certificate) {
             (None, _) => true,
             (Some(wanted), Some(shown)) => wanted.eq_ignore_ascii_case(shown),
             (Some(_), None) => false,
         };
-        is_platform && is_from && is_certified
+        self.is_for(platform) && is_from && is_certified
+    }
+
+    fn is_for(&self, platform: &str) -> bool {
+        self.platform == "*" || self.platform.eq_ignore_ascii_case(platform)
+    }
+
+    /// Whether one of its networks holds this address.
+    fn names(&self, address: IpAddr) -> bool {
+        self.from
+            .iter()
+            .filter_map(|network| network_of(network))
+            .any(|network| contains(network, address))
     }
 
     fn is_about(&self, receiver: &str) -> bool {
@@ -156,14 +165,32 @@ impl GatewayPolicy {
         if CLOSED.contains(&receiver) {
             return None;
         }
-        let mut admitted = self
+        let admitted = self
             .rules
             .iter()
-            .filter(|rule| rule.admits(platform, origin) && rule.is_about(receiver));
-        let first = admitted.next()?;
-        Some(Admission {
-            may_register: first.register || admitted.any(|rule| rule.register),
+            .filter(|rule| rule.admits(platform, origin) && rule.is_about(receiver))
+            .map(|rule| Admission {
+                may_register: rule.register,
+                is_located: !rule.from.is_empty() || rule.certificate.is_some(),
+            });
+        admitted.reduce(|one, other| Admission {
+            may_register: one.may_register || other.may_register,
+            is_located: one.is_located || other.is_located,
         })
+    }
+
+    /// Whether a rule says that `platform` is at `address`.
+    pub fn locates(&self, platform: &str, address: IpAddr) -> bool {
+        self.rules
+            .iter()
+            .any(|rule| rule.is_for(platform) && rule.names(address))
+    }
+
+    /// Whether a rule for this platform, and not for all, says where it is.
+    pub fn is_located(&self, platform: &str) -> bool {
+        self.rules
+            .iter()
+            .any(|rule| rule.platform.eq_ignore_ascii_case(platform) && !rule.from.is_empty())
     }
 }
 
@@ -239,7 +266,10 @@ mod tests {
             |policy: &GatewayPolicy, address: &str| policy.admit("p", &origin(address), "a");
         assert_eq!(
             admits(&policy, "10.1.255.3"),
-            Some(Admission { may_register: true })
+            Some(Admission {
+                may_register: true,
+                is_located: true,
+            })
         );
         assert_eq!(admits(&policy, "10.2.0.1"), None);
         assert!(admits(&policy, "fd00::1").is_some());

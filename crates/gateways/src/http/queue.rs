@@ -66,9 +66,14 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What a status code says (RFC 9110, section 15).
-    pub fn of(status: u16, detail: &str) -> Self {
-        let told = || format!("status {status}: {}", detail.trim());
+    /// What a status code says (RFC 9110, section 15). Redirections are refusals. The words of the answer are left out:
+    /// they reach agents that must not read from whatever the address leads to.
+    pub fn of(status: u16) -> Self {
+        let known = hyper::StatusCode::from_u16(status).ok();
+        let told = || match known.and_then(|it| it.canonical_reason()) {
+            Some(reason) => format!("status {status} ({reason})"),
+            None => format!("status {status}"),
+        };
         match status {
             200..=299 => Self::Taken,
             408 | 425 | 429 | 500..=599 if status != 505 && status != 508 => Self::Later(told()),
@@ -435,9 +440,16 @@ mod tests {
 
     #[test]
     fn statuses_are_judged() {
-        assert_eq!(Verdict::of(200, ""), Verdict::Taken);
-        assert!(matches!(Verdict::of(503, "busy"), Verdict::Later(_)));
-        assert!(matches!(Verdict::of(508, "loop"), Verdict::Refused(_)));
-        assert!(matches!(Verdict::of(406, ""), Verdict::Refused(_)));
+        assert_eq!(Verdict::of(200), Verdict::Taken);
+        assert!(matches!(Verdict::of(503), Verdict::Later(_)));
+        assert!(matches!(Verdict::of(508), Verdict::Refused(_)));
+        assert!(matches!(Verdict::of(406), Verdict::Refused(_)));
+        for redirection in [301, 302, 303, 307, 308] {
+            assert!(matches!(Verdict::of(redirection), Verdict::Refused(_)));
+        }
+        assert_eq!(
+            Verdict::of(403),
+            Verdict::Refused("status 403 (Forbidden)".to_owned())
+        );
     }
 }

@@ -1,21 +1,19 @@
 //! The listening side: HTTP as other platforms speak it, hostile clients included.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use rustls::server::ServerConfig;
 use sealbus_seal::Fingerprint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -25,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::config::{GatewayLimits, milliseconds};
 use super::counters::Turned;
+use super::places::{BodyRoom, NoRoom, Place, Places};
 use super::policy::Origin;
 
 /// How long a connection that ends is read on, and how much of it.
@@ -65,27 +64,9 @@ pub(crate) struct Server<S> {
     service: Arc<S>,
     limits: GatewayLimits,
     tls: Option<TlsAcceptor>,
-    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    places: Arc<Places>,
     /// Places for connections beyond the limits, to be told so.
     told: Arc<Semaphore>,
-}
-
-/// One open connection, counted.
-struct Place {
-    address: IpAddr,
-    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.open.lock();
-        if let Some(count) = open.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.address);
-            }
-        }
-    }
 }
 
 /// Reads on for a moment after the last answer: closing a connection with bytes unread would destroy the answer on its
@@ -124,6 +105,31 @@ async fn dismiss(
     }
 }
 
+/// Why a body was not read to its end.
+enum Unread {
+    TooLarge,
+    NoRoom(NoRoom),
+    Broken(hyper::Error),
+    TooSlow,
+}
+
+/// Reads a body of at most so many bytes into the room there is.
+async fn read(mut body: Incoming, most: usize, room: &mut BodyRoom<'_>) -> Result<Bytes, Unread> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        // Trailers say nothing that is needed.
+        let Ok(data) = frame.map_err(Unread::Broken)?.into_data() else {
+            continue;
+        };
+        if whole.len() + data.len() > most {
+            return Err(Unread::TooLarge);
+        }
+        room.take(data.len()).map_err(Unread::NoRoom)?;
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
 impl<S: Service> Server<S> {
     pub(crate) fn new(
         service: Arc<S>,
@@ -132,9 +138,9 @@ impl<S: Service> Server<S> {
     ) -> Arc<Self> {
         Arc::new(Self {
             service,
+            places: Places::new(&limits),
             limits,
             tls: tls.map(TlsAcceptor::from),
-            open: Arc::default(),
             told: Arc::new(Semaphore::new(TOLD as usize)),
         })
     }
@@ -145,8 +151,10 @@ impl<S: Service> Server<S> {
         loop {
             while connections.try_join_next().is_some() {}
             match listener.accept().await {
-                Ok((stream, from)) => {
-                    let Some(place) = self.place(from.ip()) else {
+                Ok((stream, mut from)) => {
+                    // An IPv4 address is one, whatever the socket makes of it.
+                    from.set_ip(from.ip().to_canonical());
+                    let Some(place) = self.places.enter(from.ip()) else {
                         self.service.turned(Turned::TooMany, from.ip(), TOO_MANY);
                         let places = self.tls.as_ref().map_or(1, |_| TOLD / TOLD_BY_TLS);
                         if let Ok(told) = self.told.clone().try_acquire_many_owned(places) {
@@ -162,20 +170,6 @@ impl<S: Service> Server<S> {
                 }
             }
         }
-    }
-
-    fn place(&self, address: IpAddr) -> Option<Place> {
-        let mut open = self.open.lock();
-        let all: usize = open.values().sum();
-        let here = open.get(&address).copied().unwrap_or(0);
-        if all >= self.limits.connections || here >= self.limits.connections_per_address {
-            return None;
-        }
-        *open.entry(address).or_default() += 1;
-        Some(Place {
-            address,
-            open: self.open.clone(),
-        })
     }
 
     /// Tells a connection beyond the limits so.
@@ -196,7 +190,6 @@ impl<S: Service> Server<S> {
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, place: Place) {
-        let _place = place;
         if stream.set_nodelay(true).is_err() {
             return;
         }
@@ -205,7 +198,7 @@ impl<S: Service> Server<S> {
                 address: from.ip(),
                 certificate: None,
             };
-            return self.converse(stream, origin).await;
+            return self.converse(stream, origin, &place).await;
         };
         let time = milliseconds(self.limits.head_time);
         match tokio::time::timeout(time, acceptor.accept(stream)).await {
@@ -218,7 +211,7 @@ impl<S: Service> Server<S> {
                     address: from.ip(),
                     certificate,
                 };
-                self.converse(stream, origin).await;
+                self.converse(stream, origin, &place).await;
             }
             Ok(Err(error)) => {
                 let explanation = format!("the TLS handshake failed: {error}");
@@ -232,14 +225,19 @@ impl<S: Service> Server<S> {
         }
     }
 
-    async fn converse(&self, stream: impl AsyncRead + AsyncWrite + Unpin, origin: Origin) {
+    async fn converse(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        origin: Origin,
+        place: &Place,
+    ) {
         let mut io = TokioIo::new(stream);
         let address = origin.address;
         let origin = &origin;
         let has_asked = &AtomicBool::new(false);
         let answer = |request: Request<Incoming>| async move {
             has_asked.store(true, Ordering::Relaxed);
-            Ok::<_, Infallible>(self.answer(request, origin).await)
+            Ok::<_, Infallible>(self.answer(request, origin, place).await)
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -277,14 +275,19 @@ impl<S: Service> Server<S> {
         linger(io.into_inner()).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>, origin: &Origin) -> Response<Full<Bytes>> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        origin: &Origin,
+        place: &Place,
+    ) -> Response<Full<Bytes>> {
         let is_old = request.version() < Version::HTTP_11;
         let keeps_alive = is_old
             && request
                 .headers()
                 .get(header::CONNECTION)
                 .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"keep-alive"));
-        let mut response = match self.handle(request, origin).await {
+        let mut response = match self.handle(request, origin, place).await {
             Ok(text) => Response::new(Full::new(Bytes::from(text))),
             Err(refused) => {
                 let mut response = Response::new(Full::new(Bytes::from(format!(
@@ -320,7 +323,12 @@ impl<S: Service> Server<S> {
         response
     }
 
-    async fn handle(&self, request: Request<Incoming>, origin: &Origin) -> Result<String, Refused> {
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        origin: &Origin,
+        place: &Place,
+    ) -> Result<String, Refused> {
         let turn = |what, status, explanation: String| {
             self.service.turned(what, origin.address, &explanation);
             Refused {
@@ -368,27 +376,30 @@ impl<S: Service> Server<S> {
         if body.size_hint().lower() > self.limits.body as u64 {
             return Err(too_large());
         }
-        let whole = Limited::new(body, self.limits.body).collect();
+        let mut room = place.body();
         let time = milliseconds(self.limits.body_time);
-        let body = match tokio::time::timeout(time, whole).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-            Ok(Err(error)) => {
+        let whole = read(body, self.limits.body, &mut room);
+        let read = tokio::time::timeout(time, whole).await;
+        let body = match read.unwrap_or(Err(Unread::TooSlow)) {
+            Ok(body) => body,
+            Err(Unread::TooLarge) => return Err(too_large()),
+            Err(Unread::NoRoom(NoRoom(limit))) => {
+                let explanation = format!(
+                    "other bodies that are being read leave no room, the limit {limit}: try again"
+                );
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                return Err(turn(Turned::TooMany, status, explanation));
+            }
+            Err(Unread::Broken(error)) => {
                 let explanation =
                     format!("the body ended before its length, or cannot be read: {error}");
-                return Err(turn(
-                    Turned::Malformed,
-                    StatusCode::BAD_REQUEST,
-                    explanation,
-                ));
+                let status = StatusCode::BAD_REQUEST;
+                return Err(turn(Turned::Malformed, status, explanation));
             }
-            Err(_) => {
+            Err(Unread::TooSlow) => {
                 let explanation = "the body took longer than the limit body-time".to_owned();
-                return Err(turn(
-                    Turned::TooSlow,
-                    StatusCode::REQUEST_TIMEOUT,
-                    explanation,
-                ));
+                let status = StatusCode::REQUEST_TIMEOUT;
+                return Err(turn(Turned::TooSlow, status, explanation));
             }
         };
         self.service.receive(&content_type, body, origin).await?;

@@ -1,0 +1,178 @@
+//! Whom a gateway writes to, and what it tells of the answers.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use sealbus_fipa::{Aid, Performative};
+use sealbus_gateways::http::{GatewayLimits, GatewayRule, HttpGatewayConfig};
+use support::{Platform, allow, content, inform, open_to_all, receive};
+
+/// A server at a place of its own, and the address it is said to have.
+fn third_party(host: &str) -> (TcpListener, String) {
+    let listener = TcpListener::bind((host, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (
+        listener,
+        format!("http://{host}:{port}/internal-admin?really"),
+    )
+}
+
+fn assert_untouched(listener: &TcpListener) {
+    let accepted = listener.accept();
+    let untouched = matches!(&accepted, Err(error) if error.kind() == ErrorKind::WouldBlock);
+    assert!(untouched, "{accepted:?}");
+}
+
+fn soon() -> GatewayLimits {
+    GatewayLimits {
+        patience: 300,
+        ..GatewayLimits::default()
+    }
+}
+
+#[tokio::test]
+async fn addresses_inside_are_written_to_only_where_a_rule_names_them() {
+    let config = HttpGatewayConfig {
+        allow: vec![GatewayRule::new("*", ["*"]), allow("plat1", "*")],
+        limits: soon(),
+        ..HttpGatewayConfig::default()
+    };
+    let one = Platform::new("one", config).await;
+    let (alice, mut alices) = one.agent("alice");
+    // Rules that name no network name no address of this machine; that of plat1 names 127.0.0.1 alone.
+    for (host, name) in [
+        ("127.0.0.1", "x@far"),
+        ("127.0.0.2", "x@plat1"),
+        ("localhost", "x@far"),
+    ] {
+        let (listener, address) = third_party(host);
+        let to = Aid::new(name).unwrap().with_address(address);
+        alice.send(inform(to, "secret")).await.unwrap();
+        let failure = receive(&mut alices).await.into_message();
+        assert_eq!(failure.performative, Performative::Failure);
+        let text = failure.content_text().unwrap();
+        assert!(
+            text.contains("an address of this machine") && text.contains("sealbus gateway allow"),
+            "{text}"
+        );
+        assert_untouched(&listener);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_goes_to_no_address_that_only_its_asker_claims() {
+    let one = Platform::new("one", open_to_all()).await;
+    let two = Platform::new("two", open_to_all()).await;
+    let (listener, address) = third_party("127.0.0.2");
+    let (_alice, _alices) = one.agent("alice");
+    let (bob, mut bobs) = two.agent("bob");
+    // As one writes it, with another address for its agent.
+    let (forger, _forgers) = one.bus.attach("forger@one", None, None).unwrap();
+    let question = inform(two.aid("bob"), "question");
+    forger.send(question).await.unwrap();
+    let mut question = (*receive(&mut bobs).await.into_message()).clone();
+    question.sender.as_mut().unwrap().addresses = vec![address];
+    bob.send(question.create_reply(Performative::Inform))
+        .await
+        .unwrap();
+    let failure = receive(&mut bobs).await.into_message();
+    let text = failure.content_text().unwrap();
+    assert!(
+        text.contains("127.0.0.2 is an address of this machine"),
+        "{text}"
+    );
+    assert_untouched(&listener);
+}
+
+#[tokio::test]
+async fn answers_to_others_are_asked_for_only_where_the_sender_may_write() {
+    let one = Platform::new("one", open_to_all()).await;
+    let config = HttpGatewayConfig {
+        allow: vec![allow("one", "bob")],
+        ..HttpGatewayConfig::default()
+    };
+    let two = Platform::new("two", config).await;
+    let (alice, mut alices) = one.agent("alice");
+    let (_bob, mut bobs) = two.agent("bob");
+    for (answered, turned) in [("x@third", "relay"), ("dora@two", "not-permitted")] {
+        let mut message = inform(two.aid("bob"), "no");
+        message.reply_to.push(Aid::new(answered).unwrap());
+        alice.send(message).await.unwrap();
+        let failure = receive(&mut alices).await.into_message();
+        let text = failure.content_text().unwrap();
+        assert!(text.contains("403"), "{text}");
+        assert_eq!(two.gateway.counters().refused[turned], 1);
+    }
+    for answered in ["carol@one", "bob@two"] {
+        let mut message = inform(two.aid("bob"), answered);
+        message.reply_to.push(Aid::new(answered).unwrap());
+        alice.send(message).await.unwrap();
+        assert_eq!(content(&mut bobs).await, answered);
+    }
+}
+
+#[tokio::test]
+async fn redirections_are_not_followed_and_answers_not_repeated() {
+    let one = Platform::new("one", open_to_all()).await;
+    let (alice, mut alices) = one.agent("alice");
+    let (elsewhere, target) = third_party("127.0.0.1");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/acc", server.local_addr().unwrap());
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let mut request = [0; 1024];
+        let _ = stream.read(&mut request).unwrap();
+        let answer = format!(
+            "HTTP/1.1 307 Secret-Reason\r\nLocation: {target}\r\nContent-Length: 11\r\n\r\nroot:secret"
+        );
+        stream.write_all(answer.as_bytes()).unwrap();
+        // Until the gateway has read it.
+        let _ = stream.read(&mut request);
+    });
+    let to = Aid::new("x@far").unwrap().with_address(address);
+    alice.send(inform(to, "1")).await.unwrap();
+    let failure = receive(&mut alices).await.into_message();
+    let text = failure.content_text().unwrap();
+    assert!(text.contains("status 307 (Temporary Redirect)"), "{text}");
+    assert!(!text.to_lowercase().contains("secret"), "{text}");
+    assert_untouched(&elsewhere);
+    drop(one);
+    answers.join().unwrap();
+}
+
+/// One message at a time has room on its way, and the platform is away. Each used to have a patience of its own, which
+/// began when the one before it had come back.
+#[tokio::test]
+async fn patience_is_a_bound_for_all_that_waits() {
+    const MESSAGES: u32 = 60;
+    let patience = Duration::from_millis(500);
+    let (gone, address) = third_party("127.0.0.1");
+    drop(gone);
+    let config = HttpGatewayConfig {
+        limits: GatewayLimits {
+            patience: 500,
+            outgoing: 1024,
+            ..GatewayLimits::default()
+        },
+        ..open_to_all()
+    };
+    let one = Platform::new("one", config).await;
+    let (alice, mut alices) = one.agent("alice");
+    let to = Aid::new("x@far").unwrap().with_address(address);
+    let begin = Instant::now();
+    for _ in 0..MESSAGES {
+        alice.send(inform(to.clone(), "1")).await.unwrap();
+    }
+    for _ in 0..MESSAGES {
+        let failure = receive(&mut alices).await.into_message();
+        assert_eq!(failure.performative, Performative::Failure);
+    }
+    let took = begin.elapsed();
+    assert!(took < patience * MESSAGES / 2, "{took:?}");
+}
