@@ -161,8 +161,8 @@ def test_the_command_line_replays_and_shows_what_is_torn(platform, tmp_path):
     whole = told("--since", "1d", "--count", str(count))
     assert [each["number"] for each in whole] == list(range(1, count + 1))
     assert {(each["sender"], each["log"], each["missed"]) for each in whole} == {("writer@factory", "node-1", 0)}
-    assert told("--since", "5", "--count", "5") == whole[-5:]
-    assert told("--since", "#7", "--count", "3") == whole[6:9]
+    assert told("--last", "5", "--count", "5") == whole[-5:]
+    assert told("--since", "7", "--count", "3") == whole[6:9]
 
     scene.nodes["node-1"].kill()
     (log,) = scene.factory.directory.glob("node-1/journal/*channel_history*")

@@ -206,3 +206,61 @@ pub(crate) struct Completion {
     #[arg(value_name = "SHELL")]
     pub(crate) shell: clap_complete::Shell,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Otherwise what is typed for the one is taken for the other as well.
+    #[test]
+    fn no_argument_of_a_command_has_the_id_of_a_global_option() {
+        fn check(command: &clap::Command, global: &[clap::Id]) {
+            for argument in command.get_arguments() {
+                let id = argument.get_id();
+                assert!(!global.contains(id), "{}: {id}", command.get_name());
+            }
+            for command in command.get_subcommands() {
+                check(command, global);
+            }
+        }
+        let arguments = Arguments::command();
+        let global: Vec<_> = arguments
+            .get_arguments()
+            .map(|argument| argument.get_id().clone())
+            .collect();
+        assert!(global.iter().any(|id| id == "platform"));
+        for command in arguments.get_subcommands() {
+            check(command, &global);
+        }
+    }
+
+    #[test]
+    fn a_rule_for_another_platform_is_made_on_the_one_that_runs_here() {
+        let typed = ["sealbus", "gateway", "allow", "plat1", "--to", "greeter"];
+        let arguments = Arguments::try_parse_from(typed).unwrap();
+        assert_eq!(arguments.general.platform, None);
+        let Command::Gateway(Gateway::Allow(allow)) = arguments.command else {
+            panic!("{arguments:?}");
+        };
+        assert_eq!(
+            (allow.platform.as_str(), allow.to),
+            ("plat1", vec!["greeter".to_owned()])
+        );
+        let typed = [
+            "sealbus",
+            "gateway",
+            "deny",
+            "plat1",
+            "--platform",
+            "factory",
+        ];
+        let arguments = Arguments::try_parse_from(typed).unwrap();
+        assert_eq!(arguments.general.platform.as_deref(), Some("factory"));
+        let Command::Gateway(Gateway::Deny(deny)) = arguments.command else {
+            panic!("{arguments:?}");
+        };
+        assert_eq!(deny.platform, "plat1");
+    }
+}

@@ -36,7 +36,7 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
     match &arguments.command {
         Command::Completion(completion) => commands::completion(completion),
         Command::Version => commands::version(output),
-        Command::Acl(Acl::Convert(convert)) => commands::language::convert(convert)?,
+        Command::Acl(Acl::Convert(convert)) => commands::language::convert(convert, output)?,
         Command::Acl(Acl::Explain(explain)) => commands::language::explain(explain, output)?,
         Command::Acl(Acl::Validate(validate)) => commands::language::validate(validate, output)?,
         Command::Demo(demo) => return runtime()?.block_on(demo::run(demo, output)),

@@ -7,6 +7,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::arguments::{Color, General};
 
@@ -95,6 +97,18 @@ impl Output {
         spinner.enable_steady_tick(Duration::from_millis(100));
         spinner
     }
+}
+
+/// Ends when nobody reads standard output any more: the reader behind a pipe, such as `head`, has seen enough. What is
+/// printed then is lost, and no error.
+pub(crate) async fn unread() {
+    // Only pipes and sockets can be watched, and only they lose their readers.
+    if let Ok(output) = AsyncFd::with_interest(std::io::stdout(), Interest::ERROR)
+        && output.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// A table without lines around its cells; the head is bold on a terminal.

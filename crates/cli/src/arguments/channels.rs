@@ -6,7 +6,7 @@ use sealbus_channels::QosOverride;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Channel {
-    /// Show who has subscribed to what
+    /// Show who subscribes to what, and what is kept
     #[command(after_help = "Example: sealbus channel list --json")]
     List,
     /// Publish an event on a channel
@@ -14,12 +14,12 @@ pub(crate) enum Channel {
         after_help = "Example: sealbus channel publish /offers/tea 'fresh leaves' --property price=7"
     )]
     Publish(ChannelPublish),
-    /// Print what is published: time, channel, verified sender, QoS, performative and content
+    /// Print events as they are published: time, channel, verified sender, QoS, performative and content
     #[command(
         after_help = "Example: sealbus channel tail '/offers/**' --filter 'properties.price < 10'"
     )]
     Tail(ChannelTail),
-    /// Ask everyone on a channel, print the answers as they come, and say who gave none
+    /// Ask everyone on a channel; print the answers as they come, and the names of those who gave none
     #[command(after_help = "Example: sealbus channel request /wanted/tea '10 kg?' --deadline 2s")]
     Request(ChannelRequest),
 }
@@ -29,7 +29,7 @@ pub(crate) struct ChannelPublish {
     /// The channel: /offers/tea, or an address; one that names an agent sends to that agent alone
     #[arg(value_name = "CHANNEL")]
     pub(crate) channel: String,
-    /// The content
+    /// The content; `-` reads it from standard input
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) text: String,
     /// The performative
@@ -44,13 +44,16 @@ pub(crate) struct ChannelTail {
     /// The channel, or channels: `*` stands for one level, `**` for the rest
     #[arg(value_name = "CHANNEL")]
     pub(crate) channel: String,
-    /// Only what fulfils this expression (CEL), such as "sender == 'seller-1@factory'"
+    /// Print only what fulfils this expression (CEL), such as "sender == 'seller-1@factory'"
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
-    /// On persistent channels, begin so long ago (10m), with the last so many events (100), or with an event's number (#17);
-    /// each node counts what its own agents published on each channel
-    #[arg(long, value_name = "TIME|COUNT|#NUMBER")]
+    /// On persistent channels, begin this long ago (10m), or with the event of this number (17); each node counts what
+    /// its own agents published on each channel
+    #[arg(long, value_name = "TIME|NUMBER")]
     pub(crate) since: Option<Since>,
+    /// On persistent channels, begin with this many last events
+    #[arg(long, value_name = "COUNT", conflicts_with = "since")]
+    pub(crate) last: Option<u64>,
     /// End after so many events
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
@@ -61,7 +64,7 @@ pub(crate) struct ChannelRequest {
     /// The channel
     #[arg(value_name = "CHANNEL")]
     pub(crate) channel: String,
-    /// The question
+    /// The question; `-` reads it from standard input
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) text: String,
     /// How long to wait for answers
@@ -97,7 +100,6 @@ pub(crate) struct ChannelHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Since {
     Time(Lifetime),
-    Count(u64),
     Number(u64),
 }
 
@@ -105,14 +107,9 @@ impl std::str::FromStr for Since {
     type Err = sealbus_bus::LifetimeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Some(number) = text
-            .strip_prefix('#')
-            .and_then(|number| number.parse().ok())
-        {
-            return Ok(Self::Number(number));
-        }
-        match text.parse() {
-            Ok(count) => Ok(Self::Count(count)),
+        // Numbers are shown with a #, which begins a comment in a shell: it may be left out.
+        match text.strip_prefix('#').unwrap_or(text).parse() {
+            Ok(number) => Ok(Self::Number(number)),
             Err(_) => text.parse().map(Self::Time),
         }
     }
@@ -127,4 +124,23 @@ fn property(text: &str) -> Result<(String, String), String> {
         return Err("a name is made of letters, digits, '-' and '_'".to_owned());
     }
     Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_channel_is_read_from_a_time_or_a_number_on() {
+        for text in ["17", "#17"] {
+            assert_eq!(text.parse(), Ok(Since::Number(17)));
+        }
+        let ago = Since::Time(Lifetime(Duration::from_secs(600)));
+        assert_eq!("10m".parse(), Ok(ago));
+        for text in ["", "#", "#x", "-1", "soon"] {
+            assert!(text.parse::<Since>().is_err(), "{text}");
+        }
+    }
 }

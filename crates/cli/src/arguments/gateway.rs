@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gateway {
-    /// Show its addresses, its rules and what it has done
+    /// Show the gateway's addresses, rules and counters
     #[command(after_help = "Example: sealbus gateway list --json")]
     List,
     /// Let another platform write to agents of this one
@@ -15,7 +15,7 @@ pub(crate) enum Gateway {
     /// Take back what was allowed to another platform
     #[command(after_help = "Example: sealbus gateway deny plat1")]
     Deny(GatewayDeny),
-    /// Show what it has done
+    /// Show how many messages the gateway has carried and refused
     #[command(after_help = "Example: sealbus gateway counters --json")]
     Counters,
     #[command(hide = true)]
@@ -24,26 +24,26 @@ pub(crate) enum Gateway {
 
 #[derive(Debug, Args)]
 pub(crate) struct GatewayAllow {
-    /// Name of the platform: what stands behind the last @ of its agents' names; * for all
-    #[arg(value_name = "PLATFORM")]
+    /// Name of the other platform: what stands behind the last @ of its agents' names; * for all
+    #[arg(id = "neighbour", value_name = "PLATFORM")]
     pub(crate) platform: String,
     /// Agents it may write to; a * at the end stands for any rest [default: *]
     #[arg(long, value_name = "AGENT")]
     pub(crate) to: Vec<String>,
-    /// Network addresses it must come from, such as 10.0.0.7 or 10.0.0.0/24
+    /// Network it must come from and is written to, such as 10.0.0.7 or 10.0.0.0/24
     #[arg(long, value_name = "NETWORK")]
     pub(crate) from: Vec<String>,
     /// SHA-256 fingerprint of the certificate it must show
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) certificate: Option<String>,
-    /// Let its agents register with the DF, too
+    /// Let its agents register with the DF and subscribe there, too
     #[arg(long)]
     pub(crate) register: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GatewayDeny {
-    /// Name of the platform
-    #[arg(value_name = "PLATFORM")]
+    /// Name of the other platform
+    #[arg(id = "neighbour", value_name = "PLATFORM")]
     pub(crate) platform: String,
 }

@@ -11,7 +11,7 @@ use super::{cell, instant, unexpected};
 use crate::arguments::{Kill, Logs, Move, Ps, Start, Ticket};
 use crate::connection::Connection;
 use crate::error::CliError;
-use crate::output::{Output, table};
+use crate::output::{self, Output, table};
 
 /// Time an agent has to leave by itself before its process is ended.
 const GRACE: Duration = Duration::from_secs(5);
@@ -207,7 +207,10 @@ pub(crate) async fn logs(
             if !logs.follow {
                 return Ok(());
             }
-            tokio::time::sleep(FOLLOW).await;
+            tokio::select! {
+                () = tokio::time::sleep(FOLLOW) => {}
+                () = output::unread() => return Ok(()),
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{cell, instant, now, unexpected};
 use crate::arguments::{CaList, CaLog, CaRevoke};
 use crate::connection::Connection;
 use crate::error::CliError;
-use crate::output::{Output, table};
+use crate::output::{self, Output, table};
 
 /// Events asked for at a time.
 const PAGE: u32 = 500;
@@ -41,7 +41,10 @@ pub(crate) async fn log(
             if !log.follow {
                 break;
             }
-            tokio::time::sleep(FOLLOW).await;
+            tokio::select! {
+                () = tokio::time::sleep(FOLLOW) => {}
+                () = output::unread() => return Ok(()),
+            }
         }
     }
     let first = log

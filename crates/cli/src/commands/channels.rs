@@ -18,11 +18,11 @@ use sealbus_process::AgentHandle;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{instant, unexpected};
+use super::{content, instant, unexpected};
 use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, Since};
 use crate::connection::Connection;
 use crate::error::CliError;
-use crate::output::{Output, table};
+use crate::output::{self, Output, table};
 
 /// How long the ticket may be used that the command makes for itself, in seconds.
 const TICKET_LIFETIME: u64 = 60;
@@ -249,7 +249,7 @@ pub(crate) async fn publish(
 ) -> Result<(), CliError> {
     let event = message(
         &publish.performative,
-        &publish.text,
+        &content(&publish.text)?,
         &publish.header.property,
     )?;
     let member = Member::join(connection, "publish").await?;
@@ -391,9 +391,11 @@ async fn read(
     if let Some(filter) = &tail.filter {
         subscribing = subscribing.filter(filter.clone());
     }
+    if let Some(count) = tail.last {
+        subscribing = subscribing.since(Replay::Last(count));
+    }
     match tail.since {
         None => {}
-        Some(Since::Count(count)) => subscribing = subscribing.since(Replay::Last(count)),
         Some(Since::Number(number)) => subscribing = subscribing.since(Replay::From(number)),
         Some(Since::Time(Lifetime(ago))) => {
             let since = SystemTime::now().checked_sub(ago);
@@ -404,6 +406,7 @@ async fn read(
     let mut subscription = subscribing.open().map_err(|error| not_subscribed(&error))?;
     let mut left = tail.count.unwrap_or(u64::MAX);
     let mut stopped = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut unread = std::pin::pin!(output::unread());
     let mut look = tokio::time::interval(LOOK);
     let mut damaged = Vec::new();
     while left > 0 {
@@ -419,6 +422,7 @@ async fn read(
                 continue;
             }
             _ = &mut stopped => break,
+            () = &mut unread => break,
         };
         let Some(event) = event else {
             let why = subscription.ended().unwrap_or(Ended::Cancelled);
@@ -448,7 +452,7 @@ pub(crate) async fn request(
 ) -> Result<(), CliError> {
     let question = message(
         &request.performative,
-        &request.text,
+        &content(&request.text)?,
         &request.header.property,
     )?;
     let member = Member::join(connection, "request").await?;

@@ -1,9 +1,11 @@
 //! `acl convert`, `acl explain`, `acl validate`: messages on disk and in pipes.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use sealbus_fipa::{
     AclMessage, DecodeError, Expectations, Finding, Limits, Representation, Severity, detect,
     representation, representations,
@@ -18,8 +20,9 @@ use crate::output::Output;
 /// Bytes shown on either side of a mistake.
 const AROUND: usize = 24;
 
-/// `sealbus acl convert --from ENCODING --to ENCODING`
-pub(crate) fn convert(convert: &AclConvert) -> Result<(), CliError> {
+/// `sealbus acl convert --from ENCODING --to ENCODING`: the bytes themselves, or, for programs, an object with them as
+/// text, or in base64 where they are none.
+pub(crate) fn convert(convert: &AclConvert, output: Output) -> Result<(), CliError> {
     let (from, to) = (named(&convert.from)?, named(&convert.to)?);
     let bytes = input(convert.file.as_deref())?;
     let message = decode(from, &bytes)?;
@@ -32,15 +35,27 @@ pub(crate) fn convert(convert: &AclConvert) -> Result<(), CliError> {
             ),
             help: Some("other encodings may carry it: `sealbus acl convert --help`".to_owned()),
         })?;
+    if output.is_json() {
+        let (kind, written) = match String::from_utf8(out) {
+            Ok(text) => ("text", text),
+            Err(bytes) => ("base64", BASE64.encode(bytes.as_bytes())),
+        };
+        output.show(
+            &json!({ "encoding": to.name(), kind: written }),
+            String::new,
+        );
+        return Ok(());
+    }
     let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(&out)
-        .and_then(|()| stdout.flush())
-        .map_err(|source| CliError::File {
+    match stdout.write_all(&out).and_then(|()| stdout.flush()) {
+        // Whoever closes the pipe has read enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|source| CliError::File {
             action: "write",
             path: PathBuf::from("standard output"),
             source,
-        })
+        }),
+    }
 }
 
 /// `sealbus acl validate`: first the encoding, then what a strict receiver checks beyond it.

@@ -1,11 +1,9 @@
 //! `mailbox`, `send`, `df search`, `df register`: speaking to agents and to the directory facilitator.
 
-use std::io::Read;
-
 use sealbus_control::admin::{AdminAnswer, AdminRequest, SendMessage, SilentNode};
 use serde_json::json;
 
-use super::{instant, unexpected};
+use super::{content, instant, unexpected};
 use crate::arguments::{DfRegister, DfSearch, Mailbox, Send};
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -71,19 +69,7 @@ pub(crate) async fn send(
     send: &Send,
     output: Output,
 ) -> Result<(), CliError> {
-    let content = if send.content == "-" {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|source| CliError::File {
-                action: "read",
-                path: "standard input".into(),
-                source,
-            })?;
-        text
-    } else {
-        send.content.clone()
-    };
+    let content = content(&send.content)?;
     let wait = send.wait.map_or(0, |time| {
         u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX)
     });

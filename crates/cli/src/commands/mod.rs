@@ -12,9 +12,11 @@ pub(crate) mod nodes;
 pub(crate) mod run;
 pub(crate) mod up;
 
+use std::io::{Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
+use sealbus_fipa::Limits;
 use sealbus_control::UnixMillis;
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -27,12 +29,10 @@ use crate::output::Output;
 /// `sealbus completion SHELL`
 pub(crate) fn completion(completion: &Completion) {
     let mut command = Arguments::command();
-    clap_complete::generate(
-        completion.shell,
-        &mut command,
-        "sealbus",
-        &mut std::io::stdout(),
-    );
+    let mut script = Vec::new();
+    clap_complete::generate(completion.shell, &mut command, "sealbus", &mut script);
+    // Whoever closes the pipe has read enough.
+    let _ = std::io::stdout().write_all(&script);
 }
 
 #[derive(Serialize)]
@@ -61,6 +61,24 @@ pub(crate) fn version(output: Output) {
             version.sealbus, version.target, version.profile
         )
     });
+}
+
+/// What was typed as content; `-` stands for standard input.
+fn content(typed: &str) -> Result<String, CliError> {
+    if typed != "-" {
+        return Ok(typed.to_owned());
+    }
+    let mut text = String::new();
+    let most = Limits::DEFAULT.message_length as u64;
+    std::io::stdin()
+        .take(most)
+        .read_to_string(&mut text)
+        .map_err(|source| CliError::File {
+            action: "read",
+            path: "standard input".into(),
+            source,
+        })?;
+    Ok(text)
 }
 
 /// A cell of a table: the value, or a dash.
