@@ -43,7 +43,7 @@ class Platform:
     An embedded platform can have a `name` of its own, and a `gateway` to other FIPA platforms such as JADE, as
     ``[gateway.http]`` in a manifest says it::
 
-        gateway = {"listen": "127.0.0.1:7779", "allow": [{"platform": "plat1", "to": ["*"]}]}
+        gateway = {"listen": "127.0.0.1:7779", "allow": [{"platform": "plat1", "to": ["*"], "from": ["10.0.0.7"]}]}
         async with Platform(name="factory", gateway=gateway) as platform:
             print(platform.addresses)
 

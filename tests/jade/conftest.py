@@ -153,7 +153,7 @@ class Ours:
 async def ours() -> AsyncIterator[Ours]:
     gateway = {
         "listen": "127.0.0.1:0",
-        "allow": [{"platform": "plat1", "to": ["*"], "register": True}],
+        "allow": [{"platform": "plat1", "to": ["*"], "from": ["127.0.0.1"], "register": True}],
         "limits": {"patience": int(LIMIT * 1000)},
     }
     async with sealbus.Platform(name="factory", gateway=gateway) as platform:

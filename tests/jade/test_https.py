@@ -164,7 +164,7 @@ async def test_the_platforms_own_certificate(factory: Any, monkeypatch: pytest.M
     assert f"(sequence {url})" in curl("--cacert", trust, url)
     # 60: the certificate is not believed.
     curl(url, expect=60)
-    ours.ask("gateway", "allow", "plat1", "--to", "visitor")
+    ours.ask("gateway", "allow", "plat1", "--to", "visitor", "--from", "127.0.0.1")
     monkeypatch.setenv("SEALBUS_TICKET", ours.ask("ticket", "visitor")["ticket"])
     async with sealbus.Platform() as platform:
         visitor = await platform.start(Agent("visitor"))
@@ -196,7 +196,7 @@ async def test_clients_need_a_certificate_where_one_is_asked_for(
     partners.certify("other")
     ours: Platform = factory(tls=f'clients = "{partners.certificate}"')
     url, trust = address(ours), root(ours)
-    ours.ask("gateway", "allow", "plat1", "--to", "visitor", "--certificate", fingerprint)
+    ours.ask("gateway", "allow", "plat1", "--to", "visitor", "--from", "127.0.0.1", "--certificate", fingerprint)
 
     def shown(name: str) -> tuple[object, ...]:
         return ("--cacert", trust, "--cert", partners.path(f"{name}.pem"), "--key", partners.path(f"{name}.key"))
@@ -230,7 +230,7 @@ async def test_jade_and_we_prove_ourselves_to_each_other(
         tls=f'clients = "{partners.certificate}"', http=f'trust = "{partners.certificate}"'
     )
     address(ours)
-    ours.ask("gateway", "allow", "plat1", "--to", "visitor", "--certificate", fingerprint)
+    ours.ask("gateway", "allow", "plat1", "--to", "visitor", "--from", "127.0.0.1", "--certificate", fingerprint)
     # JADE believes authorities of its list alone, and asks for a certificate itself.
     options = {
         "needClientAuth": "yes",

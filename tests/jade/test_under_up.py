@@ -46,15 +46,17 @@ async def test_the_gateway_of_a_manifest(
         visitor = await platform.start(Agent("visitor"))
         partner = plat1.aid("partner")
 
-        # Nobody outside may write here, so an answer does not come in.
+        # Agents of JADE may write to nobody there is, so an answer does not come in.
+        known = ("gateway", "allow", "plat1", "--to", "nobody", "--from", "127.0.0.1")
+        factory.ask(*known)
         await visitor.send(AclMessage("request", partner, "lost"))
         refused = wait_for(
             lambda: factory.ask("gateway", "counters")["refused"], "a refusal", also=factory.logs
         )
         assert refused.keys() == {"not-permitted"}
-        rules = factory.ask("gateway", "allow", "plat1", "--to", "visitor", "--to", "df", "--register")
-        assert rules["rules"]["rules"] == [
-            {"platform": "plat1", "to": ["visitor", "df"], "register": True}
+        allow = ("gateway", "allow", "plat1", "--to", "visitor", "--to", "df", "--from", "127.0.0.1", "--register")
+        assert factory.ask(*allow)["rules"]["rules"][1:] == [
+            {"platform": "plat1", "to": ["visitor", "df"], "from": ["127.0.0.1"], "register": True}
         ]
 
         # Through the mesh to the gateway's process, and over HTTP.
@@ -84,6 +86,11 @@ async def test_the_gateway_of_a_manifest(
 
         assert factory.ask("gateway", "deny", "plat1")["rules"] == {"rules": []}
         factory.tell("gateway", "deny", "plat1", expect=4)
+        # Without a rule that names it, nobody writes to an address of this machine either.
+        await visitor.send(AclMessage("request", partner, "lost", conversation_id="denied"))
+        failure = await visitor.receive(Filter("failure", conversation_id="denied"), timeout=LIMIT)
+        assert "sealbus gateway allow plat1 --from 127.0.0.1" in (failure.content_text or "")
+        factory.ask(*known)
         before = factory.ask("gateway", "counters")["refused"]["not-permitted"]
         await visitor.send(AclMessage("request", partner, "lost"))
         wait_for(

@@ -1,4 +1,4 @@
-//! What can be typed: the commands, their options, and the help with one example each.
+//! The commands and their options, with the help and one example each.
 
 mod agents;
 mod broker;
@@ -65,10 +65,10 @@ pub(crate) struct General {
     /// $XDG_STATE_HOME/sealbus/<PLATFORM>]
     #[arg(long, global = true, env = "SEALBUS_STATE", value_name = "DIRECTORY")]
     pub(crate) state: Option<PathBuf>,
-    /// Name of the platform to talk to; needed only if several run here
+    /// Name of the platform; needed only if several run here
     #[arg(long, global = true, env = "SEALBUS_PLATFORM", value_name = "NAME")]
     pub(crate) platform: Option<String>,
-    /// Colours: auto means on a terminal only, and never if NO_COLOR is set
+    /// Use colours; auto means on a terminal only, and never if NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
 }
@@ -83,7 +83,7 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start a platform: a Master with its CA service, AMS and DF, a Remote Node, and the agents
-    /// a manifest names
+    /// of a manifest
     #[command(after_help = "Example: sealbus up platform.toml")]
     Up(Up),
     /// Start a Remote Node on this machine that joins a running platform
@@ -95,7 +95,7 @@ pub(crate) enum Command {
     /// Make a one-time ticket with which a program started by hand joins as an agent
     #[command(after_help = "Example: SEALBUS_TICKET=$(sealbus ticket buyer-1) python buyer.py")]
     Ticket(Ticket),
-    /// Show the agents: where they run, in what state, since when
+    /// Show the agents: where they run, their states, and since when
     #[command(after_help = "Example: sealbus ps --refused")]
     Ps(Ps),
     /// Show the Remote Nodes
@@ -109,16 +109,16 @@ pub(crate) enum Command {
     /// Search the directory facilitator, or register a service with it
     #[command(subcommand)]
     Df(Df),
-    /// Show what other platforms may do here and have done, and change it
+    /// Show and change the rules for other platforms
     #[command(subcommand)]
     Gateway(Gateway),
-    /// Set up a message broker, and see what it holds
+    /// Set up a message broker, and show its state
     #[command(subcommand)]
     Broker(Broker),
     /// Publish, read and ask on channels
     #[command(subcommand)]
     Channel(Channel),
-    /// Start an agent of the manifest again that has ended or was killed
+    /// Start an agent of the manifest again after it has ended or was killed
     #[command(after_help = "Example: sealbus start seller-1")]
     Start(Start),
     /// End an agent and revoke its certificate
@@ -127,7 +127,7 @@ pub(crate) enum Command {
     /// Move an agent, its state and its waiting messages to another node
     #[command(after_help = "Example: sealbus move seller-1 node-2")]
     Move(Move),
-    /// Show what an agent printed
+    /// Show the output of an agent
     #[command(after_help = "Example: sealbus logs seller-1 --follow")]
     Logs(Logs),
     /// Show the messages that wait for an agent that is away
@@ -151,7 +151,7 @@ pub(crate) enum Command {
         after_help = "Example: sealbus completion bash > ~/.local/share/bash-completion/completions/sealbus"
     )]
     Completion(Completion),
-    /// Show the version and what it was built with
+    /// Show the version and the build
     #[command(after_help = "Example: sealbus version --json")]
     Version,
 }
@@ -182,20 +182,20 @@ pub(crate) struct Node {
         value_name = "TOKEN"
     )]
     pub(crate) token: Option<String>,
-    /// Name of the node [default: the one the token was made for]
+    /// Name of the node [default: the token's]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Address other machines reach this node at [default: the one used to reach the Master]
+    /// Address at which other machines reach this node [default: the one used to reach the Master]
     #[arg(long, value_name = "IP")]
     pub(crate) address: Option<std::net::IpAddr>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Token {
-    /// Name the node will have [default: the next free one]
+    /// Name of the new node [default: the next free one]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// How long it may be used, such as 90s, 10m or 1h
+    /// Lifetime of the token, such as 90s, 10m or 1h
     #[arg(long, default_value = "10m", value_name = "TIME")]
     pub(crate) lifetime: Lifetime,
 }

@@ -23,11 +23,11 @@ pub(crate) enum CliError {
         /// Their names.
         names: Vec<String>,
     },
-    /// What was named does not exist.
+    /// The named thing does not exist.
     #[error("{message}")]
     #[diagnostic(help("{help}"))]
     NotFound {
-        /// What was looked for.
+        /// The name that was looked for.
         message: String,
         /// Where to look instead.
         help: String,
@@ -37,7 +37,7 @@ pub(crate) enum CliError {
     Refused {
         /// The platform's own words.
         message: String,
-        /// What the platform advises.
+        /// The platform's advice.
         #[help]
         advice: Option<String>,
     },
@@ -45,9 +45,9 @@ pub(crate) enum CliError {
     #[error("{message}")]
     #[diagnostic(help("{help}"))]
     Usage {
-        /// What is wrong.
+        /// The mistake.
         message: String,
-        /// What to type instead.
+        /// The text to type instead.
         help: String,
     },
     /// A file or stream could not be read or written.
@@ -57,15 +57,15 @@ pub(crate) enum CliError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Anything else that failed.
     #[error("{message}")]
     Failed {
-        /// What happened.
+        /// The event.
         message: String,
-        /// What to do.
+        /// The advice.
         #[help]
         help: Option<String>,
     },

@@ -1,4 +1,4 @@
-//! What commands print: tables and sentences for people, JSON for programs, progress on a terminal.
+//! The output of commands: tables and sentences for people, JSON for programs, progress on a terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -295,6 +295,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_the_asker_is_answered_whatever_its_reply_to_says() {
+        let mut message = AclMessage::new(Performative::Request)
+            .with_sender(Aid::new("mallory@factory").unwrap());
+        for number in 0..20_000 {
+            message
+                .reply_to
+                .push(Aid::new(format!("victim{number}@factory")).unwrap());
+        }
+        let answer = answer(&message, Performative::Inform);
+        assert_eq!(answer.receivers, [Aid::new("mallory@factory").unwrap()]);
+    }
+
+    #[test]
     fn a_name_of_another_platform_is_never_taken_for_ours() {
         let from = |name: &str| {
             let message =

@@ -10,7 +10,7 @@ use sealbus_fipa::{AclMessage, Aid, DateTime, EncodeError, Limits, Performative}
 use sealbus_gateways::http::transmission::{self, Encoding, Transmission, Writer};
 
 fn captured() -> Vec<(String, Vec<u8>)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../acl/tests/vectors/wire");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fipa/tests/vectors/wire");
     let mut found: Vec<_> = folder
         .read_dir()
         .unwrap()

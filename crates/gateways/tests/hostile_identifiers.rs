@@ -26,14 +26,14 @@ async fn an_address_with_line_ends_is_never_used() {
         }
     };
     let one = Platform::new("one", in_xml("two")).await;
-    let two = Platform::new("two", in_xml("evil")).await;
+    let two = Platform::new("two", in_xml("one")).await;
     let (alice, _alices) = one.agent("alice");
     let (bob, mut bobs) = two.agent("bob");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let good = format!("http://{}/acc", listener.local_addr().unwrap());
     let evil = format!("{good} HTTP/1.1\r\nX-Injected: yes\r\nX-Rest: x");
     let asked = |addresses: &[&String]| {
-        let mut answers = Aid::new("x@evil").unwrap();
+        let mut answers = Aid::new("x@one").unwrap();
         answers.addresses = addresses.iter().map(ToString::to_string).collect();
         inform(two.aid("bob"), "hello").with_reply_to(answers)
     };

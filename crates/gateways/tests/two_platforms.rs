@@ -32,6 +32,7 @@ async fn agents_of_two_platforms_talk_as_if_they_were_of_one() {
     let sender = message.sender.as_ref().unwrap();
     assert_eq!(sender.name, "alice@one");
     assert_eq!(sender.addresses, [one.address.as_str()]);
+    assert!(message.user_defined.is_empty(), "{message:?}");
     // An answer needs no more than the message.
     let answer = message
         .create_reply(Performative::Agree)

@@ -9,11 +9,11 @@ use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::catalogue::{Catalogue, Former};
-use super::dialogue::{action, answer, apology, asks, read, turn_down};
+use super::dialogue::{action, answer, apology, asks, name_limit, read, turn_down};
 use super::{DirectoryLimits, LoadError, Requester};
 use sealbus_store::{Store, StoreError, read_all};
 
-/// What follows for the AMS.
+/// The consequences of a message or change for the AMS.
 pub type Outcome = super::Outcome<Undo>;
 
 /// A change that can be taken back.
@@ -21,6 +21,16 @@ pub type Outcome = super::Outcome<Undo>;
 pub struct Undo(Former<AmsAgentDescription>);
 
 const PREFIX: &str = "ams/agent/";
+
+/// The result of a request.
+#[derive(Default)]
+struct Done {
+    outcome: Outcome,
+    /// The result, for functions that have one.
+    result: Option<Term<'static>>,
+    /// The limit that the result met.
+    limit: Option<String>,
+}
 
 /// The AMS of a platform, `ams@hap`.
 ///
@@ -93,7 +103,7 @@ impl Ams {
 
     /// The entries that match a template, in the order of registration, at most so many.
     pub fn search(&self, template: &AmsAgentDescription, most: usize) -> Vec<&AmsAgentDescription> {
-        self.agents.search(template, most, usize::MAX)
+        self.agents.search(template, most)
     }
 
     /// Files an agent of the platform, whose life begins anew if it was there before. Without a
@@ -180,7 +190,11 @@ impl Ams {
             }
         };
         match self.perform(act, requester) {
-            Ok((done, result)) => {
+            Ok(Done {
+                outcome: done,
+                result,
+                limit,
+            }) => {
                 outcome = done;
                 let proposition = match &result {
                     None => Wff::done(asked.clone()),
@@ -192,9 +206,9 @@ impl Ams {
                         .apologies
                         .push(apology(&self.own, message, asked.clone()));
                 }
-                outcome
-                    .messages
-                    .push(answer(&self.own, message, Performative::Inform, content));
+                let mut answer = answer(&self.own, message, Performative::Inform, content);
+                name_limit(&mut answer, limit);
+                outcome.messages.push(answer);
             }
             Err(exception) => {
                 let asked = Some(asked.clone());
@@ -215,12 +229,8 @@ impl Ams {
         outcome.into_apologies(error)
     }
 
-    /// Does what is asked; gives the changes and, for some functions, the result.
-    fn perform(
-        &mut self,
-        act: &Term<'_>,
-        requester: &Requester,
-    ) -> Result<(Outcome, Option<Term<'static>>), Exception> {
+    /// Does what is asked.
+    fn perform(&mut self, act: &Term<'_>, requester: &Requester) -> Result<Done, Exception> {
         let outcome = match AmsFunction::from_term(act)? {
             AmsFunction::Register(mut description) => {
                 let name = description.check_entry()?.name.clone();
@@ -252,22 +262,27 @@ impl Ams {
                 self.remove(name)
             }
             AmsFunction::Search(template, constraints) => {
-                let most = constraints.results(self.limits.results);
-                let found = self
-                    .agents
-                    .search(&template, most, self.limits.results_length);
-                let found = found
-                    .into_iter()
-                    .map(|it| it.to_term().into_owned())
-                    .collect();
-                return Ok((Outcome::default(), Some(Term::Sequence(found))));
+                let found = self.limits.search(&self.agents, &template, &constraints);
+                let entries = found.entries.into_iter();
+                let entries = entries.map(|it| it.to_term().into_owned()).collect();
+                return Ok(Done {
+                    result: Some(Term::Sequence(entries)),
+                    limit: found.limit,
+                    ..Done::default()
+                });
             }
             AmsFunction::GetDescription => {
                 let description = self.platform.to_term().into_owned();
-                return Ok((Outcome::default(), Some(Term::Sequence(vec![description]))));
+                return Ok(Done {
+                    result: Some(Term::Sequence(vec![description])),
+                    ..Done::default()
+                });
             }
         };
-        Ok((outcome, None))
+        Ok(Done {
+            outcome,
+            ..Done::default()
+        })
     }
 
     /// The Master's agent speaks for the platform.

@@ -11,7 +11,7 @@ use sealbus_fipa::{Aid, Limits};
 use super::LoadError;
 use sealbus_store::Batch;
 
-/// What a catalogue can hold.
+/// A description that a catalogue can hold.
 pub(super) trait Description: Clone {
     fn name(&self) -> Option<&Aid>;
     fn term(&self) -> Term<'_>;
@@ -156,9 +156,17 @@ struct Filed<D> {
     length: usize,
 }
 
+/// The result of a search.
+#[derive(Debug)]
+pub(super) struct Found<'c, D> {
+    pub(super) entries: Vec<&'c D>,
+    /// Whether more matched than fit in.
+    pub(super) is_cut: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Catalogue<D> {
-    /// What the keys of its rows begin with.
+    /// The beginning of the keys of its rows.
     prefix: &'static str,
     entries: BTreeMap<Sequence, Filed<D>>,
     names: HashMap<String, Sequence>,
@@ -282,25 +290,35 @@ impl<D: Description> Catalogue<D> {
         }
     }
 
-    /// The first entries that match a template, in the order of registration: at most `most`, and
-    /// after the first no more than fit into `length` bytes.
-    pub(super) fn search(&self, template: &D, most: usize, length: usize) -> Vec<&D> {
-        let mut found = Vec::new();
+    /// The first entries that match a template, in the order of registration: at most `most`.
+    pub(super) fn search(&self, template: &D, most: usize) -> Vec<&D> {
+        self.search_within(template, most, usize::MAX).entries
+    }
+
+    /// As [`search`](Self::search), and after the first no more entries than fit into `length` bytes.
+    pub(super) fn search_within(&self, template: &D, most: usize, length: usize) -> Found<'_, D> {
+        let mut entries = Vec::new();
         let mut room = length;
         for filed in self.candidates(template) {
-            if found.len() >= most {
+            if entries.len() >= most {
                 break;
             }
             if !filed.description.matches(template) {
                 continue;
             }
-            if !found.is_empty() && filed.length > room {
-                break;
+            if !entries.is_empty() && filed.length > room {
+                return Found {
+                    entries,
+                    is_cut: true,
+                };
             }
             room = room.saturating_sub(filed.length);
-            found.push(&filed.description);
+            entries.push(&filed.description);
         }
-        found
+        Found {
+            entries,
+            is_cut: false,
+        }
     }
 
     /// The entries that may match a template, in the order of registration.

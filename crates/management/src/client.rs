@@ -1,4 +1,4 @@
-//! What an agent says to AMS and DF, and what it reads in their answers.
+//! The requests of agents to AMS and DF, and the reading of the answers.
 //!
 //! ```
 //! use sealbus_fipa::management::{DfAgentDescription, DfFunction, SearchConstraints};
@@ -26,6 +26,9 @@ use sealbus_fipa::sl::{
 use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
 use super::dialogue::unreached;
+
+/// The parameter in which AMS and DF say that more has matched a search than a limit lets them tell, and which limit.
+pub const LIMIT_PARAMETER: &str = "X-Sealbus-Limit";
 
 /// A request to a DF. The sender, the conversation-id and the deadline are left open.
 pub fn ask_df(df: &Aid, function: &DfFunction) -> AclMessage {
@@ -114,7 +117,7 @@ pub enum AnswerError {
     /// The request was turned down.
     #[error("{by} answered {performative}: {exception}")]
     TurnedDown {
-        /// Who answered.
+        /// The directory that answered.
         by: String,
         /// `refuse`, `failure` or `not-understood`.
         performative: String,
@@ -124,7 +127,7 @@ pub enum AnswerError {
     /// The request did not reach its receiver.
     #[error("the request did not reach {receiver}: {reason}")]
     Undelivered {
-        /// Who should have received it.
+        /// The intended receiver.
         receiver: String,
         /// Why it was not delivered.
         reason: String,
@@ -132,9 +135,9 @@ pub enum AnswerError {
     /// The answer is none that belongs to the request.
     #[error("{by} gave an answer that cannot be understood: {what}")]
     Unreadable {
-        /// Who answered.
+        /// The directory that answered.
         by: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         what: String,
     },
 }
@@ -222,7 +225,7 @@ impl<'m> Answer<'m> {
         results(self.content()?, AmsAgentDescription::from_term)
     }
 
-    /// What `get-description` gave.
+    /// The result of `get-description`.
     ///
     /// # Errors
     /// This answers something else.

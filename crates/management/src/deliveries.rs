@@ -63,7 +63,7 @@ impl Deliveries {
         }
     }
 
-    /// What waits for a receiver next; nothing ends its waiting.
+    /// The next message that waits for a receiver; without one its waiting ends.
     fn next(&self, receiver: &str) -> Option<AclMessage> {
         let mut waiting = self.waiting.lock();
         let next = waiting.get_mut(receiver)?.pop_front();

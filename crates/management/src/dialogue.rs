@@ -4,6 +4,7 @@ use sealbus_fipa::management::{Exception, ONTOLOGY};
 use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Profile, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative};
 
+use super::client::LIMIT_PARAMETER;
 use sealbus_store::StoreError;
 
 /// Reads the content of a request.
@@ -96,6 +97,15 @@ pub(super) fn answer(
         answer.ontology = Some(ONTOLOGY.into());
     }
     answer
+}
+
+/// Names the limit that an answer's results met.
+pub(super) fn name_limit(answer: &mut AclMessage, limit: Option<String>) {
+    if let Some(limit) = limit {
+        answer
+            .user_defined
+            .push((LIMIT_PARAMETER.to_owned(), Expression::String(limit)));
+    }
 }
 
 /// An answer that turns a request down, with its action if that could be read.

@@ -28,7 +28,7 @@ pub use df::Df;
 pub use limits::DirectoryLimits;
 pub use service::{ChangeError, Directory, DirectoryService, Inbox};
 
-/// Who has sent a message, as far as it is proved.
+/// The sender of a message, as far as it is proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requester {
     /// The agent of this AID name.
@@ -48,7 +48,7 @@ pub enum Requester {
 }
 
 impl Requester {
-    /// Who sent `message`, of which the bus knows `provenance`.
+    /// The sender of `message`, of which the bus knows `provenance`.
     ///
     /// With `trust_claims`, on a platform whose security level proves no senders, the name in the
     /// message counts: such a platform promises no more.
@@ -103,7 +103,7 @@ impl Requester {
     }
 }
 
-/// What follows from a message or from the passing of time.
+/// The consequences of a message or of the passing of time.
 #[must_use = "the batch is to be committed, then the messages sent"]
 #[derive(Debug)]
 pub struct Outcome<Undo> {
@@ -113,7 +113,7 @@ pub struct Outcome<Undo> {
     pub messages: Vec<AclMessage>,
     /// How to take it back: the latest change last.
     undo: Vec<Undo>,
-    /// What to send instead if the batch cannot be committed.
+    /// Messages to send instead if the batch cannot be committed.
     apologies: Vec<AclMessage>,
 }
 
@@ -167,7 +167,7 @@ pub enum LoadError {
     Row {
         /// Its key.
         key: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         detail: String,
     },
 }

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use sealbus_fipa::management::{DfAgentDescription, Exception};
+use sealbus_fipa::management::{DfAgentDescription, Exception, SearchConstraints};
 use sealbus_fipa::sl::{Arguments, Term};
 
-use super::catalogue::Description;
+use super::catalogue::{Catalogue, Description, Found};
 
 /// How much AMS and DF keep and give at most. Each refusal names the limit that was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +17,10 @@ pub struct DirectoryLimits {
     /// Words in one entry or template: all protocols, ontologies, languages and properties with all
     /// their values, its own and its services'. Default 512.
     pub words: usize,
-    /// Entries that one search gives. Default 1000.
+    /// Entries that one search gives; an answer that leaves out more says so. Default 1000.
     pub results: usize,
-    /// Bytes of entries that one search gives; after the first entry, what is beyond is left out.
-    /// Default 4 MiB.
+    /// Bytes of entries that one search gives; after the first entry, what is beyond is left out, and the answer says
+    /// so. Default 4 MiB.
     pub results_length: usize,
     /// Subscriptions of one agent. Default 64.
     pub subscriptions_per_agent: usize,
@@ -69,7 +69,38 @@ pub(super) fn exceeded(limit: &str, most: usize, what: &str) -> Exception {
     ))
 }
 
+/// The result of a search, within the limits of an answer.
+pub(super) struct Results<'c, D> {
+    pub(super) entries: Vec<&'c D>,
+    /// The limit that left out more of what was asked for.
+    pub(super) limit: Option<String>,
+}
+
 impl DirectoryLimits {
+    /// Searches a directory within the limits of an answer.
+    pub(super) fn search<'c, D: Description>(
+        &self,
+        directory: &'c Catalogue<D>,
+        template: &D,
+        constraints: &SearchConstraints,
+    ) -> Results<'c, D> {
+        let most = constraints.results(self.results);
+        let Found { entries, is_cut } =
+            directory.search_within(template, most, self.results_length);
+        let told = |limit: &str, most: usize| {
+            format!("more matches, but the platform's limit '{limit}' allows {most}")
+        };
+        let is_more = || directory.search(template, most + 1).len() > most;
+        let limit = if is_cut {
+            Some(told("results_length", self.results_length))
+        } else if entries.len() == most && constraints.results(usize::MAX) > most && is_more() {
+            Some(told("results", self.results))
+        } else {
+            None
+        };
+        Results { entries, limit }
+    }
+
     pub(super) fn check_entries(&self, entries: usize) -> Result<(), Exception> {
         if entries >= self.entries {
             let what = format!("the directory holds {entries} entries already");

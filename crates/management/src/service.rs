@@ -201,7 +201,7 @@ impl<D: Directory> DirectoryService<D> {
     ) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         let change = self.change(move |directory| {
-            // Who asked may have gone.
+            // The asker may have gone.
             let _ = answer.send(read(directory));
             Ok(Outcome::default())
         });
@@ -256,7 +256,7 @@ impl<D: Directory> Shell<D> {
                     outcome.append(more);
                     answers.push(answer);
                 }
-                // Who asked may have gone.
+                // The asker may have gone.
                 Err(exception) => drop(answer.send(Err(exception.into()))),
             }
         }

@@ -15,7 +15,7 @@ use sealbus_management::{ChangeError, DirectoryService, Inbox, Outcome};
 use sealbus_process::AgentHandle;
 use sealbus_store::Store;
 
-/// What the directories are to follow.
+/// A change that the directories are to follow.
 pub(crate) enum LifeChange {
     /// An agent of the platform is in this state, or is gone.
     State {
@@ -86,7 +86,7 @@ impl Directories {
                 LifeChange::Followed(told) => {
                     let entered = self.ams.submit(|_| Ok(Outcome::default())).await;
                     tokio::spawn(async move {
-                        // What was not entered is in the log; who waits could do nothing about it.
+                        // A failed entry is in the log; the waiting task could do nothing about it.
                         let _ = entered.await;
                         let _ = told.send(());
                     });

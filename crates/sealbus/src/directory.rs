@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sealbus_fipa::management::{self, AmsFunction, DfFunction, Exception, subscription};
 use sealbus_fipa::sl::{Content, Term};
-use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
 use sealbus_management::client::{self, Answer, AnswerError};
 
 use crate::context::{Context, ReceiveError, RequestError};
@@ -114,11 +114,21 @@ pub fn done(answer: &Message) -> Result<(), DirectoryError> {
     content(answer).map(|_| ())
 }
 
-/// Reads what a search found, or a directory described.
+/// Reads what a search found, or a directory described. An answer that leaves out some of it is logged.
 pub fn found<T>(
     answer: &Message,
     read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
 ) -> Result<Vec<T>, DirectoryError> {
+    let limit = answer.user_defined(client::LIMIT_PARAMETER);
+    if let Some(limit) = limit.and_then(Expression::as_str) {
+        let directory = answer.sender_name();
+        tracing::warn!(
+            agent = asker(answer),
+            directory,
+            limit,
+            "a search was not answered in full"
+        );
+    }
     management::results(&content(answer)?, read)
         .map_err(|error| unreadable(answer, error.to_string()))
 }

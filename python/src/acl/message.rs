@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
-use sealbus_bus::ReceivedMessage;
+use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
 use sealbus_fipa::{bitefficient, string};
 
@@ -29,6 +29,10 @@ impl PyAclMessage {
     }
 
     pub(crate) fn received(message: ReceivedMessage) -> Self {
+        // The gateway's note in a message from outside is the platform's own: the provenance has it.
+        if matches!(message.provenance(), Provenance::Foreign(_)) {
+            return Self(Body::Made(message.into_message()));
+        }
         Self(Body::Received(message))
     }
 

@@ -8,24 +8,24 @@ pub(crate) struct Ticket {
     /// Name of the agent
     #[arg(value_name = "NAME")]
     pub(crate) agent: String,
-    /// Node it attaches to [default: the least loaded]
+    /// Node that the agent attaches to [default: the least loaded]
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
-    /// How long it may be used, such as 90s, 10m or 1h
+    /// Lifetime of the ticket, such as 90s, 10m or 1h
     #[arg(long, default_value = "10m", value_name = "TIME")]
     pub(crate) lifetime: Lifetime,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Ps {
-    /// Show what was refused, who tried and why
+    /// Show refused attempts, with their authors and reasons
     #[arg(long)]
     pub(crate) refused: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Start {
-    /// The agent; those of the same process start with it
+    /// The agent; agents of the same process start with it
     #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Move {
     /// The agent
     #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
-    /// The node it goes to
+    /// The node that the agent moves to
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Logs {
     /// The agent
     #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
-    /// Go on showing what it prints
+    /// Keep showing new output
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Begin with this many last lines

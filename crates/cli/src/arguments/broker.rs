@@ -6,17 +6,17 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Broker {
-    /// Write what a RabbitMQ of your own needs to carry a platform: configuration, plugins, definitions, and a
+    /// Write the files with which a RabbitMQ of your own carries a platform: configuration, plugins, definitions, and a
     /// certificate signed by the platform's CA
     #[command(
         name = "rabbitmq",
         after_help = "Example: sealbus broker rabbitmq platform.toml --write-config ./broker-1 --listen 10.0.0.5 --installed-at /etc/rabbitmq/factory"
     )]
     RabbitMq(BrokerRabbitMq),
-    /// Show whether the brokers run and take messages, and what waits there
+    /// Show whether the brokers run and take messages, and how many messages wait there
     #[command(after_help = "Example: sealbus broker status --json")]
     Status,
-    /// Show what was not delivered: when, from whom, to whom, and why
+    /// Show undelivered messages: when, from whom, to whom, and why
     #[command(after_help = "Example: sealbus broker dead-letters")]
     DeadLetters,
 }
@@ -26,10 +26,10 @@ pub(crate) struct BrokerRabbitMq {
     /// The manifest, whose [rabbitmq] names the broker in `addresses`
     #[arg(default_value = "platform.toml", value_name = "MANIFEST")]
     pub(crate) manifest: PathBuf,
-    /// The folder the files are written to
+    /// Folder for the files
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) write_config: PathBuf,
-    /// Where it listens [default: the one in `addresses`, if there is one only]
+    /// Address that the broker listens on [default: the one in `addresses`, if there is only one]
     #[arg(long, value_name = "IP")]
     pub(crate) listen: Option<std::net::IpAddr>,
     /// Port for agents [default: as in `addresses`, or 5671]
@@ -38,7 +38,7 @@ pub(crate) struct BrokerRabbitMq {
     /// Port of the management interface [default: as in `management`, or 15671]
     #[arg(long, value_name = "PORT")]
     pub(crate) management_port: Option<u16>,
-    /// Where the folder will lie on the broker's machine [default: where it is written]
+    /// Path of the folder on the broker's machine [default: where it is written]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) installed_at: Option<PathBuf>,
 }

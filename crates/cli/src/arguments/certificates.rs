@@ -4,36 +4,36 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ca {
-    /// The steps of each certification, and each revocation, in order
+    /// Show the steps of each certification, and each revocation, in order
     #[command(after_help = "Example: sealbus ca log --agent seller-1")]
     Log(CaLog),
-    /// The certificates issued
+    /// List the issued certificates
     #[command(after_help = "Example: sealbus ca list --valid")]
     List(CaList),
-    /// Revoke the certificates of an agent: it is cut off at once
+    /// Revoke the certificates of an agent, which cuts it off at once
     #[command(after_help = "Example: sealbus ca revoke seller-1")]
     Revoke(CaRevoke),
-    /// Print the root certificate (PEM), for others who are to check certificates of this platform
+    /// Print the root certificate (PEM), with which others check certificates of this platform
     #[command(after_help = "Example: sealbus ca root > factory.pem")]
     Root,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CaLog {
-    /// Only what concerns this agent or node
+    /// Show only entries about this agent or node
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Only this many last entries
+    /// Show only this many last entries
     #[arg(long, short = 'n', value_name = "COUNT", conflicts_with = "follow")]
     pub(crate) lines: Option<u32>,
-    /// Go on showing what happens
+    /// Keep showing new entries
     #[arg(long, short)]
     pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CaList {
-    /// Only those that are neither expired nor revoked
+    /// List only certificates that are neither expired nor revoked
     #[arg(long)]
     pub(crate) valid: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) struct CaRevoke {
     /// The agent, or a certificate's serial number
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Why; shown wherever the revocation is
+    /// The reason, shown with the revocation
     #[arg(
         long,
         default_value = "",

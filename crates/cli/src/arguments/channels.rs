@@ -67,7 +67,7 @@ pub(crate) struct ChannelRequest {
     /// The question; `-` reads it from standard input
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) text: String,
-    /// How long to wait for answers
+    /// Wait this long for answers
     #[arg(long, default_value = "2s", value_name = "TIME")]
     pub(crate) deadline: Lifetime,
     /// End after so many answers
@@ -80,7 +80,7 @@ pub(crate) struct ChannelRequest {
     pub(crate) header: ChannelHeader,
 }
 
-/// What is said about a message beside its content.
+/// The header of a message: everything beside its content.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelHeader {
     /// A property for filters, such as price=7; may be given several times

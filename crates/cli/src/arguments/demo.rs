@@ -10,7 +10,7 @@ pub(crate) struct Demo {
     /// Security level to measure; may be repeated [default: none, tls and auth]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) level: Vec<SecurityLevel>,
-    /// Transport the messages travel on
+    /// Transport of the messages
     #[arg(long, default_value = "mesh", value_name = "TRANSPORT")]
     pub(crate) transport: DemoTransport,
     /// Python interpreter with the package sealbus, for half of the agents
@@ -21,7 +21,7 @@ pub(crate) struct Demo {
         value_name = "PROGRAM"
     )]
     pub(crate) python: PathBuf,
-    /// Where the report goes
+    /// File for the report
     #[arg(long, default_value = "target/demo/report.json", value_name = "FILE")]
     pub(crate) report: PathBuf,
 }
@@ -37,11 +37,11 @@ pub(crate) enum DemoTransport {
 /// The Rust agents of the demo, which the demo's manifest starts.
 #[derive(Debug, Args)]
 pub(crate) struct DemoAgent {
-    /// What it does
+    /// The role of the agent
     pub(crate) role: DemoRole,
 }
 
-/// What an agent of the demo does.
+/// The role of an agent of the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DemoRole {
     Sender,
@@ -51,18 +51,18 @@ pub(crate) enum DemoRole {
 /// The program that makes one of the demo's attacks.
 #[derive(Debug, Args)]
 pub(crate) struct DemoAttack {
-    /// Which
+    /// The attack
     pub(crate) kind: AttackKind,
-    /// The agent written to, with its platform
+    /// The agent that is attacked, with its platform
     #[arg(long)]
     pub(crate) receiver: String,
-    /// Where that agent's process listens, or the broker
+    /// Address of that agent's process, or of the broker
     #[arg(long)]
     pub(crate) address: std::net::SocketAddr,
     /// The virtual host, if the address is a broker's
     #[arg(long)]
     pub(crate) broker: Option<String>,
-    /// The agent whose name is borrowed, with its platform
+    /// The agent whose name the attacker borrows, with its platform
     #[arg(long)]
     pub(crate) innocent: String,
     /// Conversation-id of the messages

@@ -5,7 +5,7 @@ use sealbus_bus::Lifetime;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Df {
-    /// Find agents by what they offer; without options, all
+    /// Find agents by their services; without options, list all
     #[command(after_help = "Example: sealbus df search --type book-selling")]
     Search(DfSearch),
     /// Register a service in the name of an agent
@@ -41,7 +41,7 @@ pub(crate) struct DfRegister {
     /// Name of the service
     #[arg(long = "name", value_name = "NAME")]
     pub(crate) service_name: String,
-    /// How long the entry lives unless renewed [default: as long as the agent]
+    /// Lifetime of the entry unless it is renewed [default: as long as the agent]
     #[arg(long, value_name = "TIME")]
     pub(crate) lease: Option<Lifetime>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct DfFederate {
     /// Name of the other DF
     #[arg(value_name = "DF")]
     pub(crate) df: String,
-    /// Its address; may be given several times
+    /// Address of the other DF; may be given several times
     #[arg(long = "address", value_name = "URL", required = true)]
     pub(crate) addresses: Vec<String>,
 }

@@ -14,7 +14,7 @@ pub(crate) enum Acl {
     /// Show a message byte by byte, with the meaning and the FIPA section of each
     #[command(after_help = "Example: sealbus acl explain --from bitefficient < message.be")]
     Explain(AclExplain),
-    /// Say whether a message is valid, and if not, at which byte and what was expected there
+    /// Say whether a message is valid; if not, at which byte, and what was expected there
     #[command(after_help = "Example: sealbus acl validate --from string message.acl")]
     Validate(AclValidate),
 }

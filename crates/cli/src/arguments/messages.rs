@@ -23,7 +23,7 @@ pub(crate) struct Send {
     /// Interaction protocol
     #[arg(long, value_name = "PROTOCOL")]
     pub(crate) protocol: Option<String>,
-    /// Wait this long for a reply and print it
+    /// Wait this long for a reply, and print it
     #[arg(long, value_name = "TIME")]
     pub(crate) wait: Option<Lifetime>,
 }

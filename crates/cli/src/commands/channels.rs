@@ -183,7 +183,7 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
     Ok(())
 }
 
-/// What nodes keep of persistent channels.
+/// A table of the events that nodes keep of persistent channels.
 fn kept(logs: &[KeptLog]) -> String {
     let mut shown = table(&[
         "KEPT", "NODE", "EVENTS", "BYTES", "FROM", "DURABLE", "STATE",
@@ -277,7 +277,7 @@ pub(crate) async fn publish(
     Ok(())
 }
 
-/// What became of what was published. The command itself subscribes to nothing.
+/// The fate of a published event. The command itself subscribes to nothing.
 fn published(channel: &ChannelPath, reach: &Reach) -> String {
     let to = match reach.processes {
         1 => "to one process".to_owned(),
@@ -352,7 +352,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What others wrote must not steer the terminal.
+/// Replaces control characters, so that text of others cannot steer the terminal.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|character| {

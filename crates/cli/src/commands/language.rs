@@ -48,7 +48,7 @@ pub(crate) fn convert(convert: &AclConvert, output: Output) -> Result<(), CliErr
     }
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(&out).and_then(|()| stdout.flush()) {
-        // Whoever closes the pipe has read enough.
+        // A reader that closes the pipe has read enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|source| CliError::File {
             action: "write",

@@ -27,7 +27,7 @@ const ENDING: Duration = Duration::from_secs(15);
 /// How often it is looked whether one that is not a child has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What is wanted of the local nodes.
+/// The request to the local nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
     /// To run, and to be started again.

@@ -31,7 +31,7 @@ pub(crate) fn completion(completion: &Completion) {
     let mut command = Arguments::command();
     let mut script = Vec::new();
     clap_complete::generate(completion.shell, &mut command, "sealbus", &mut script);
-    // Whoever closes the pipe has read enough.
+    // A reader that closes the pipe has read enough.
     let _ = std::io::stdout().write_all(&script);
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn version(output: Output) {
     });
 }
 
-/// What was typed as content; `-` stands for standard input.
+/// The content of a message as it was typed; `-` stands for standard input.
 fn content(typed: &str) -> Result<String, CliError> {
     if typed != "-" {
         return Ok(typed.to_owned());

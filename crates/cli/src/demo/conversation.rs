@@ -1,4 +1,4 @@
-//! What the demo and its agents say to each other. The Rust and the Python agents speak the same.
+//! The language between the demo and its agents. The Rust and the Python agents speak the same.
 //!
 //! Each agent registers with the DF: type `demo-sender` or `demo-receiver`, name its own local name.
 //!
@@ -23,7 +23,7 @@ pub(crate) const SENDER: &str = "demo-sender";
 /// Type of the service the receivers register.
 pub(crate) const RECEIVER: &str = "demo-receiver";
 
-/// What a sender is to do.
+/// The task of a sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Task {
@@ -37,7 +37,7 @@ pub(crate) struct Task {
     pub(crate) interval_us: u64,
 }
 
-/// What a sender did.
+/// The result of a sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Sent {
@@ -55,7 +55,7 @@ pub(crate) struct Question {
     pub(crate) conversation: String,
 }
 
-/// What a receiver got in one conversation.
+/// The messages that a receiver got in one conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Received {
@@ -94,7 +94,7 @@ impl Account {
             .push(now.saturating_sub(sent) / 1_000);
     }
 
-    /// What the demo is told.
+    /// The report to the demo.
     pub(crate) fn received(&self) -> &Received {
         &self.received
     }

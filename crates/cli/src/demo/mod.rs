@@ -35,7 +35,7 @@ const INTERVAL_US: u64 = 1_000;
 /// A receiver that got nothing new for so long has got all it will get.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// What to try after the demo.
+/// Commands to try after the demo.
 const NEXT: [(&str, &str); 4] = [
     ("sealbus up", "a platform of your own, in this terminal"),
     (
@@ -96,7 +96,7 @@ pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliErro
     })
 }
 
-/// What happens on a platform that is up.
+/// The part of the demo that needs a running platform.
 async fn play(
     stage: &mut Stage,
     report: &mut Report,

@@ -1,4 +1,4 @@
-//! What the demo found out: the file it writes and the tables it prints.
+//! The findings of the demo: the file it writes and the tables it prints.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub(crate) struct LevelReport {
 /// One attack and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Refusal {
-    /// What was tried.
+    /// The attempt.
     pub(crate) attack: String,
     /// Whether the platform refused it and nothing of it arrived.
     pub(crate) refused: bool,

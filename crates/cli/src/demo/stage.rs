@@ -107,7 +107,7 @@ impl Stage {
         self.level
     }
 
-    /// What carries its messages.
+    /// The transport of its messages.
     pub(crate) fn transport(&self) -> DemoTransport {
         self.transport
     }
@@ -269,7 +269,7 @@ impl Stage {
     /// Ends the platform and everything it started, and removes its directory.
     pub(crate) async fn close(mut self) -> Result<(), CliError> {
         self.end().await?;
-        // What cannot be removed is in the temporary directory anyway.
+        // A file that cannot be removed is in the temporary directory anyway.
         let _ = std::fs::remove_dir_all(&self.directory);
         Ok(())
     }

@@ -24,7 +24,7 @@ pub struct HttpAddress {
 pub struct AddressError {
     /// The text, shortened.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub problem: &'static str,
 }
 

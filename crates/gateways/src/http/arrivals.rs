@@ -1,4 +1,4 @@
-//! Since when the messages in a mailbox have been there, as far as somebody looked: free of I/O.
+//! Finds out how long the messages in a mailbox have been there, from regular looks at their number: free of I/O.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What is known of other platforms: their agents' addresses, and the encodings they use.
+//! Knowledge of other platforms: where they wrote from, their agents' addresses, and their encodings.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -58,13 +58,13 @@ impl<V> Bounded<V> {
 /// Most network addresses of one platform that are remembered; the oldest gives way.
 const MOST_SEEN: usize = 8;
 
-/// Where an agent says it is reached, and who said so.
+/// The addresses at which an agent claims to be reached, and the origin of that claim.
 struct Claim {
     addresses: Vec<HttpAddress>,
     origin: Origin,
 }
 
-/// What agents from outside said of themselves.
+/// The statements of agents from outside about themselves.
 pub(crate) struct Book {
     /// By the name of the agent.
     addresses: Bounded<Claim>,
@@ -85,8 +85,8 @@ impl Default for Book {
 }
 
 impl Book {
-    /// Notes what a message that was let in says of its sender. Somebody at another origin than the one that said where
-    /// the agent is reached may be anybody, and changes nothing, unless a rule `is_located`.
+    /// Notes the sender of a message that was let in. A message of another origin than the first one may be anybody's: it
+    /// does not change where the agent is reached, unless its rule `is_located`.
     pub(crate) fn note(
         &mut self,
         agent: &str,

@@ -26,9 +26,9 @@ pub struct HttpGatewayConfig {
     /// Certificates, in PEM, that `https` addresses of other platforms are checked against; by default the system's
     /// (`/etc/ssl/certs/ca-certificates.crt`).
     pub trust: Option<PathBuf>,
-    /// What is known of other platforms beforehand, by name.
+    /// Other platforms that are known beforehand, by name.
     pub platforms: BTreeMap<String, KnownPlatform>,
-    /// Who may write to whom, to begin with.
+    /// The first rules of who may write to whom.
     pub allow: Vec<super::GatewayRule>,
     /// Limits.
     pub limits: GatewayLimits,
@@ -46,7 +46,7 @@ pub struct TlsConfig {
     pub clients: Option<PathBuf>,
 }
 
-/// What is known of another platform beforehand.
+/// Another platform that is known beforehand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct KnownPlatform {
@@ -59,7 +59,7 @@ pub struct KnownPlatform {
     pub envelope: Option<String>,
 }
 
-/// What the gateway bears.
+/// Limits of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GatewayLimits {
@@ -143,7 +143,7 @@ pub enum ConfigError {
     Address {
         /// The platform.
         platform: String,
-        /// What is wrong.
+        /// The mistake.
         error: AddressError,
     },
     /// An encoding that does not exist.

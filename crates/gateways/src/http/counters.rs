@@ -1,11 +1,11 @@
-//! What a gateway has done so far.
+//! The counters of a gateway.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// What was refused, or went wrong, on the way in.
+/// Why something was refused, or went wrong, on the way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
     /// The request or its body is not what the protocol says.
@@ -82,7 +82,7 @@ pub struct GatewayCounters {
     pub retried: u64,
     /// Messages that other platforms did not take; their senders were told.
     pub failed: u64,
-    /// What was turned away, by reason; those that did not occur are left out.
+    /// Counts of refusals by reason; reasons that did not occur are left out.
     pub refused: BTreeMap<String, u64>,
 }
 

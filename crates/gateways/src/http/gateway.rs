@@ -80,7 +80,7 @@ pub(super) struct Inner {
     pub(super) seen: Mutex<Bounded<bool>>,
     /// By platform, in lower case, and addresses.
     pub(super) peers: Mutex<HashMap<(String, Vec<HttpAddress>), PeerHandle>>,
-    /// What has come from outside for mailboxes that are full.
+    /// Messages from outside that wait for full mailboxes.
     pub(super) lines: Mutex<Lines<Waiting>>,
     pub(super) tls: Option<Arc<rustls::ClientConfig>>,
     pub(super) counts: Counts,
@@ -194,7 +194,7 @@ impl HttpGateway {
         Ok(())
     }
 
-    /// What it has done so far.
+    /// The counters so far.
     pub fn counters(&self) -> GatewayCounters {
         self.inner.counts.snapshot()
     }

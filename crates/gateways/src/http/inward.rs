@@ -1,4 +1,4 @@
-//! What is checked of a message from outside before it is delivered: free of I/O.
+//! The checks of a message from outside before its delivery: free of I/O.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Accepted {
     pub(crate) message: Arc<AclMessage>,
     /// Names of agents of this platform, each once.
     pub(crate) receivers: Vec<String>,
-    /// What tells this message from others of the same platform, if it said so.
+    /// The id that tells this message from others of the same platform, if it has one.
     pub(crate) id: Option<String>,
     /// Whether rules that let it in name the network or the certificate of its platform.
     pub(crate) is_located: bool,
@@ -28,15 +28,15 @@ pub(crate) struct Accepted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TurnedAway {
     pub(crate) what: Turned,
-    /// Who tried, as far as it said.
+    /// The sender, as far as the message says.
     pub(crate) sender: String,
-    /// Whom it wanted to reach.
+    /// The intended receiver.
     pub(crate) receiver: Option<String>,
     pub(crate) explanation: String,
 }
 
 impl TurnedAway {
-    /// What was turned away before it said whom it is from.
+    /// A request that was turned away before its sender was known.
     pub(crate) fn before_its_sender_is_known(what: Turned, explanation: String) -> Self {
         Self {
             what,

@@ -120,7 +120,7 @@ pub fn parts(body: &[u8], boundary: &str) -> Result<[Part; 2], MultipartError> {
         let next = lines
             .next()
             .ok_or_else(|| MultipartError::Unfinished(boundary.to_owned()))?;
-        // What comes beyond two parts is only counted.
+        // Parts beyond two are only counted.
         if found.len() < 2 {
             found.push(part(body, begin..next.begin.max(begin), found.len() + 1)?);
         } else {

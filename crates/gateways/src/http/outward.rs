@@ -1,4 +1,4 @@
-//! The way out: messages of our agents to those of other platforms, and what becomes of them.
+//! The way out: messages of our agents to agents of other platforms, until they are taken or have failed.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -43,7 +43,7 @@ pub(super) struct PeerHandle {
     room: Arc<Semaphore>,
 }
 
-/// What goes along with a message on its way out.
+/// Everything that a message on its way out carries with it.
 pub(super) struct Ticket {
     /// Without its content.
     message: AclMessage,
@@ -91,7 +91,7 @@ impl Inner {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(_) => {
-                    // What comes in between is still in the mailbox.
+                    // Messages that come in between are still in the mailbox.
                     self.outbox.bus().retire_stand_in(&name);
                     continue;
                 }
@@ -104,7 +104,7 @@ impl Inner {
             arrivals.look(mailbox.len(), now);
             for (message, since) in taken {
                 let mut sending = pin!(self.send(message, &name, false, Some(&share), since));
-                // What waits behind it counts from its own arrival.
+                // Messages behind it count from their own arrival.
                 loop {
                     tokio::select! {
                         biased;
@@ -141,12 +141,12 @@ impl Inner {
             Ok(built) => built,
             Err(reason) => return failed(&message, reason),
         };
-        // What is needed any more is what a notice of its failure says.
+        // A notice of failure needs all but the content.
         message.content = None;
         let whole = self.config.limits.outgoing / UNIT;
         let units = bytes.len() / UNIT + 1;
         let room = async {
-            // First the agent's own: who waits for it takes nothing from others.
+            // First the agent's own share: a message that waits for it takes no room from others.
             let own = match share {
                 Some(share) => taken(&share.room, units.min(share.units)).await,
                 None => None,

@@ -37,12 +37,12 @@ const READ: usize = 16 << 10;
 pub(crate) struct Request<T> {
     pub(crate) bytes: Bytes,
     pub(crate) expires: Instant,
-    /// Whom the message is for.
+    /// The agent that the message is for.
     pub(crate) receiver: Arc<str>,
     pub(crate) ticket: T,
 }
 
-/// What becomes of requests.
+/// Hears how requests end.
 pub(crate) trait Outcome<T>: Send + Sync + 'static {
     fn taken(&self, ticket: T);
     fn failed(self: &Arc<Self>, ticket: T, reason: String);
@@ -101,7 +101,7 @@ pub(crate) struct Peer<T, O> {
     requests: mpsc::Receiver<Request<T>>,
     queue: OutgoingQueue<T>,
     outcome: Arc<O>,
-    /// What went wrong last.
+    /// The last error.
     trouble: String,
     /// Whether anything was taken on the connection there was last.
     is_of_use: bool,
@@ -166,7 +166,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                     self.trouble = trouble;
                     true
                 }
-                // What is for others goes on; unless it seems that the platform takes nothing at all.
+                // Messages for others go on, unless the platform seems to take nothing at all.
                 Ended::PutOff(trouble) => {
                     self.trouble = trouble;
                     of_no_use > MOST_OF_NO_USE
@@ -315,7 +315,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
             };
             let quiet = heard + patience;
             let wakes = self.queue.next_try().map_or(quiet, |at| at.min(quiet));
-            // What comes is taken only while there is room to write it.
+            // Requests are taken only while there is room to write them.
             let takes = !self.closed && self.queue.unanswered() < self.config.window;
             tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! What open connections from outside take up, in number and in bytes of bodies: free of I/O.
+//! Counts open connections from outside and the bytes of their bodies, and keeps both within limits: free of I/O.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ struct Open {
     addresses: HashMap<IpAddr, Here>,
 }
 
-/// What one network address takes up.
+/// The share of one network address.
 #[derive(Debug, Default)]
 struct Here {
     connections: usize,

@@ -1,4 +1,4 @@
-//! Which other platforms may write to whom here. What no rule allows is refused.
+//! Rules that say which other platforms may write to which agents here. Everything else is refused.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub struct GatewayPolicy {
     pub rules: Vec<GatewayRule>,
 }
 
-/// What one platform may do.
+/// The rights of one platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GatewayRule {
@@ -66,7 +66,7 @@ pub struct Origin {
     pub certificate: Option<String>,
 }
 
-/// What the policy lets a platform do.
+/// The rights that the policy gives to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Its agents may register in the DF.

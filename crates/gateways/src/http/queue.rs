@@ -1,4 +1,4 @@
-//! What is on its way to one platform, in order: requests not written yet, and those written and not answered.
+//! The requests on their way to one platform, in order: not written yet, or written and not answered.
 //!
 //! Requests are written before earlier ones are answered, up to a window. Answers come in the order of requests. When
 //! a connection ends, everything not answered is written again on the next one, in the same order.
@@ -27,7 +27,7 @@ struct Item<T> {
     ticket: T,
 }
 
-/// What is set aside for one receiver.
+/// The requests that are set aside for one receiver.
 struct Aside<T> {
     items: VecDeque<Item<T>>,
     /// When the first of it is to be tried; `None` while it is among the others to be tried.
@@ -48,13 +48,13 @@ pub struct OutgoingQueue<T> {
 /// A request that was not sent in time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// What went along with it.
+    /// The value that went along with it.
     pub ticket: T,
     /// Why it was set aside, if it was.
     pub reason: Option<String>,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The platform took the message.
@@ -66,8 +66,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What a status code says (RFC 9110, section 15). Redirections are refusals. The words of the answer are left out:
-    /// they reach agents that must not read from whatever the address leads to.
+    /// The meaning of a status code (RFC 9110, section 15). Redirections are refusals. The text of the answer is left out:
+    /// it would tell an agent what stands behind any address.
     pub fn of(status: u16) -> Self {
         let known = hyper::StatusCode::from_u16(status).ok();
         let told = || match known.and_then(|it| it.canonical_reason()) {
@@ -192,7 +192,7 @@ impl<T> OutgoingQueue<T> {
         aside.pause = (aside.pause * 2).min(LONGEST_PAUSE);
         aside.at = Some(now + aside.pause);
         reason.clone_into(&mut aside.reason);
-        // What was tried comes before what has been waiting.
+        // The tried request comes before the waiting ones.
         of_it.append(&mut aside.items);
         aside.items = of_it;
     }
@@ -212,7 +212,7 @@ impl<T> OutgoingQueue<T> {
         }
     }
 
-    /// Takes out what has expired, if it is not written; the oldest first.
+    /// Takes out expired requests that are not written; the oldest first.
     pub fn expired(&mut self, now: Instant) -> Vec<Expired<T>> {
         let mut expired = Vec::new();
         for item in take_expired(&mut self.items, self.written, now) {
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// What a platform does to which of three receivers.
+    /// A platform's act towards one of three receivers.
     #[derive(Clone, Debug)]
     enum Step {
         Push(usize),

@@ -62,7 +62,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// What kind of address it is, if it is none of the open internet.
+/// The kind of an address that is not of the open internet.
 fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_v4(address),

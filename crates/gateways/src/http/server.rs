@@ -36,9 +36,9 @@ const TOLD_BY_TLS: u32 = 8;
 const TOO_MANY: &str =
     "more connections are open than the limits connections and connections-per-address allow";
 
-/// What the server hands on.
+/// The part of the gateway that the server hands requests to.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// The text for who asks by GET.
+    /// The text that a GET is answered with.
     fn description(&self) -> String;
 
     /// A whole request; returns the status, and what to say with it.
@@ -301,7 +301,7 @@ impl<S: Service> Server<S> {
                 if refused.status == StatusCode::METHOD_NOT_ALLOWED {
                     headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
                 }
-                // What follows on this connection would overtake the message that is to be sent again, or cannot be
+                // Later requests on this connection would overtake the message that is to be sent again, or cannot be
                 // told from the rest of a body that was not read.
                 let ends = refused.status.is_server_error()
                     || matches!(

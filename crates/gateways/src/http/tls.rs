@@ -25,7 +25,7 @@ pub enum TlsSetupError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         problem: String,
     },
     /// A platform that certifies nobody.

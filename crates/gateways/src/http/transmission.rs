@@ -21,11 +21,11 @@ const KEPT: usize = 64 << 10;
 
 /// A received transmission.
 pub struct Transmission {
-    /// What the transport is told.
+    /// The part for the transport.
     pub envelope: Envelope,
     /// How the envelope was written.
     pub envelope_representation: &'static dyn EnvelopeRepresentation,
-    /// What the agent is told.
+    /// The part for the agent.
     pub message: AclMessage,
     /// How the message was written.
     pub representation: &'static dyn Representation,

@@ -73,7 +73,7 @@ impl<T> Lines<T> {
         Ok(Joined::First)
     }
 
-    /// What was taken last is dealt with; takes the next. `None`: the line has ended.
+    /// Takes the next item, after the last one was dealt with. `None`: the line has ended.
     pub(crate) fn next(&mut self, mailbox: &str) -> Option<T> {
         let line = self.lines.get_mut(mailbox)?;
         let done = std::mem::take(&mut line.in_hand);

@@ -26,7 +26,7 @@ const MOST_ASKED: usize = 32;
 /// The parameter of an agent identifier that says which other DF it was found in.
 pub(super) const FOUND_IN: &str = "X-Sealbus-Found-In";
 
-/// What waits for other DFs.
+/// Searches and questions that wait for other DFs.
 #[derive(Debug, Default)]
 pub(super) struct Federation {
     number: u64,
@@ -49,7 +49,7 @@ pub(super) struct Waiting {
     deadline: SystemTime,
 }
 
-/// What a search begins with.
+/// The state that a search begins with.
 pub(super) struct Here {
     /// Found in this DF.
     pub(super) found: Vec<DfAgentDescription>,

@@ -7,7 +7,7 @@ use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Identifying
 use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative, bitefficient};
 
 use super::super::catalogue::{Sequence, Words};
-use super::super::dialogue::read;
+use super::super::dialogue::{answer, read};
 use super::super::limits::exceeded;
 use super::super::{DirectoryLimits, LoadError};
 use super::SUBSCRIPTION_PREFIX;
@@ -89,7 +89,7 @@ impl Subscription {
         entries: impl IntoIterator<Item = &'a DfAgentDescription>,
     ) -> AclMessage {
         let content = subscription::content(self.expression.clone(), entries);
-        super::answer(own, &self.request, Performative::Inform, content)
+        answer(own, &self.request, Performative::Inform, content)
     }
 
     fn agent(&self) -> &str {
@@ -104,7 +104,7 @@ pub(super) fn key(sequence: Sequence) -> String {
     format!("{SUBSCRIPTION_PREFIX}{sequence:016x}")
 }
 
-/// What one agent holds, or one other platform with all its agents.
+/// The share of one agent, or of one other platform with all its agents.
 #[derive(Debug, Default, Clone, Copy)]
 struct Held {
     count: usize,
@@ -116,8 +116,8 @@ struct Held {
 pub(super) struct Subscriptions {
     /// The name of the platform.
     platform: String,
-    /// What agents of ours hold, by name, and other platforms, by their names in lower case behind an `@`: who is of
-    /// another platform can take any name there.
+    /// The shares of our agents, by name, and of other platforms, by their names in lower case behind an `@`: an agent
+    /// from outside can take any name of its platform.
     held: HashMap<String, Held>,
     /// Bytes of all.
     length: usize,
@@ -156,7 +156,7 @@ impl Subscriptions {
         self.all.get(&sequence)
     }
 
-    /// Whose share a subscription of this agent takes, and whether that is the share of another platform.
+    /// The key of the share that a subscription of this agent takes, and whether that is the share of another platform.
     fn holder(&self, agent: &str) -> (String, bool) {
         match agent.rsplit_once('@') {
             Some((_, home)) if !home.eq_ignore_ascii_case(&self.platform) => {

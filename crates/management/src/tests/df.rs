@@ -39,7 +39,7 @@ fn ask(df: &mut Df, from: &str, act: &str) -> (String, String) {
     one(&df.handle(&message, &agent(from), now()).messages)
 }
 
-/// What follows the action in a tuple or the value in a result.
+/// The part after the action in a tuple, or the value in a result.
 fn rest(act: &str, (performative, content): (String, String)) -> String {
     let action = format!("(action {DF} {act})");
     let rest = content
@@ -602,7 +602,7 @@ fn a_subscriber_that_is_not_reached_is_forgotten() {
     )
     .with_conversation_id("sub1");
     notice.performative = Performative::Failure;
-    // Whoever could send such a notice could end others' subscriptions.
+    // An agent that could send such a notice could end others' subscriptions.
     let forged = df.handle(&notice, &agent("thief@factory"), now());
     assert!(forged.batch.is_empty());
     let outcome = df.handle(&notice, &Requester::Platform, now());

@@ -45,7 +45,7 @@ fn request(from: &str, content: &str) -> AclMessage {
         .with_content(content)
 }
 
-/// What an agent asks of the DF through this crate's own client.
+/// A request of an agent to the DF, made by this crate's own client.
 fn asks(from: &str, function: &DfFunction) -> AclMessage {
     ask_df(&aid("df@factory"), function)
         .with_sender(aid(from))

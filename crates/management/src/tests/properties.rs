@@ -78,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the DF should know, kept the simplest way.
+/// The knowledge of the DF, kept in the simplest way.
 #[derive(Default, Clone)]
 struct Model {
     /// In the order of registration.

@@ -39,7 +39,7 @@ const PUBLISH: (u16, u16) = (60, 40);
 const RETURN: (u16, u16) = (60, 50);
 const ACK: (u16, u16) = (60, 80);
 
-/// What is published.
+/// The published message.
 pub(super) struct Publication<'a> {
     pub(super) exchange: &'a str,
     pub(super) routing_key: &'a str,
@@ -75,7 +75,7 @@ impl Amqp {
         login.extend(0u32.to_be_bytes());
         short(&mut login, "en_US");
         amqp.method(0, START_OK, &login).await?;
-        // What the broker proposes is good.
+        // The broker's proposal is good.
         let tuning = amqp.expect(TUNE).await?;
         amqp.method(0, TUNE_OK, &tuning).await?;
         let mut open = Vec::new();

@@ -61,7 +61,7 @@ pub(crate) async fn run(attack: &DemoAttack) -> Result<(), CliError> {
     }
 }
 
-/// What the intruder shows.
+/// The credentials that the intruder shows.
 struct Disguise {
     /// The certificate of its process, if it has one.
     process: Option<Credential>,
@@ -69,7 +69,7 @@ struct Disguise {
     agent: Option<Credential>,
     /// The name it writes into its messages.
     sender: String,
-    /// What keeps its node thinking that it is alive.
+    /// The attachment that makes its node think that it is alive.
     _attachment: Option<Attachment>,
 }
 
@@ -237,7 +237,7 @@ async fn assault_by_broker(
     Ok(())
 }
 
-/// What the intruder writes, encoded.
+/// The intruder's message, encoded.
 fn message(attack: &DemoAttack, disguise: &Disguise) -> Result<Vec<u8>, Failure> {
     let message = AclMessage::new(Performative::Inform)
         .with_sender(Aid::new(disguise.sender.clone())?)
@@ -402,7 +402,7 @@ impl Connection {
     }
 }
 
-/// What a frame means to the intruder.
+/// The meaning of a frame for the intruder.
 #[derive(PartialEq, Eq)]
 enum Heard {
     Accepted,

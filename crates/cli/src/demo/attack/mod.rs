@@ -32,11 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ENCORE: Duration = Duration::from_millis(300);
 /// How often the broker must have refused the intruder where the platform never hears of it.
 const REFUSED_BY_BROKER: u32 = 3;
-/// What the intruder prints when a message of its own has been taken.
+/// The text that the intruder prints when one of its messages was accepted.
 const TAKEN: &str = "taken";
 
 impl AttackKind {
-    /// What is tried, for people.
+    /// A description of the attack, for people.
     fn title(self) -> &'static str {
         match self {
             Self::Forgery => "an agent forges another's sender name",
@@ -125,7 +125,7 @@ async fn attack_broker(
         stage.connect().await?.ask(request).await?;
     }
     let said = intruder.until_refused(REFUSED_BY_BROKER).await?;
-    // What the broker took before is on its way, in order, before this question.
+    // Everything that the broker took before is on its way, in order, before this question.
     let honest = count(stage, target, &conversation).await?;
     tokio::time::sleep(ENCORE).await;
     intruder.end().await;
@@ -142,7 +142,7 @@ async fn attack_broker(
     })
 }
 
-/// Whom an attack is aimed at.
+/// The target of an attack.
 struct Target {
     /// The agent that is written to.
     receiver: String,
@@ -300,7 +300,7 @@ impl Intruder {
     }
 }
 
-/// What the platform's processes refused so far.
+/// The refusals of the platform's processes so far.
 async fn refusals(stage: &Stage) -> Result<Vec<RefusalRecord>, CliError> {
     match stage.connect().await?.ask(AdminRequest::Refusals).await? {
         AdminAnswer::Refusals { records } => Ok(records),

@@ -1,0 +1,104 @@
+//! Entries, and the leases they stand for.
+
+use std::time::SystemTime;
+
+use sealbus_fipa::DateTime;
+use sealbus_fipa::management::{DfAgentDescription, Exception};
+
+use super::super::{Requester, unix_ms};
+use super::{Change, Df, Outcome, Undo};
+
+impl Df {
+    /// Registers or modifies an entry; gives it as it stands then.
+    pub(super) fn put(
+        &mut self,
+        description: &DfAgentDescription,
+        modify: bool,
+        requester: &Requester,
+        now: SystemTime,
+        outcome: &mut Outcome,
+    ) -> Result<DfAgentDescription, Exception> {
+        let name = description.check_entry()?.name.clone();
+        requester.authorise(&name)?;
+        match (self.get(&name).is_some(), modify) {
+            (true, false) => return Err(Exception::AlreadyRegistered),
+            (false, true) => return Err(Exception::NotRegistered),
+            (false, false) => self.limits.check_entries(self.entries.len())?,
+            (true, true) => {}
+        }
+        let mut granted = description.clone();
+        granted.lease_time = self.grant(description.lease_time, now)?;
+        self.limits.check_description(&granted)?;
+
+        let former = self.entries.put(&name, granted.clone(), &mut outcome.batch);
+        self.renew_lease(&name);
+        self.tell(former.description(), Some(&granted), outcome);
+        outcome.undo.push(Undo(Change::Entry(Box::new(former))));
+        Ok(granted)
+    }
+
+    /// The lease given when `asked` is asked for: a point in time, or `None` for ever.
+    fn grant(
+        &self,
+        asked: Option<DateTime>,
+        now: SystemTime,
+    ) -> Result<Option<DateTime>, Exception> {
+        let unrecognised = || Exception::UnrecognisedParameterValue {
+            object: "df-agent-description".into(),
+            slot: "lease-time".into(),
+        };
+        let now = unix_ms(now);
+        let asked_end = asked.map(|asked| asked.unix_ms(now)).transpose();
+        let asked_end = asked_end.map_err(|_| unrecognised())?;
+        if asked_end.is_some_and(|end| end <= now) {
+            return Err(unrecognised());
+        }
+        let longest = self.limits.longest_lease.map(|longest| {
+            now.saturating_add(i64::try_from(longest.as_millis()).unwrap_or(i64::MAX))
+        });
+        let end = match (asked_end, longest) {
+            (Some(asked), Some(longest)) => asked.min(longest),
+            (Some(end), None) | (None, Some(end)) => end,
+            (None, None) => return Ok(None),
+        };
+        match asked {
+            Some(asked) if !asked.is_relative() && asked_end == Some(end) => Ok(Some(asked)),
+            _ => DateTime::from_unix_ms(end)
+                .map(Some)
+                .map_err(|_| unrecognised()),
+        }
+    }
+
+    pub(super) fn renew_lease(&mut self, name: &str) {
+        let lease_time = self.entries.get(name).and_then(|entry| entry.lease_time);
+        self.leases
+            .set(name, lease_time.and_then(|end| end.unix_ms(0).ok()));
+    }
+
+    pub(super) fn deregister(
+        &mut self,
+        description: &DfAgentDescription,
+        requester: &Requester,
+        outcome: &mut Outcome,
+    ) -> Result<(), Exception> {
+        // Only the name matters, so services may lack what an entry's must have.
+        let name = DfAgentDescription {
+            name: description.name.clone(),
+            ..Default::default()
+        };
+        let name = &name.check_entry()?.name;
+        requester.authorise(name)?;
+        self.get(name).ok_or(Exception::NotRegistered)?;
+        self.remove(name, outcome);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, name: &str, outcome: &mut Outcome) {
+        self.leases.set(name, None);
+        if self.get(name).is_some() {
+            let former = self.entries.remove(name, &mut outcome.batch);
+            self.tell(former.description(), None, outcome);
+            outcome.undo.push(Undo(Change::Entry(Box::new(former))));
+        }
+    }
+}
