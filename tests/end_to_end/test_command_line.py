@@ -82,6 +82,27 @@ def test_a_platform_is_found_by_name_and_alone_without_any(platform, tmp_path):
     wait_for(up, "the platform")
     sealbus("ps", "--platform", "factory", environment=environment)
     sealbus("ps", "--platform", "other", environment=environment, expect=3)
+    # As the documentation has it: the platform that a rule is about is not the one that is asked.
+    allowed = sealbus("gateway", "allow", "plat1", "--to", "greeter", "--json", environment=environment)
+    assert json.loads(allowed.stdout)["rules"]["rules"] == [{"platform": "plat1", "to": ["greeter"]}]
+    denied = sealbus("gateway", "deny", "plat1", "--platform", "factory", "--json", environment=environment)
+    assert json.loads(denied.stdout)["rules"]["rules"] == []
+
+
+def test_a_command_ends_quietly_when_nobody_reads_it_any_more(platform):
+    factory = platform(PLAIN).up()
+    command = f"{SEALBUS} channel tail /offers/tea --state {factory.state} | head -1; echo exit ${{PIPESTATUS[0]}}"
+    reader = factory.program("bash", "-c", command, name="reader")
+
+    def published_and_read():
+        sealbus("channel", "publish", "/offers/tea", "-", "--state", factory.state, stdin=b"fresh leaves")
+        return "fresh leaves" in reader.output()
+
+    wait_for(published_and_read, "an event to be read", also=reader.output)
+    # No other event follows.
+    assert reader.wait() == 0
+    assert reader.output().count("fresh leaves") == 1
+    assert reader.output().splitlines()[-1] == "exit 0", reader.output()
 
 
 def test_what_is_not_there_exits_with_4_and_names_it(platform):

@@ -1,5 +1,6 @@
 """`sealbus acl`: messages through pipes, in every encoding."""
 
+import base64
 import itertools
 import json
 
@@ -104,3 +105,15 @@ def test_a_file_may_be_named(tmp_path):
     assert b"valid request" in sealbus("acl", "validate", file).stdout
     done = sealbus("acl", "validate", tmp_path / "none", expect=1)
     assert "none" in done.stderr.decode()
+
+
+def test_what_is_converted_is_told_to_programs_as_json():
+    message = b'(inform :receiver (set (agent-identifier :name a@p)) :content "hi")'
+    convert = ("acl", "convert", "--from", "string", "--json", "--to")
+    told = json.loads(sealbus(*convert, "string", stdin=message).stdout)
+    assert told.keys() == {"encoding", "text"} and told["encoding"] == "fipa.acl.rep.string.std"
+    assert "a@p" in told["text"]
+    told = json.loads(sealbus(*convert, "bitefficient", stdin=message).stdout)
+    assert told.keys() == {"encoding", "base64"}
+    binary = base64.b64decode(told["base64"])
+    assert binary == sealbus("acl", "convert", "--from", "string", "--to", "bitefficient", stdin=message).stdout

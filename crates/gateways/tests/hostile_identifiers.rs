@@ -6,7 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use sealbus_fipa::{Aid, Performative};
+use sealbus_fipa::Aid;
 use sealbus_gateways::http::{HttpGatewayConfig, KnownPlatform};
 use support::{PATIENCE, Platform, inform, open_to_all, receive};
 use tokio::io::AsyncReadExt;
@@ -25,34 +25,25 @@ async fn an_address_with_line_ends_is_never_used() {
             ..open_to_all()
         }
     };
-    let one = Platform::new("one", in_xml("two")).await;
-    let two = Platform::new("two", in_xml("one")).await;
-    let (alice, _alices) = one.agent("alice");
+    let two = Platform::new("two", in_xml("evil")).await;
     let (bob, mut bobs) = two.agent("bob");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let good = format!("http://{}/acc", listener.local_addr().unwrap());
     let evil = format!("{good} HTTP/1.1\r\nX-Injected: yes\r\nX-Rest: x");
-    let asked = |addresses: &[&String]| {
-        let mut answers = Aid::new("x@one").unwrap();
-        answers.addresses = addresses.iter().map(ToString::to_string).collect();
-        inform(two.aid("bob"), "hello").with_reply_to(answers)
+    let to = |addresses: &[&String]| {
+        let mut receiver = Aid::new("x@evil").unwrap();
+        receiver.addresses = addresses.iter().map(ToString::to_string).collect();
+        inform(receiver, "hello")
     };
 
-    // Where it is the only one, the answer comes back, and says why.
-    alice.send(asked(&[&evil])).await.unwrap();
-    let received = receive(&mut bobs).await.into_message();
-    assert_eq!(received.reply_to[0].addresses, [evil.as_str()]);
-    let answer = received.create_reply(Performative::Inform);
-    bob.send(answer).await.unwrap();
+    // Where it is the only one, the message comes back, and says why.
+    bob.send(to(&[&evil])).await.unwrap();
     let failure = receive(&mut bobs).await.into_message();
     let text = failure.content_text().unwrap();
     assert!(text.contains("control characters"), "{text}");
 
     // Where there is another, that one is used.
-    alice.send(asked(&[&evil, &good])).await.unwrap();
-    let received = receive(&mut bobs).await.into_message();
-    let answer = received.create_reply(Performative::Inform);
-    bob.send(answer).await.unwrap();
+    bob.send(to(&[&evil, &good])).await.unwrap();
     let reading = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = Vec::new();

@@ -46,7 +46,7 @@ pub(super) fn action<'t, 'a>(
 
 /// Whether `own` is the agent that is to act.
 pub(super) fn check_actor(actor: &Term<'_>, own: &Aid) -> Result<(), Exception> {
-    let is_own = |actor: Aid| {
+    let is_own = |actor: &Aid| {
         let same_platform = match (actor.platform(), own.platform()) {
             (Some(named), Some(own)) => named.eq_ignore_ascii_case(own),
             _ => false,
@@ -54,7 +54,7 @@ pub(super) fn check_actor(actor: &Term<'_>, own: &Aid) -> Result<(), Exception> 
         same_platform && actor.local_name() == own.local_name()
     };
     match Aid::from_term(actor) {
-        Ok(actor) if is_own(actor) => Ok(()),
+        Ok(actor) if is_own(&actor) => Ok(()),
         _ => Err(Exception::UnrecognisedParameterValue {
             object: "action".into(),
             slot: "actor".into(),

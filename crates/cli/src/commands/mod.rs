@@ -16,8 +16,8 @@ use std::io::{Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
-use sealbus_fipa::Limits;
 use sealbus_control::UnixMillis;
+use sealbus_fipa::Limits;
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::macros::format_description;

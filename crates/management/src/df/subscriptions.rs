@@ -47,7 +47,9 @@ impl Subscription {
                 slot: "conversation-id".into(),
             });
         }
-        let request = message.clone();
+        let mut request = message.clone();
+        // Nobody but the subscriber is told.
+        request.reply_to.clear();
         let action = action.clone().into_owned();
         let expression = expression.clone().into_owned();
         Ok(Self {

@@ -108,7 +108,7 @@ fn requests_that_a_live_jade_answered_are_answered_alike() {
 fn an_answer_belongs_to_its_request() {
     let mut df = df();
     let act = "(search (df-agent-description) (search-constraints))";
-    let mut message = request("a@factory", &format!("((action {DF} {act}))"));
+    let message = request("a@factory", &format!("((action {DF} {act}))"));
     let answer = &df.handle(&message, &agent("a@factory"), now()).messages[0];
     assert_eq!(answer.sender.as_ref(), Some(&aid("df@factory")));
     assert_eq!(answer.receivers, [aid("a@factory")]);
@@ -622,7 +622,7 @@ fn every_limit_is_named_when_it_is_met() {
             words: 12,
             subscriptions_per_agent: 1,
             subscriptions_per_platform: 2,
-            subscriptions: 4,
+            subscriptions: 3,
             subscription_length: 1000,
             ..DirectoryLimits::default()
         },
