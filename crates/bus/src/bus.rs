@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -39,16 +39,19 @@ pub struct BusConfig {
     pub hold_time: Duration,
     /// How many bytes are kept for one such agent before its senders wait.
     pub hold_bytes: usize,
+    /// How many bytes are kept for all such agents together before whoever writes to one of them waits.
+    pub hold_bytes_in_all: usize,
 }
 
 impl BusConfig {
-    /// The usual configuration for a platform: messages are held for 30 s, up to 8 MiB for each agent.
+    /// The usual configuration for a platform: messages are held for 30 s, up to 8 MiB for each agent and 64 MiB for all.
     pub fn new(platform: PlatformName) -> Self {
         Self {
             platform,
             mailbox: MailboxLimits::default(),
             hold_time: Duration::from_secs(30),
             hold_bytes: 8 << 20,
+            hold_bytes_in_all: 64 << 20,
         }
     }
 }
@@ -122,6 +125,7 @@ pub(crate) struct Inner {
     stand_ins: RwLock<Option<Arc<StandIns>>>,
     pub(crate) rules: MessageRules,
     refusals: RefusalLog,
+    pub(crate) held_bytes: Arc<AtomicUsize>,
     pub(crate) runtime: Handle,
     /// Messages accepted from agents that have left.
     accepted_before: AtomicU64,
@@ -159,6 +163,7 @@ impl Bus {
                 stand_ins: RwLock::default(),
                 rules: MessageRules::default(),
                 refusals: RefusalLog::default(),
+                held_bytes: Arc::default(),
                 runtime,
                 accepted_before: AtomicU64::new(0),
                 undeliverable: AtomicU64::new(0),
@@ -277,6 +282,12 @@ impl Bus {
             // Nobody else knows the mailbox yet, so it is open.
             let _ = sender.push_accepted(message);
         }
+        let (bus, receiver) = (self.downgrade(), Arc::<str>::from(name));
+        sender.on_unread(Box::new(move |messages| {
+            if let Some(bus) = bus.upgrade() {
+                bus.never_read(&receiver, &messages);
+            }
+        }));
         let agent = Arc::new(LocalAgent::new(name, sender, credential));
         {
             let mut agents = self.inner.agents.write();
@@ -420,6 +431,7 @@ impl Bus {
             .stand_ins
             .write()
             .take_if(|stand_ins| stand_ins.is_of(name));
+        self.forget_way_to(&agent);
         if let Some(inlet) = self.inner.inlet.get() {
             inlet.agent_left(name);
         }
@@ -428,6 +440,23 @@ impl Bus {
             .fetch_add(agent.sent(), Ordering::Relaxed);
         if let Some(transport) = self.inner.transport.get() {
             transport.detach(&agent);
+        }
+    }
+
+    /// The way to an agent that has left keeps neither the agent nor what its mailbox holds.
+    fn forget_way_to(&self, agent: &Arc<LocalAgent>) {
+        let mut routes = self.inner.routes.write();
+        let Some(route) = routes.get(agent.name()).cloned() else {
+            return;
+        };
+        let mut state = route.state.lock();
+        if let State::Local(known) = &*state
+            && Arc::ptr_eq(known, agent)
+        {
+            *state = State::Ended;
+            routes.remove(agent.name());
+            drop(state);
+            route.gate.open_all();
         }
     }
 
@@ -459,14 +488,14 @@ impl Bus {
             match &*state {
                 State::Held(_) | State::Ended => None,
                 State::Local(_) => {
-                    let held = Held::new(Instant::now(), false);
+                    let held = Held::new(self, false);
                     search::start(self, &route, &held);
                     *state = State::Held(held);
                     None
                 }
                 State::Remote(destination) => {
                     let destination = Arc::clone(destination);
-                    let held = Held::new(Instant::now(), true);
+                    let held = Held::new(self, true);
                     search::start(self, &route, &held);
                     *state = State::Held(held);
                     Some(destination)
@@ -608,6 +637,21 @@ impl Bus {
         }
     }
 
+    /// Tells senders of this process that `receiver` has ended without reading what they wrote.
+    fn never_read(&self, receiver: &str, messages: &[ReceivedMessage]) {
+        let gateway = format!("{}@{}", foreign::GATEWAY, self.inner.config.platform);
+        for message in messages {
+            let view = message.message();
+            let sender = match message.provenance() {
+                Provenance::Foreign(_) => Some(&*gateway),
+                _ => view.sender().map(|sender| sender.name()),
+            };
+            if let Some(sender) = sender {
+                self.notify_sender(sender, &view, receiver, &UndeliverableReason::ReceiverGone);
+            }
+        }
+    }
+
     /// For transports: all messages to `receiver` that a destination had accepted and not delivered, in order. They
     /// are sent to where the receiver is now, before anything newer.
     ///
@@ -651,7 +695,7 @@ impl Bus {
                     waiting.awaiting_return = false;
                 }
                 State::Local(_) | State::Remote(_) => {
-                    let mut waiting = Held::new(Instant::now(), false);
+                    let mut waiting = Held::new(self, false);
                     waiting.push_front_all(held);
                     search::start(self, &route, &waiting);
                     *state = State::Held(waiting);
@@ -705,10 +749,7 @@ impl Bus {
         }
         let name: Arc<str> = name.into();
         let local = self.receiver(&name);
-        let state = local.map_or_else(
-            || State::Held(Held::new(Instant::now(), false)),
-            State::Local,
-        );
+        let state = local.map_or_else(|| State::Held(Held::new(self, false)), State::Local);
         let route = Arc::new(Route::new(name.clone(), state));
         routes.insert(name, route.clone());
         if let State::Held(held) = &*route.state.lock() {

@@ -4,13 +4,14 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use sealbus_fipa::AclMessageRef;
 use sealbus_seal::Identity;
 
 use crate::agent::LocalAgent;
+use crate::credit::WindowCredit;
 use crate::error::UndeliverableReason;
 use crate::gate::Gate;
 use crate::mailbox::{MESSAGE_OVERHEAD, WindowListener};
@@ -189,8 +190,7 @@ pub trait FrameInlet: Any + Send + Sync {
 pub struct FrameWindow {
     listener: Arc<dyn WindowListener>,
     size: u64,
-    taken: AtomicU64,
-    announced: AtomicU64,
+    credit: Mutex<WindowCredit>,
 }
 
 impl FrameWindow {
@@ -199,8 +199,7 @@ impl FrameWindow {
         Arc::new(Self {
             listener,
             size,
-            taken: AtomicU64::new(0),
-            announced: AtomicU64::new(size),
+            credit: Mutex::new(WindowCredit::new(size)),
         })
     }
 
@@ -218,19 +217,9 @@ impl FrameWindow {
     }
 
     fn give_back(&self, cost: u64) {
-        let limit = self.taken.fetch_add(cost, Ordering::AcqRel) + cost + self.size;
-        let mut announced = self.announced.load(Ordering::Acquire);
-        // Half a window at a time, as mailboxes do.
-        while limit.saturating_sub(announced) >= self.size / 2 {
-            match self.announced.compare_exchange_weak(
-                announced,
-                limit,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
-                Ok(_) => return self.listener.widened(0, limit),
-                Err(now) => announced = now,
-            }
+        let limit = self.credit.lock().take(cost, self.size);
+        if let Some(limit) = limit {
+            self.listener.widened(0, limit);
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod agent;
 mod bus;
+mod credit;
 mod error;
 mod failure;
 mod foreign;
@@ -28,6 +29,7 @@ mod transport;
 
 pub use agent::LocalAgent;
 pub use bus::{AttachError, Bus, BusConfig, Counters, Returned, WeakBus};
+pub use credit::WindowCredit;
 pub use error::{SendError, TrySendError, UndeliverableReason, Unsent};
 pub use failure::{failure_notice, receipt_notice};
 pub use foreign::{ForeignOrigin, GATEWAY, ORIGIN_PARAMETER, StandInReader, is_foreign};

@@ -3,17 +3,18 @@
 mod sender;
 mod window;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use crate::credit::WindowCredit;
 use crate::gate::Gate;
 use crate::letter::{Kept, KeptOutcome};
 use crate::message::ReceivedMessage;
@@ -78,6 +79,12 @@ pub trait WindowListener: Send + Sync {
     fn taken(&self, receipt: u64) {
         let _ = receipt;
     }
+
+    /// The agent has ended and will never read these messages, oldest first: their senders are to be told. A writer that
+    /// keeps its messages until they are [taken](Self::taken) need not do anything.
+    fn unread(&self, messages: Vec<ReceivedMessage>) {
+        let _ = messages;
+    }
 }
 
 struct Entry {
@@ -93,8 +100,7 @@ const NO_WINDOW: u32 = u32::MAX;
 struct WindowSlot {
     listener: Arc<dyn WindowListener>,
     tag: u64,
-    taken: u64,
-    announced: u64,
+    credit: WindowCredit,
 }
 
 #[derive(Default)]
@@ -113,6 +119,7 @@ struct News {
 enum What {
     Widened { tag: u64, limit: u64 },
     Taken { receipt: u64 },
+    Unread { messages: Vec<ReceivedMessage> },
 }
 
 impl News {
@@ -120,6 +127,7 @@ impl News {
         match self.what {
             What::Widened { tag, limit } => self.listener.widened(tag, limit),
             What::Taken { receipt } => self.listener.taken(receipt),
+            What::Unread { messages } => self.listener.unread(messages),
         }
     }
 }
@@ -130,11 +138,7 @@ impl Windows {
         let Some(Some(slot)) = self.slots.get_mut(index as usize) else {
             return;
         };
-        slot.taken += u64::from(cost);
-        let limit = slot.taken + size;
-        // Half a window at a time: often enough never to stall, seldom enough to cost nothing.
-        if limit.saturating_sub(slot.announced) >= size / 2 {
-            slot.announced = limit;
+        if let Some(limit) = slot.credit.take(u64::from(cost), size) {
             self.news.push(News {
                 listener: slot.listener.clone(),
                 what: What::Widened {
@@ -178,10 +182,15 @@ struct Shared {
     limits: MailboxLimits,
     inner: Mutex<Inner>,
     gate: Gate,
+    /// Tells the senders of this process what the agent never read.
+    unread: OnceLock<UnreadSink>,
     /// Whether the agent may not send: it has left, or has too many notices unread. Kept beside the lock because it is
     /// asked before each message sent.
     is_barred: AtomicBool,
 }
+
+/// Is given the messages of this process that an agent has left unread for good, oldest first.
+pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 
 /// Whom to wake after the lock is released.
 #[derive(Default)]
@@ -361,6 +370,7 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
             windows: None,
         }),
         gate: Gate::default(),
+        unread: OnceLock::new(),
         is_barred: AtomicBool::new(false),
     });
     (
@@ -373,7 +383,8 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
 
 /// The reading end of a mailbox; there is one.
 ///
-/// Dropping it closes the mailbox: later messages come back to their senders.
+/// Dropping it closes the mailbox: what it holds and what comes later goes back to the senders, but for messages that
+/// were [kept](ReceivedMessage::kept), which their node delivers again.
 pub struct Mailbox {
     shared: Arc<Shared>,
 }
@@ -535,10 +546,54 @@ fn take_many(
 impl Drop for Mailbox {
     fn drop(&mut self) {
         self.shared.close(Closed::Gone);
+        self.shared.give_back();
     }
 }
 
 impl Shared {
+    /// Hands what nobody will read to those who can tell its senders.
+    fn give_back(&self) {
+        let (here, elsewhere) = {
+            let mut guard = self.inner.lock();
+            let inner = &mut *guard;
+            let mut here = Vec::new();
+            let mut elsewhere: BTreeMap<u32, Vec<ReceivedMessage>> = BTreeMap::new();
+            for entry in mem::take(&mut inner.queue) {
+                // Notices are the end of the matter, and what was kept is on a disk.
+                if entry.message.is_notice() || entry.message.kept().is_some() {
+                    continue;
+                }
+                if entry.window == NO_WINDOW {
+                    here.push(entry.message);
+                } else {
+                    elsewhere
+                        .entry(entry.window)
+                        .or_default()
+                        .push(entry.message);
+                }
+            }
+            inner.bytes = 0;
+            inner.notices = 0;
+            let slots = inner.windows.as_ref().map(|windows| &windows.slots);
+            let news = elsewhere.into_iter().filter_map(|(window, messages)| {
+                let slot = slots?.get(window as usize)?.as_ref()?;
+                Some(News {
+                    listener: slot.listener.clone(),
+                    what: What::Unread { messages },
+                })
+            });
+            (here, news.collect::<Vec<_>>())
+        };
+        for news in elsewhere {
+            news.tell();
+        }
+        if !here.is_empty()
+            && let Some(tell) = self.unread.get()
+        {
+            tell(here);
+        }
+    }
+
     fn close(&self, why: Closed) {
         let wake = {
             let mut inner = self.inner.lock();

@@ -1,8 +1,9 @@
 //! What was refused or dropped, by whom it was tried, and how often.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::time::SystemTime;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use sealbus_seal::VerifyError;
@@ -130,48 +131,168 @@ pub struct Refusal {
 
 /// Refusals kept for looking at; the counts go on.
 const KEPT: usize = 1024;
+/// The longest text of a refusal, in characters: much of it comes from whoever was refused.
+const LONGEST_TEXT: usize = 1000;
+/// Lines in the log about one source: so many at once, and then one in this time.
+const SOURCE: Allowance = Allowance {
+    lines: 5,
+    every: Duration::from_secs(60),
+};
+/// Lines in the log about all sources together.
+const ALL: Allowance = Allowance {
+    lines: 50,
+    every: Duration::from_secs(2),
+};
+/// Sources that are told apart; of more of them the quietest are forgotten.
+const SOURCES: usize = 1024;
+
+/// How many lines may be written.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    /// At once.
+    lines: u32,
+    /// One more after each of these.
+    every: Duration,
+}
+
+/// What is left of an allowance.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    left: u32,
+    since: Duration,
+}
+
+impl Budget {
+    fn new(allowance: Allowance, now: Duration) -> Self {
+        Self {
+            left: allowance.lines,
+            since: now,
+        }
+    }
+
+    /// Whether a line may be written now.
+    fn has_line(&mut self, allowance: Allowance, now: Duration) -> bool {
+        let passed = now.saturating_sub(self.since);
+        let more = passed.as_millis() / allowance.every.as_millis().max(1);
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        if more > 0 {
+            self.left = self.left.saturating_add(more).min(allowance.lines);
+            self.since = now;
+        }
+        self.left > 0
+    }
+}
 
 /// The last refusals, and how many there were of each kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RefusalLog {
+    start: Instant,
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     last: VecDeque<Refusal>,
-    /// How often the last one was tried in a row.
-    repeated: u64,
     counts: [u64; RefusalReason::ALL.len()],
+    /// What may be written to the log, in all and about each source.
+    all: Budget,
+    sources: HashMap<String, Budget>,
+    /// Refusals since the last line that were not written to the log.
+    left_out: u64,
+}
+
+impl Default for RefusalLog {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            inner: Mutex::new(Inner {
+                last: VecDeque::new(),
+                counts: [0; RefusalReason::ALL.len()],
+                all: Budget::new(ALL, Duration::ZERO),
+                sources: HashMap::new(),
+                left_out: 0,
+            }),
+        }
+    }
+}
+
+impl Inner {
+    /// Whether a refusal is written to the log now; if so, how many were left out since the last one.
+    fn admit(&mut self, refusal: &Refusal, now: Duration) -> Option<u64> {
+        let source = source(refusal);
+        if self.sources.len() >= SOURCES && !self.sources.contains_key(&source) {
+            // Those with the whole of their allowance behave as if they were new.
+            self.sources
+                .retain(|_, budget| !budget.has_line(SOURCE, now) || budget.left < SOURCE.lines);
+            if self.sources.len() >= SOURCES {
+                self.left_out += 1;
+                return None;
+            }
+        }
+        let own = self
+            .sources
+            .entry(source)
+            .or_insert_with(|| Budget::new(SOURCE, now));
+        if !own.has_line(SOURCE, now) || !self.all.has_line(ALL, now) {
+            self.left_out += 1;
+            return None;
+        }
+        own.left -= 1;
+        self.all.left -= 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// What a refusal is counted by: who was proved; else the address it came from, without the port, which costs nothing to
+/// change. A name that is only claimed is not asked while anything is proved.
+fn source(refusal: &Refusal) -> String {
+    match (&refusal.proved, refusal.tried_by.parse::<SocketAddr>()) {
+        (Some(proved), _) => proved.clone(),
+        (None, Ok(address)) => address.ip().to_string(),
+        (None, Err(_)) => refusal.tried_by.clone(),
+    }
+}
+
+/// A text of bounded length without control characters, as a terminal may show it.
+fn plain(text: &str) -> String {
+    let harmless = |it: char| if it.is_control() { '\u{fffd}' } else { it };
+    text.chars().take(LONGEST_TEXT).map(harmless).collect()
 }
 
 impl RefusalLog {
-    /// Notes a refusal and logs it (target `sealbus::refused`).
+    /// Notes a refusal and logs it (target `sealbus::refused`), unless its source has filled its share of the log.
     pub fn note(&self, refusal: Refusal) {
+        self.note_at(refusal, self.start.elapsed());
+    }
+
+    fn note_at(&self, refusal: Refusal, now: Duration) {
+        let refusal = Refusal {
+            tried_by: plain(&refusal.tried_by),
+            proved: refusal.proved.as_deref().map(plain),
+            receiver: refusal.receiver.as_deref().map(plain),
+            explanation: plain(&refusal.explanation),
+            ..refusal
+        };
         let mut inner = self.inner.lock();
-        let is_repeated = inner
-            .last
-            .back()
-            .is_some_and(|last| last.reason == refusal.reason && last.tried_by == refusal.tried_by);
-        inner.repeated = if is_repeated { inner.repeated + 1 } else { 1 };
-        // Somebody who tries a million times shall not fill the log: the 1st, 2nd, 4th, 8th … are logged.
-        if inner.repeated.is_power_of_two() {
+        let is_logged = inner.admit(&refusal, now);
+        inner.counts[usize::from(refusal.reason.code())] += 1;
+        if inner.last.len() == KEPT {
+            inner.last.pop_front();
+        }
+        inner.last.push_back(refusal.clone());
+        drop(inner);
+        if let Some(left_out) = is_logged {
             tracing::warn!(
                 target: "sealbus::refused",
                 tried_by = %refusal.tried_by,
                 proved = refusal.proved.as_deref().unwrap_or("nothing"),
                 receiver = refusal.receiver.as_deref().unwrap_or("-"),
                 reason = %refusal.reason,
-                times = inner.repeated,
+                left_out,
                 "{}",
                 refusal.explanation
             );
         }
-        inner.counts[usize::from(refusal.reason.code())] += 1;
-        if inner.last.len() == KEPT {
-            inner.last.pop_front();
-        }
-        inner.last.push_back(refusal);
     }
 
     /// The last refusals, oldest first.
@@ -188,5 +309,74 @@ impl RefusalLog {
     /// How many there were in all.
     pub fn total(&self) -> u64 {
         self.inner.lock().counts.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(tried_by: &str, proved: Option<&str>) -> Refusal {
+        Refusal {
+            time: SystemTime::UNIX_EPOCH,
+            tried_by: tried_by.to_owned(),
+            proved: proved.map(str::to_owned),
+            receiver: None,
+            reason: RefusalReason::ForgedSender,
+            explanation: "no".to_owned(),
+        }
+    }
+
+    /// How many lines are written, and how many refusals they say were left out.
+    fn lines(log: &RefusalLog, refusals: impl Iterator<Item = Refusal>, now: u64) -> (u64, u64) {
+        refusals.fold((0, 0), |(lines, left_out), refusal| {
+            match log.inner.lock().admit(&refusal, Duration::from_secs(now)) {
+                Some(more) => (lines + 1, left_out + more),
+                None => (lines, left_out),
+            }
+        })
+    }
+
+    #[test]
+    fn names_in_turn_do_not_fill_the_log() {
+        let log = RefusalLog::default();
+        let names = ["alice@factory", "bob@factory", "carol@factory"];
+        let tries = (0..10_000).map(|it| refusal(names[it % 3], Some("mallory@factory")));
+        assert_eq!(lines(&log, tries, 0), (5, 0));
+        // Others are heard beside it, and what was left out is said.
+        let other = std::iter::once(refusal("x", Some("dave@factory")));
+        assert_eq!(lines(&log, other, 0), (1, 9_995));
+    }
+
+    #[test]
+    fn ports_of_one_address_are_one_source() {
+        let log = RefusalLog::default();
+        let tries = (1..60_000_u16).map(|port| refusal(&format!("192.0.2.7:{port}"), None));
+        assert_eq!(lines(&log, tries, 0).0, 5);
+        let later = std::iter::once(refusal("192.0.2.7:1", None));
+        assert_eq!(lines(&log, later, 61).0, 1);
+    }
+
+    #[test]
+    fn many_sources_share_one_log_and_little_memory() {
+        let log = RefusalLog::default();
+        let tries = (0..200_000_u32).map(|it| {
+            let address = std::net::Ipv4Addr::from(it);
+            refusal(&format!("{address}:1"), None)
+        });
+        let (lines, _) = lines(&log, tries, 0);
+        assert!(lines <= 50, "{lines} lines");
+        assert!(log.inner.lock().sources.len() <= SOURCES);
+    }
+
+    #[test]
+    fn what_was_tried_is_shown_short_and_without_control_characters() {
+        let log = RefusalLog::default();
+        let name = format!("\u{1b}[2J{}", "x".repeat(100_000));
+        log.note(refusal(&name, None));
+        let last = log.last();
+        assert!(last[0].tried_by.len() <= LONGEST_TEXT + 2);
+        assert!(!last[0].tried_by.contains('\u{1b}'));
+        assert_eq!(log.total(), 1);
     }
 }

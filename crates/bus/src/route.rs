@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -46,6 +46,8 @@ impl HeldMessage {
 pub(crate) struct Held {
     pub(crate) queue: VecDeque<HeldMessage>,
     bytes: usize,
+    /// The bytes that are held for all receivers together.
+    in_all: Arc<AtomicUsize>,
     pub(crate) since: Instant,
     /// The search for the receiver; searches that began earlier for this route are void.
     pub(crate) search: u64,
@@ -54,25 +56,31 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(since: Instant, awaiting_return: bool) -> Self {
+    pub(crate) fn new(bus: &Bus, awaiting_return: bool) -> Self {
         static NEXT_SEARCH: AtomicU64 = AtomicU64::new(1);
         Self {
             queue: VecDeque::new(),
             bytes: 0,
-            since,
+            in_all: bus.inner.held_bytes.clone(),
+            since: Instant::now(),
             search: NEXT_SEARCH.fetch_add(1, Ordering::Relaxed),
             awaiting_return,
         }
     }
 
-    fn push_back(&mut self, message: HeldMessage) {
+    fn count(&mut self, message: &HeldMessage) {
         self.bytes += message.cost();
+        self.in_all.fetch_add(message.cost(), Ordering::Relaxed);
+    }
+
+    fn push_back(&mut self, message: HeldMessage) {
+        self.count(&message);
         self.queue.push_back(message);
     }
 
     pub(crate) fn push_front_all(&mut self, messages: Vec<HeldMessage>) {
         for message in messages.into_iter().rev() {
-            self.bytes += message.cost();
+            self.count(&message);
             self.queue.push_front(message);
         }
     }
@@ -80,12 +88,20 @@ impl Held {
     pub(crate) fn pop_front(&mut self) -> Option<HeldMessage> {
         let message = self.queue.pop_front()?;
         self.bytes -= message.cost();
+        self.in_all.fetch_sub(message.cost(), Ordering::Relaxed);
         Some(message)
     }
 
     pub(crate) fn drain(&mut self) -> Vec<HeldMessage> {
-        self.bytes = 0;
+        let bytes = std::mem::take(&mut self.bytes);
+        self.in_all.fetch_sub(bytes, Ordering::Relaxed);
         self.queue.drain(..).collect()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -253,7 +269,7 @@ impl Route {
                 match agent.mailbox().try_push(received) {
                     Ok(()) => return Sent::Accepted,
                     Err(PushError::Full(_)) => return full(agent),
-                    Err(PushError::Closed(..)) => Held::new(Instant::now(), false),
+                    Err(PushError::Closed(..)) => Held::new(bus, false),
                 }
             }
             State::Remote(destination) => {
@@ -272,13 +288,16 @@ impl Route {
                     Err(Rejected::Full) => return full(destination),
                     Err(Rejected::Congested) => return congested(),
                     Err(Rejected::Impossible(reason)) => return Sent::Impossible(reason),
-                    Err(Rejected::Moving) => Held::new(Instant::now(), true),
-                    Err(Rejected::Closed) => Held::new(Instant::now(), false),
+                    Err(Rejected::Moving) => Held::new(bus, true),
+                    Err(Rejected::Closed) => Held::new(bus, false),
                 }
             }
             State::Held(held) => {
+                let config = bus.config();
+                let in_all = bus.inner.held_bytes.load(Ordering::Relaxed);
                 if (!my_turn && self.gate.is_crowded_for(number))
-                    || held.bytes >= bus.config().hold_bytes
+                    || held.bytes >= config.hold_bytes
+                    || in_all >= config.hold_bytes_in_all
                 {
                     return Sent::Full(Waiting::Route(self.clone()));
                 }

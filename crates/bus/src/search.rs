@@ -113,8 +113,9 @@ impl Search {
                 return Ok(());
             }
         };
+        let mut stopped = self.send_held(bus, route, &way);
         loop {
-            match self.send_held(bus, route, &way) {
+            stopped = match stopped {
                 Stopped::Sent => return Ok(()),
                 Stopped::AwaitingReturn => {
                     return Err("it is moving to another process".to_owned());
@@ -123,15 +124,15 @@ impl Search {
                     route.denials.lock().note(Instant::now());
                     return Err("the process it was in does not have it".to_owned());
                 }
+                // Tried again under the gate, which tells nobody of room that it made before somebody waited there.
                 Stopped::Full(waiting) => {
-                    let mut first = true;
-                    // Room may be there again by now; the attempt itself is `send_held`.
-                    waiting
-                        .gate()
-                        .pass(|| (!std::mem::take(&mut first)).then_some(()))
-                        .await;
+                    let attempt = || match self.send_held(bus, route, &way) {
+                        Stopped::Full(other) if other.is_same(&waiting) => None,
+                        stopped => Some(stopped),
+                    };
+                    waiting.gate().pass(attempt).await
                 }
-            }
+            };
         }
     }
 
@@ -166,6 +167,10 @@ impl Search {
             }
         }
         *state = match way {
+            // It has left since it was found.
+            State::Local(agent) if agent.mailbox().closed().is_some() => {
+                return Stopped::WayEnded;
+            }
             State::Local(agent) => State::Local(agent.clone()),
             State::Remote(destination) => State::Remote(destination.clone()),
             State::Held(_) | State::Ended => return Stopped::WayEnded,

@@ -17,6 +17,8 @@ use crate::session::Shared;
 const QUEUE: usize = 256 << 10;
 /// The same for the bus of a process: its frames are shared with what else keeps them, so queueing copies nothing.
 const PROCESS_QUEUE: usize = 4 << 20;
+/// Bytes queued on one link for all targets that have not answered yet, before their senders wait.
+const UNANSWERED: usize = 16 << 20;
 /// Long messages that may be under way in pieces at the same time, on one link in one direction.
 pub const PARTIAL_MESSAGES: usize = 4;
 
@@ -140,12 +142,13 @@ impl Credit {
         }
     }
 
-    /// Whether a message to the target may be sent. `has_window`: the link has room for it.
-    pub fn admit(&self, has_window: bool) -> Admission {
+    /// Whether a message to the target may be sent. `has_window`: the link has room for it; `has_queue`: it has room for
+    /// what waits for an answer.
+    pub fn admit(&self, has_window: bool, has_queue: bool) -> Admission {
         if self.queue.is_empty() && has_window && self.limit.is_some_and(|limit| self.sent < limit)
         {
             Admission::Now
-        } else if self.limit.is_none() && self.queued_bytes < self.room {
+        } else if self.limit.is_none() && self.queued_bytes < self.room && has_queue {
             Admission::Queue
         } else if !self.queue.is_empty() && self.queued_bytes < self.room && has_window {
             // Behind a long message under way; without it there would be credit or a full stop.
@@ -199,12 +202,16 @@ pub enum Piece {
 pub struct Line {
     waiting: VecDeque<u32>,
     partial: usize,
+    /// Bytes in the queues of all targets.
+    queued_bytes: usize,
 }
 
 impl Line {
     /// Puts a message into the queue of `credit`, the target `handle`'s.
     pub fn enqueue(&mut self, handle: u32, credit: &mut Credit, message: Queued) {
-        credit.queued_bytes += message.length() + MESSAGE_OVERHEAD;
+        let cost = message.length() + MESSAGE_OVERHEAD;
+        credit.queued_bytes += cost;
+        self.queued_bytes += cost;
         credit.queue.push_back(message);
         self.notice(handle, credit);
     }
@@ -233,6 +240,7 @@ impl Line {
         let piece = if total <= LONGEST_PIECE {
             let message = credit.queue.pop_front()?;
             credit.queued_bytes -= total + MESSAGE_OVERHEAD;
+            self.queued_bytes -= total + MESSAGE_OVERHEAD;
             credit.sent += cost(total);
             Piece::Whole(message)
         } else if credit.begun == 0 {
@@ -258,6 +266,7 @@ impl Line {
                 self.partial -= 1;
                 credit.begun = 0;
                 credit.queued_bytes -= total + MESSAGE_OVERHEAD;
+                self.queued_bytes -= total + MESSAGE_OVERHEAD;
                 credit.queue.pop_front()
             } else {
                 None
@@ -273,9 +282,15 @@ impl Line {
         if credit.begun > 0 {
             self.partial -= 1;
         }
+        self.queued_bytes -= credit.queued_bytes;
         credit.queued_bytes = 0;
         credit.begun = 0;
         credit.queue.drain(..).collect()
+    }
+
+    /// Whether more may wait for targets that have not answered yet.
+    pub fn has_queue(&self) -> bool {
+        self.queued_bytes < UNANSWERED
     }
 
     /// Whether some target has its turn.
@@ -326,7 +341,7 @@ mod tests {
     #[test]
     fn nothing_is_sent_before_the_target_answers() {
         let (mut line, mut credit) = (Line::default(), Credit::default());
-        assert_eq!(credit.admit(true), Admission::Queue);
+        assert_eq!(credit.admit(true, true), Admission::Queue);
         line.enqueue(1, &mut credit, message(10));
         assert_eq!(line.next_target(), None);
         credit.raise(1000);
@@ -334,7 +349,24 @@ mod tests {
         assert_eq!(line.next_target(), Some(1));
         let piece = line.take_piece(1, &mut credit);
         assert!(matches!(piece, Some(Piece::Whole(it)) if it == message(10)));
-        assert_eq!(credit.admit(true), Admission::Now);
+        assert_eq!(credit.admit(true, true), Admission::Now);
+    }
+
+    #[test]
+    fn what_waits_for_answers_is_bounded_for_all_targets_together() {
+        let mut line = Line::default();
+        let mut credits: Vec<Credit> = (0..1000).map(|_| Credit::default()).collect();
+        let mut queued = 0;
+        for (handle, credit) in (0..).zip(&mut credits) {
+            while credit.admit(true, line.has_queue()) == Admission::Queue {
+                line.enqueue(handle, credit, message(100_000));
+                queued += 100_000;
+            }
+        }
+        assert!(queued < 17 << 20, "{queued} bytes wait");
+        // Room comes back as targets end.
+        line.take_queue(&mut credits[0]);
+        assert_eq!(credits[999].admit(true, line.has_queue()), Admission::Queue);
     }
 
     #[test]
@@ -342,10 +374,10 @@ mod tests {
         let mut credit = Credit::default();
         credit.raise(100);
         credit.sent(200);
-        assert_eq!(credit.admit(true), Admission::Full);
+        assert_eq!(credit.admit(true, true), Admission::Full);
         credit.raise(400);
-        assert_eq!(credit.admit(true), Admission::Now);
-        assert_eq!(credit.admit(false), Admission::Full);
+        assert_eq!(credit.admit(true, true), Admission::Now);
+        assert_eq!(credit.admit(false, true), Admission::Full);
     }
 
     #[test]

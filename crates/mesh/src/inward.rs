@@ -48,6 +48,8 @@ pub(crate) struct Inward {
     limits: Limits,
     senders: Vec<Option<Sender>>,
     targets: Vec<Option<Target>>,
+    /// Targets that were ever opened.
+    opened: u64,
     partials: usize,
     /// When the first of the senders' certificates ends.
     next_expiry: Option<Timestamp>,
@@ -82,6 +84,7 @@ impl Inward {
             },
             senders: Vec::new(),
             targets: Vec::new(),
+            opened: 0,
             partials: 0,
             next_expiry: None,
             due: 0,

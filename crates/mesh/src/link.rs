@@ -10,7 +10,7 @@ use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use sealbus_bus::{
     Destination, FrameSender, Gate, LocalAgent, Outgoing, OutgoingFrame, ProcessDestination,
-    RefusalReason, Rejected, UndeliverableReason, WeakBus,
+    ReceivedMessage, RefusalReason, Rejected, UndeliverableReason, WeakBus,
 };
 use sealbus_seal::Identity;
 use tokio::sync::mpsc;
@@ -53,6 +53,14 @@ impl Requests {
     }
 }
 
+/// What an agent of this process has left unread of the peer's messages.
+pub(crate) struct Unread {
+    /// The target that the agent was, and which of those that ever had its handle.
+    pub(crate) target: u32,
+    pub(crate) serial: u64,
+    pub(crate) messages: Vec<ReceivedMessage>,
+}
+
 /// The link to one other process.
 pub(crate) struct Link {
     pub(crate) config: Arc<MeshConfig>,
@@ -62,6 +70,8 @@ pub(crate) struct Link {
     /// Locked before `outward` where both are.
     pub(crate) wire: Mutex<Option<Wire>>,
     pub(crate) requests: Requests,
+    /// Messages of the peer's agents that agents of this process have left unread.
+    pub(crate) unread: Mutex<Vec<Unread>>,
     pub(crate) connections: AtomicU64,
     pub(crate) received: AtomicU64,
     bus: WeakBus,
@@ -95,6 +105,7 @@ impl Link {
             outward: Mutex::new(outward),
             wire: Mutex::new(None),
             requests: Requests::default(),
+            unread: Mutex::default(),
             connections: AtomicU64::new(0),
             received: AtomicU64::new(0),
             bus,

@@ -88,8 +88,8 @@ struct Target {
     unproved_limit: u64,
     /// The pieces of a message that is coming back.
     piece: Vec<u8>,
-    /// The sender's number and handle, and the connection they were bound on.
-    last_sender: (u64, u32, u64),
+    /// The sender's number and handle, and the connection and the count of handles given back when it was bound.
+    last_sender: (u64, u32, (u64, u64)),
 }
 
 struct Bound {
@@ -98,6 +98,8 @@ struct Bound {
     connection: u64,
     /// Its messages that wait in the queues of targets.
     queued: usize,
+    /// It had left this process when it was bound.
+    has_left: bool,
     /// It has left this process, and is unbound once nothing of it waits.
     is_leaving: bool,
 }
@@ -137,6 +139,8 @@ pub(crate) struct Outward {
     bound: Vec<Option<Bound>>,
     free_handles: Vec<u32>,
     handles: HashMap<u64, u32>,
+    /// How many handles were given back so far.
+    unbound: u64,
     leaving: VecDeque<(u64, u32)>,
     /// Agents of this process that the peer sends to, by the peer's handle.
     hosted: HashMap<u32, Arc<LocalAgent>>,
@@ -181,6 +185,7 @@ impl Outward {
             bound: Vec::new(),
             free_handles: Vec::new(),
             handles: HashMap::new(),
+            unbound: 0,
             leaving: VecDeque::new(),
             hosted: HashMap::new(),
             long: VecDeque::new(),
@@ -235,7 +240,7 @@ impl Outward {
             identity: None,
             unproved_limit: 0,
             piece: Vec::new(),
-            last_sender: (0, 0, 0),
+            last_sender: (0, 0, (0, 0)),
         });
         self.session.append(&Frame::Target {
             handle,

@@ -366,6 +366,9 @@ impl AgentHandle {
 impl Drop for AgentHandle {
     fn drop(&mut self) {
         let parting = self.parting.as_deref().unwrap_or(&Parting::Ended);
+        // While the agent is still attached, so that what it never read finds the way back to its senders.
+        let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
+        drop(std::mem::replace(&mut self.mailbox, empty));
         self.process.shared.remove(&self.entry, parting);
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{
-    Closed, MESSAGE_OVERHEAD, NO_WINDOW, PushError, Shared, UNREAD_NOTICES, Window, WindowListener,
-    WindowSlot, window_size,
+    Closed, MESSAGE_OVERHEAD, NO_WINDOW, PushError, Shared, UNREAD_NOTICES, UnreadSink, Window,
+    WindowListener, WindowSlot, window_size,
 };
+use crate::credit::WindowCredit;
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;
 
@@ -54,6 +55,12 @@ impl MailboxSender {
             wake
         };
         wake.wake();
+    }
+
+    /// From now on `tell` is given what senders of this process wrote and the agent will never read.
+    pub(crate) fn on_unread(&self, tell: UnreadSink) {
+        // It is set once, when the agent is attached.
+        let _ = self.shared.unread.set(tell);
     }
 
     /// Whether the agent may not send: the mailbox is closed, or the agent has left thousands of failure notices unread.
@@ -109,8 +116,7 @@ impl MailboxSender {
         let slot = WindowSlot {
             listener,
             tag,
-            taken: 0,
-            announced: size,
+            credit: WindowCredit::new(size),
         };
         let index = match windows.slots.iter().position(Option::is_none) {
             Some(index) => {

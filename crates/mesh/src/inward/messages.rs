@@ -1,9 +1,12 @@
 //! The way of a message from its pieces through the checks into a mailbox, or back where it came from.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sealbus_bus::{Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, check_sender};
+use sealbus_bus::{
+    Bus, GATEWAY, Permit, Provenance, ReceivedMessage, RefusalReason, Refused, check_sender,
+};
 use sealbus_fipa::bitefficient::EncodedMessage;
 
 use super::senders::{Sender, never_bound};
@@ -246,6 +249,40 @@ impl Inward {
             Why::Refused(reason),
             &payload,
         );
+    }
+
+    /// Sends back what agents of this process have left unread for good.
+    pub(super) fn give_back_unread(&self, link: &Arc<Link>) {
+        for unread in std::mem::take(&mut *link.unread.lock()) {
+            // After a lost session the peer has told the senders already.
+            let is_open = self
+                .targets
+                .get(unread.target as usize)
+                .and_then(Option::as_ref)
+                .is_some_and(|target| target.serial == unread.serial);
+            if !is_open {
+                continue;
+            }
+            let handles: HashMap<&str, u32> = (0..)
+                .zip(&self.senders)
+                .filter_map(|(handle, sender)| Some((&*sender.as_ref()?.name, handle)))
+                .collect();
+            for message in unread.messages {
+                let sender = match message.provenance() {
+                    Provenance::Proved(verified) => verified.identity().agent_name(),
+                    // The gateway relayed it.
+                    Provenance::Foreign(_) => Some(format!("{GATEWAY}@{}", self.peer.platform())),
+                    _ => message.message().sender().map(|it| it.name().to_owned()),
+                };
+                let handle = sender.and_then(|sender| handles.get(&*sender).copied());
+                // A sender that has left since needs no answer.
+                if let Some(handle) = handle
+                    && let Ok(payload) = message.to_bytes()
+                {
+                    give_back(link, unread.target, handle, Why::NotHere, &payload);
+                }
+            }
+        }
     }
 }
 

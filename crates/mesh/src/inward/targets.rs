@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use sealbus_bus::{Closed, FrameWindow, LocalAgent, Permit, Window, WindowListener};
+use sealbus_bus::{
+    Closed, FrameWindow, LocalAgent, Permit, ReceivedMessage, Window, WindowListener,
+};
 
 use super::{Broken, Inward, slot};
 use crate::flow::Allowance;
 use crate::frame::{Frame, PROCESS_TARGET, Why};
-use crate::link::Link;
+use crate::link::{Link, Unread};
 
 /// Bytes of frames that one process may send before the bus of this one has taken them: several of the largest
 /// events people send, so that the way stays full.
@@ -16,6 +18,8 @@ const FRAME_WINDOW: u64 = 4 << 20;
 
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
+    /// Tells it from a former target with the same handle.
+    pub(super) serial: u64,
     pub(super) name: Arc<str>,
     /// `None`: it is not here, or no longer.
     pub(super) place: Option<Place>,
@@ -110,6 +114,7 @@ impl Drop for Place {
 struct TargetCredit {
     link: Weak<Link>,
     target: u32,
+    serial: u64,
     epoch: u64,
     limit: AtomicU64,
     /// The handle may stand for another target by now.
@@ -134,6 +139,19 @@ impl WindowListener for TargetCredit {
         }
         link.wake();
     }
+
+    fn unread(&self, messages: Vec<ReceivedMessage>) {
+        let Some(link) = self.link.upgrade() else {
+            return;
+        };
+        link.unread.lock().push(Unread {
+            target: self.target,
+            serial: self.serial,
+            messages,
+        });
+        link.requests.make(|requests| &requests.agents_left);
+        link.wake();
+    }
 }
 
 impl Inward {
@@ -147,7 +165,10 @@ impl Inward {
         if slot.is_some() {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
+        self.opened += 1;
+        let serial = self.opened;
         let mut target = Target {
+            serial,
             name: name.into(),
             place: None,
             why_not: Why::NotHere,
@@ -158,6 +179,7 @@ impl Inward {
         let credit = Arc::new(TargetCredit {
             link: self.link.clone(),
             target: handle,
+            serial,
             epoch: link.outward.lock().epoch,
             limit: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -200,6 +222,8 @@ impl Inward {
 
     /// Agents of this process have left: those who send to them hear of it.
     pub(crate) fn agents_left(&mut self, link: &Arc<Link>) {
+        // First, for once the peer hears that a target is gone it may close it.
+        self.give_back_unread(link);
         for (handle, target) in (0..).zip(&mut self.targets) {
             let Some(target) = target else { continue };
             let Some(place) = &target.place else { continue };

@@ -36,6 +36,7 @@ impl Outward {
                     agent: agent.clone(),
                     connection: 0,
                     queued: 0,
+                    has_left: agent.mailbox().closed().is_some(),
                     is_leaving: false,
                 });
                 handle
@@ -52,16 +53,16 @@ impl Outward {
         agent: &Arc<LocalAgent>,
     ) -> Result<u32, Rejected> {
         let slot = self.targets.get(target as usize).and_then(Option::as_ref);
-        if let Some((number, known, connection)) = slot.map(|it| it.last_sender)
+        if let Some((number, known, bindings)) = slot.map(|it| it.last_sender)
             && number == agent.number()
-            && connection == self.connection
+            && bindings == (self.connection, self.unbound)
         {
             return Ok(known);
         }
         let handle = self.bind(agent)?;
-        let connection = self.connection;
+        let bindings = (self.connection, self.unbound);
         if let Some(Some(it)) = self.targets.get_mut(target as usize) {
-            it.last_sender = (agent.number(), handle, connection);
+            it.last_sender = (agent.number(), handle, bindings);
         }
         Ok(handle)
     }
@@ -108,7 +109,23 @@ impl Outward {
 
     /// An agent of this process has left.
     pub(crate) fn unbind(&mut self, agent: &LocalAgent) {
-        if let Some(handle) = self.handles.remove(&agent.number()) {
+        self.unbind_number(agent.number());
+    }
+
+    /// A message of the agent of `handle` was accepted. If the agent had left before, and only what was held for its receiver
+    /// goes still, nobody else will take back its handle.
+    pub(super) fn unbind_departed(&mut self, handle: u32) {
+        if let Some(Some(bound)) = self.bound.get(handle as usize)
+            && bound.has_left
+        {
+            let number = bound.agent.number();
+            self.unbind_number(number);
+        }
+    }
+
+    fn unbind_number(&mut self, number: u64) {
+        if let Some(handle) = self.handles.remove(&number) {
+            self.unbound += 1;
             if let Some(Some(bound)) = self.bound.get_mut(handle as usize) {
                 bound.is_leaving = true;
             }

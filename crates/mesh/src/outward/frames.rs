@@ -46,7 +46,7 @@ impl Outward {
         let Some(Some(target)) = self.targets.get_mut(handle as usize) else {
             return Err(Rejected::Closed);
         };
-        match target.credit.admit(has_window) {
+        match target.credit.admit(has_window, true) {
             Admission::Full => {
                 if !target.is_waited_for {
                     target.is_waited_for = true;
@@ -97,6 +97,7 @@ impl Outward {
             }
         }
         self.sent += 1;
+        self.unbind_departed(sender);
         Ok(())
     }
 

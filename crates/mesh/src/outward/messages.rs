@@ -45,7 +45,7 @@ impl Outward {
             return Err(Rejected::Closed);
         };
         let is_long = outgoing.content_length() > LONGEST_PIECE;
-        let stop = match target.credit.admit(has_window) {
+        let stop = match target.credit.admit(has_window, self.line.has_queue()) {
             Admission::Full => {
                 if !target.is_waited_for {
                     target.is_waited_for = true;
@@ -74,6 +74,7 @@ impl Outward {
                     Ok(()) => {
                         target.credit.sent(length);
                         self.sent += 1;
+                        self.unbind_departed(sender_handle);
                         return Ok(());
                     }
                     Err(stop) => stop,
@@ -98,6 +99,7 @@ impl Outward {
                 let message = Queued::message(sender_handle, payload);
                 self.line.enqueue(handle, &mut target.credit, message);
                 self.note_queued(sender_handle);
+                self.unbind_departed(sender_handle);
                 Ok(())
             }
             Stop::Encode(error) => Err(Rejected::Impossible(error.into())),

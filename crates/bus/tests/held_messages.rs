@@ -1,0 +1,210 @@
+//! Messages that wait for their receiver, and those that an ended agent never read.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sealbus_bus::{
+    Acknowledgement, BoxFuture, Bus, BusConfig, Capabilities, Destination, Gate, LocalAgent,
+    Location, Mailbox, Outbox, Outgoing, ProcessEndpoint, Rejected, ResolveError, Resolver,
+    Transport, TransportError,
+};
+use sealbus_fipa::{AclMessage, Performative};
+use sealbus_seal::{Identity, PlatformName, ProcessId, SecurityLevel};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+/// A guard against waiting for ever.
+const LONG: Duration = Duration::from_secs(60);
+
+fn bus(change: impl FnOnce(&mut BusConfig)) -> Bus {
+    let mut config = BusConfig::new(PlatformName::new("factory").unwrap());
+    change(&mut config);
+    Bus::new(config, Handle::current())
+}
+
+fn agent(bus: &Bus, name: &str) -> (Outbox, Mailbox) {
+    bus.attach(&format!("{name}@factory"), None, None).unwrap()
+}
+
+fn say(receiver: &str, text: &str) -> AclMessage {
+    AclMessage::new(Performative::Inform)
+        .with_receiver(sealbus_bus::aid_of(&format!("{receiver}@factory")))
+        .with_content(text)
+}
+
+/// Says that everybody is in one other process.
+struct Elsewhere(ProcessEndpoint);
+
+impl Resolver for Elsewhere {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {
+        Box::pin(async { Ok(Location::Process(self.0.clone())) })
+    }
+}
+
+/// A transport with one way, which is full at first. Room is made between the refusal and the moment when somebody waits
+/// for it.
+#[derive(Default)]
+struct Narrow {
+    has_room: AtomicBool,
+    accepted: AtomicUsize,
+    gate: Gate,
+}
+
+struct NarrowTransport(Arc<Narrow>);
+
+struct NarrowWay(Arc<Narrow>);
+
+impl Destination for NarrowWay {
+    fn try_send(&self, _: &Arc<LocalAgent>, _: &Outgoing<'_>) -> Result<(), Rejected> {
+        if !self.0.has_room.load(Ordering::SeqCst) {
+            return Err(Rejected::Full);
+        }
+        self.0.accepted.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn gate(&self) -> &Gate {
+        self.0.has_room.store(true, Ordering::SeqCst);
+        self.0.gate.open();
+        &self.0.gate
+    }
+
+    fn recall(&self) {}
+}
+
+impl Transport for NarrowTransport {
+    fn name(&self) -> &'static str {
+        "narrow"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            levels: vec![SecurityLevel::None],
+            largest_message: 1 << 20,
+            acknowledgement: Acknowledgement::ReceiverProcess,
+            resumes: true,
+            pushes_back: true,
+        }
+    }
+
+    fn attach(&self, _: &Arc<LocalAgent>) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn credential_changed(&self, _: &Arc<LocalAgent>) {}
+
+    fn detach(&self, _: &Arc<LocalAgent>) {}
+
+    fn flush(&self) {}
+
+    fn destination(
+        &self,
+        _: &ProcessEndpoint,
+        _: &str,
+    ) -> Result<Arc<dyn Destination>, TransportError> {
+        Ok(Arc::new(NarrowWay(self.0.clone())))
+    }
+}
+
+#[tokio::test]
+async fn room_that_is_made_before_anybody_waits_for_it_is_used() {
+    let bus = bus(|_| ());
+    let narrow = Arc::new(Narrow::default());
+    let platform = &bus.config().platform;
+    let process = ProcessEndpoint {
+        identity: Identity::process(platform, "node-1", ProcessId::from_bytes([1; 16])).unwrap(),
+        address: SocketAddr::from(([127, 0, 0, 1], 1)),
+    };
+    assert!(bus.set_transport(Arc::new(NarrowTransport(narrow.clone()))));
+    assert!(bus.set_resolver(Arc::new(Elsewhere(process))));
+    let (alice, _mailbox) = agent(&bus, "alice");
+    alice.send(say("bob", "1")).await.unwrap();
+    let arrives = async {
+        while narrow.accepted.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, arrives).await.unwrap();
+}
+
+/// Takes one failure notice out of a mailbox and gives what it says.
+async fn failure(mailbox: &mut Mailbox) -> String {
+    let notice = timeout(LONG, mailbox.recv()).await.unwrap().unwrap();
+    assert!(notice.provenance().is_of_platform());
+    let notice = notice.into_message();
+    assert_eq!(notice.performative, Performative::Failure);
+    notice.content_text().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn senders_hear_once_of_each_message_that_an_ended_agent_never_read() {
+    let bus = bus(|_| ());
+    let (alice, mut alices) = agent(&bus, "alice");
+    let (_bob, mut bobs) = agent(&bus, "bob");
+    for number in 0..10 {
+        alice.send(say("bob", &number.to_string())).await.unwrap();
+    }
+    assert!(bobs.try_recv().is_some());
+    drop(bobs);
+    bus.detach("bob@factory");
+    for _ in 0..9 {
+        let told = failure(&mut alices).await;
+        assert!(told.contains("bob@factory"), "{told}");
+    }
+    assert!(alices.try_recv().is_none(), "something is told twice");
+    assert_eq!(bus.counters().undeliverable, 9);
+}
+
+#[tokio::test]
+async fn an_agent_that_moves_takes_its_messages_along_and_nobody_is_told() {
+    let bus = bus(|_| ());
+    let (alice, mut alices) = agent(&bus, "alice");
+    let (_bob, bobs) = agent(&bus, "bob");
+    alice.send(say("bob", "1")).await.unwrap();
+    let unread = bobs.drain();
+    bus.detach("bob@factory");
+    assert_eq!(unread.len(), 1);
+    assert!(alices.try_recv().is_none());
+}
+
+#[tokio::test]
+async fn nothing_keeps_an_agent_that_has_left() {
+    let bus = bus(|_| ());
+    let (alice, _mailbox) = agent(&bus, "alice");
+    let (bob, bobs) = agent(&bus, "bob");
+    alice.send(say("bob", "1")).await.unwrap();
+    let weak = Arc::downgrade(bob.agent());
+    drop((bob, bobs));
+    bus.detach("bob@factory");
+    assert!(weak.upgrade().is_none(), "the way to it keeps it");
+    // Whoever writes to it now hears that nobody is there.
+    alice.send(say("bob", "2")).await.unwrap();
+}
+
+/// Never knows where anybody is.
+struct Nowhere;
+
+impl Resolver for Nowhere {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {
+        Box::pin(async { Ok(Location::InTransit) })
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_for_many_receivers_is_bounded_for_all_together() {
+    let bus = bus(|config| config.hold_bytes_in_all = 100_000);
+    assert!(bus.set_resolver(Arc::new(Nowhere)));
+    let (alice, _mailbox) = agent(&bus, "alice");
+    let content = "x".repeat(1000);
+    let accepted = (0..1000)
+        .filter(|number| {
+            let message = say(&format!("away-{number}"), &content);
+            alice.try_send(message).is_ok()
+        })
+        .count();
+    assert!((90..=100).contains(&accepted), "{accepted} are held");
+}
