@@ -81,6 +81,9 @@ class Counters(NamedTuple):
     filter_errors: int
     """Events and questions that did not come because the filter could not be evaluated for them, such as one of
     ``properties.price`` for an event without a price. Who publishes in another process says so within a second."""
+    missed: int
+    """Events that passed the subscription by: while its process was silent for more than half a minute, or after it had pushed
+    back for as long without taking anything."""
 
 
 class DamagedLog(NamedTuple):

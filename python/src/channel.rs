@@ -318,7 +318,7 @@ impl PyRepliesHandle {
 }
 
 /// As `sealbus.channel.Counters` has them.
-type Counts = (u64, u64, u64, u64, u64, u64);
+type Counts = (u64, u64, u64, u64, u64, u64, u64);
 
 /// A subscription of one agent.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "SubscriptionHandle")]
@@ -449,6 +449,7 @@ impl PySubscriptionHandle {
             counters.dropped,
             counters.pushed_back,
             counters.filter_errors,
+            counters.missed,
         )))
     }
 

@@ -28,7 +28,7 @@ use super::frame::Replay;
 use super::log::{ChannelLogs, Feeds};
 use super::path::ChannelPath;
 use super::permission::ChannelPermissions;
-use super::qos::{ChannelCapabilities, Qos};
+use super::qos::{ChannelCapabilities, Qos, Reliability};
 use sealbus_bus::LocalAgent;
 use sealbus_bus::Moment;
 use sealbus_bus::Outbox;
@@ -42,7 +42,7 @@ use sealbus_bus::{
 use sealbus_bus::{Bus, WeakBus};
 use sealbus_bus::{Rejected, TransportError};
 
-/// How long the first publisher of a process waits to hear who subscribes in other processes.
+/// How long the first best-effort publisher of a process waits to hear who subscribes in other processes.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 /// When a way to another process cannot be had it is asked for again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -148,6 +148,8 @@ impl Channels {
             .map_or(1, |time| u64::try_from(time.as_micros()).unwrap_or(1));
         let mut config = ExchangeConfig::new(epoch);
         config.absence = bus.config().hold_time;
+        config.introduction = bus.config().hold_time;
+        config.patience = bus.config().hold_time;
         if let Some(transport) = bus.transport() {
             let capabilities = transport.capabilities();
             config.largest_message = capabilities.largest_message;
@@ -202,17 +204,19 @@ impl Channels {
     /// Waits until all processes of the platform have said what they subscribe to, for `limit` at most. Returns
     /// whether they have.
     ///
-    /// The first time something is published, sent or asked in a process this is waited for, up to a second.
+    /// Whatever is published or asked waits for this by itself, but for best-effort events, of which the first of a process
+    /// waits up to a second.
     pub async fn ready(&self, limit: Duration) -> bool {
         let wait = async {
             loop {
                 let news = self.shared.introduced.notified();
                 tokio::pin!(news);
                 news.as_mut().enable();
-                if self
-                    .shared
-                    .work(|exchange, now| exchange.take_interest(now))
-                {
+                let knows_all = self.shared.work(|exchange, now| {
+                    exchange.take_interest(now);
+                    exchange.knows_all()
+                });
+                if knows_all {
                     break;
                 }
                 news.await;
@@ -237,14 +241,18 @@ impl Channels {
         is_ready
     }
 
-    async fn introduce(&self) {
-        if !self.shared.was_introduced.load(Ordering::Acquire) {
+    /// The first best-effort event of a process gives others a little time to say that they want it.
+    async fn introduce(&self, qos: &Qos) {
+        if qos.reliability == Reliability::BestEffort
+            && !self.shared.was_introduced.load(Ordering::Acquire)
+        {
             self.ready(INTRODUCTION).await;
         }
     }
 
-    /// Publishes an event: everyone gets it whose subscription matches. Waits while a subscription that pushes back, or a
-    /// process, has no room; and for acknowledgements, if the QoS asks for them.
+    /// Publishes an event: everyone gets it whose subscription matches. Waits until every process of the platform has announced
+    /// what it subscribes to; while a subscription that pushes back, or a process, has no room; and for acknowledgements, if
+    /// the QoS asks for them.
     ///
     /// What was accepted reaches every process that is known to subscribe, or its publisher finds a `failure` message
     /// in its mailbox that names the channel; unless the QoS is best-effort.
@@ -261,7 +269,7 @@ impl Channels {
         message: impl Into<Arc<AclMessage>>,
     ) -> Result<Reach, PublishError> {
         let message = self.prepare(outbox, qos, message.into())?;
-        self.introduce().await;
+        self.introduce(qos).await;
         if qos.persistence.is_persistent() {
             return self.publish_kept(outbox, channel, qos, &message).await;
         }
@@ -276,8 +284,8 @@ impl Channels {
         .await
     }
 
-    /// Publishes an event if there is room for it everywhere; `None` if not, and always for what is persistent. Waits for
-    /// nothing, neither for acknowledgements nor to hear of subscriptions.
+    /// Publishes an event if there is room for it everywhere, and every process has announced what it subscribes to; `None`
+    /// if not, and always for what is persistent. Waits for nothing, nor for acknowledgements.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
@@ -301,10 +309,9 @@ impl Channels {
             receipt: None,
             turn: Turn::of(outbox.agent().number()),
         };
-        let attempt = self.shared.work(|exchange, now| {
-            exchange.take_interest(now);
-            exchange.publish(&publication, now)
-        });
+        let attempt = self
+            .shared
+            .work(|exchange, now| exchange.publish(&publication, now));
         Ok(match attempt? {
             Attempt::Done(reach) => Some(reach),
             Attempt::Full(_) => None,
@@ -328,7 +335,7 @@ impl Channels {
         if message.receivers.is_empty() {
             Arc::make_mut(&mut message).receivers = vec![sealbus_bus::aid_of(receiver)];
         }
-        self.introduce().await;
+        self.introduce(qos).await;
         let receiver: Arc<str> = receiver.into();
         self.put(
             outbox,
@@ -354,7 +361,7 @@ impl Channels {
         options: RequestOptions,
     ) -> Result<Replies, PublishError> {
         let message = self.prepare(outbox, qos, message.into())?;
-        self.introduce().await;
+        self.introduce(qos).await;
         let qos = Qos {
             // The answers say who has it.
             acknowledgement: None,
@@ -917,6 +924,17 @@ impl Shared {
                     channels = %pattern,
                     policy = %report.policy,
                     "{report}"
+                ),
+                Outcome::Missed {
+                    agent,
+                    pattern,
+                    missed,
+                } => tracing::warn!(
+                    target: "sealbus::flow",
+                    %agent,
+                    channels = %pattern,
+                    missed,
+                    "events passed a subscription by: its process was silent, or it pushed back for too long without taking anything"
                 ),
                 Outcome::FilterError {
                     agent,

@@ -82,6 +82,9 @@ pub struct QueueCounters {
     /// Items that did not come here because the subscription's filter could not be evaluated for them; who publishes in another
     /// process says so within a second.
     pub filter_errors: u64,
+    /// Items that passed the subscription by: while its process was given up for being silent, or after it had pushed back for
+    /// too long without taking anything.
+    pub missed: u64,
 }
 
 /// The line for the log when a policy has acted: one at once, then at most one in ten seconds.

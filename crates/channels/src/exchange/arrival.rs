@@ -28,6 +28,9 @@ use sealbus_bus::UndeliverableReason;
 use sealbus_bus::{ArrivedFrame, FrameOrigin, Refused, check_sender};
 use sealbus_bus::{Provenance, ReceivedMessage};
 
+/// So many times what publishers may keep for a process may be kept for it in all, with the answers to what it says.
+const OVERFULL: usize = 4;
+
 /// Why a frame of the right session is not accepted.
 enum Objection {
     /// Somebody tried what it may not.
@@ -101,6 +104,14 @@ impl Exchange {
             return Ok(());
         }
         peer.is_heard = true;
+        let is_acknowledgement = matches!(frame, Frame::Acknowledge { .. });
+        if !is_acknowledgement && peer.outgoing.size().0 > OVERFULL * self.config.kept_frames {
+            let refused = self.break_off(index, now);
+            return Err(Box::new((arrived, refused)));
+        }
+        let Some(peer) = self.peers.get_mut(index) else {
+            return Ok(());
+        };
         if let Frame::Acknowledge {
             upto,
             beyond,
@@ -148,6 +159,25 @@ impl Exchange {
         }
         self.acknowledge_if_due(index, now);
         Ok(())
+    }
+
+    /// A process makes this one keep ever more answers and acknowledges none: what is kept for it is given up.
+    fn break_off(&mut self, index: u32, now: Now) -> Refused {
+        let explanation = "it asks on and on, and acknowledges none of the answers";
+        let reason = UndeliverableReason::Refused {
+            reason: RefusalReason::OverLimit,
+            explanation: explanation.to_owned(),
+        };
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.own_epoch = peer.own_epoch.saturating_add(1);
+        }
+        self.lose(index, &reason, now);
+        self.excuse(index);
+        self.begin(index, now);
+        Refused {
+            reason: RefusalReason::OverLimit,
+            explanation: explanation.to_owned(),
+        }
     }
 
     /// The index of the process that a frame came from, which is mostly that of the frame before.
@@ -220,6 +250,9 @@ impl Exchange {
                 return;
             };
             peer.epoch = from;
+            // It announces its subscriptions now.
+            peer.is_excused = false;
+            self.all_announced = false;
             if has_outlived {
                 peer.own_epoch = to.saturating_add(1);
             }
@@ -329,8 +362,12 @@ impl Exchange {
             arrived,
         };
         let result = match *frame {
-            Frame::Hello { .. } | Frame::Acknowledge { .. } | Frame::Void { .. } => Ok(()),
-            Frame::Announce { announcement, .. } => self.announced(&from, &announcement),
+            Frame::Hello { .. } | Frame::Acknowledge { .. } => Ok(()),
+            Frame::Void { .. } => {
+                self.tell_credit(index, now);
+                Ok(())
+            }
+            Frame::Announce { announcement, .. } => self.announced(&from, &announcement, now),
             Frame::Withdraw { subscription, .. } => {
                 self.withdrawn(index, subscription);
                 Ok(())
@@ -344,6 +381,17 @@ impl Exchange {
                     && let Some(subscription) = peer.subscriptions.get(&subscription)
                 {
                     subscription.raise(limit);
+                }
+                self.tell_missed(index, subscription, now);
+                Ok(())
+            }
+            Frame::Missed {
+                subscription,
+                count,
+                ..
+            } => {
+                if let Some(consumer) = self.consumers.get(&subscription).cloned() {
+                    self.note_missed(&consumer, count, now);
                 }
                 Ok(())
             }
@@ -361,6 +409,10 @@ impl Exchange {
             Frame::Known { .. } => {
                 if let Some(peer) = self.peers.get_mut(index) {
                     peer.is_known = true;
+                    peer.awaited_until = None;
+                    // Those that it has not announced again have ended.
+                    self.forget_away(index, None);
+                    self.announcements.open_all();
                 }
                 Ok(())
             }
@@ -460,6 +512,7 @@ impl Exchange {
         &mut self,
         from: &Origin<'_>,
         announcement: &Announcement<'_>,
+        now: Now,
     ) -> Result<(), Objection> {
         let FrameOrigin::Agent(agent) = &from.arrived.origin else {
             return Err(refuse(
@@ -479,6 +532,7 @@ impl Exchange {
             ));
         }
         self.withdrawn(from.index, announcement.subscription);
+        let former = self.forget_away(from.index, Some(announcement.subscription));
         let Some(peer) = self.peers.get_mut(from.index) else {
             return Ok(());
         };
@@ -490,11 +544,18 @@ impl Exchange {
         }
         let subscription =
             RemoteSubscription::new(agent.clone(), pattern.clone(), filter, announcement);
+        if let Some(former) = former
+            && former.agent == subscription.agent
+            && former.pattern == subscription.pattern
+        {
+            subscription.inherit(&former);
+        }
         peer.subscriptions
             .insert(announcement.subscription, Arc::new(subscription));
         self.there
             .insert(&pattern, (from.index, announcement.subscription));
         self.generation += 1;
+        self.tell_missed(from.index, announcement.subscription, now);
         Ok(())
     }
 

@@ -24,6 +24,10 @@ pub(crate) struct ExchangeConfig {
     pub(crate) longest_resend: Duration,
     /// The first pause between two hellos, and the longest.
     pub(crate) greet: (Duration, Duration),
+    /// How long publishers wait for the announcements of a process before they are told its name.
+    pub(crate) introduction: Duration,
+    /// How long publishers wait for a subscription that pushes back and takes nothing, before events pass it by.
+    pub(crate) patience: Duration,
     /// After so long without an acknowledgement that is due a process is given up.
     pub(crate) absence: Duration,
     /// How long an acknowledgement may wait for more to acknowledge.
@@ -52,6 +56,8 @@ impl ExchangeConfig {
             resend: Duration::from_secs(5),
             longest_resend: Duration::from_secs(30),
             greet: (Duration::from_millis(200), Duration::from_secs(5)),
+            introduction: Duration::from_secs(30),
+            patience: Duration::from_secs(30),
             absence: Duration::from_secs(30),
             acknowledge_after: Duration::from_millis(20),
             acknowledge_frames: 64,

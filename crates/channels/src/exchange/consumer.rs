@@ -20,12 +20,13 @@ use crate::qos::Reliability;
 use crate::queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
 use sealbus_bus::Gate;
 use sealbus_bus::Moment;
+use sealbus_bus::WindowCredit;
 
 /// Requests that an agent has taken and not answered, before the oldest counts as not to be answered.
 const OPEN_REQUESTS: usize = 4096;
 /// The least that a subscription lets another process send at a time, and the most, in bytes. Small in tests, so that
 /// credit runs out.
-const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 64 << 10 };
+const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
 const LARGEST_WINDOW: usize = 4 << 20;
 /// Between two lines in the log that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -184,11 +185,10 @@ struct Open {
     expiry: Option<Moment>,
 }
 
-#[derive(Default)]
+/// What one other process has sent, and may send.
 struct Ledger {
     received: u64,
-    taken: u64,
-    announced: u64,
+    credit: WindowCredit,
 }
 
 struct State {
@@ -202,8 +202,24 @@ struct State {
     /// How often publishers of this process had to wait since it was last said, and when to say it again.
     waits: u64,
     next_report: Moment,
+    /// Since when publishers of this process have waited in vain for room.
+    stalled_since: Option<Duration>,
+    /// Events that passed it by, here and elsewhere.
+    missed: u64,
     /// How often its filter could not be evaluated, here and elsewhere.
     filter_errors: u64,
+    /// When to say again in the log that events pass it by.
+    next_missed: Moment,
+}
+
+/// Whether there is room for an event.
+pub(super) enum Room {
+    /// There is.
+    Free,
+    /// Others have waited for it.
+    Taken,
+    /// There is none, and publishers have found none since then.
+    Full(Duration),
 }
 
 /// Why a subscription has ended.
@@ -275,7 +291,10 @@ impl Consumer {
                 waker: None,
                 waits: 0,
                 next_report: Moment::default(),
+                stalled_since: None,
+                missed: 0,
                 filter_errors: 0,
+                next_missed: Moment::default(),
             }),
             gate: Arc::default(),
         }
@@ -285,21 +304,60 @@ impl Consumer {
         self.options.policy == FlowPolicy::PushBack
     }
 
-    /// What another process may send at a time.
-    pub(super) fn window(&self) -> u64 {
-        (self.options.limits.bytes / 2).clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
+    /// What each of so many other processes may send at a time: all together about as much as the queue holds.
+    fn window(&self, processes: usize) -> u64 {
+        let share = self.options.limits.bytes / 2 / processes.max(1);
+        share.clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
+    }
+
+    /// Lets a process that is one of so many send. Returns what it may send at the beginning.
+    pub(super) fn open_window(&self, peer: PeerKey, processes: usize) -> u64 {
+        let window = self.window(processes);
+        if self.pushes_back() {
+            self.state.lock().ledger(peer, window);
+        }
+        window
     }
 
     /// Whether an event that counts as so many bytes finds room, or the policy does not ask.
-    pub(super) fn has_room(&self, cost: usize, turn: Turn<'_>) -> bool {
+    pub(super) fn has_room(&self, cost: usize, turn: Turn<'_>, now: Duration) -> Room {
         if !self.pushes_back() {
-            return true;
+            return Room::Free;
         }
+        let mut state = self.state.lock();
+        if !state.queue.has_room(cost) && state.ended.is_none() {
+            return Room::Full(*state.stalled_since.get_or_insert(now));
+        }
+        drop(state);
         if turn.is_behind_others_at(&self.gate) {
-            return false;
+            Room::Taken
+        } else {
+            Room::Free
         }
-        let state = self.state.lock();
-        state.queue.has_room(cost) || state.ended.is_some()
+    }
+
+    /// So many events have passed it by. Returns whether these are the first of a row.
+    pub(super) fn miss(&self, count: u64, now: Moment) -> bool {
+        let mut state = self.state.lock();
+        state.missed = state.missed.saturating_add(count);
+        let is_first = now >= state.next_missed;
+        if is_first {
+            state.next_missed = now.plus(REPORT_INTERVAL);
+        }
+        is_first
+    }
+
+    /// What a process may send in all that asks for it, if it was not told so much.
+    pub(super) fn credit_of(&self, peer: PeerKey) -> Option<u64> {
+        if !self.pushes_back() {
+            return None;
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let window = self.window(state.ledgers.len());
+        let found = state.ledgers.binary_search_by_key(&peer, |(key, _)| *key);
+        let (_, ledger) = found.ok().and_then(|place| state.ledgers.get_mut(place))?;
+        ledger.credit.announce(window)
     }
 
     /// Puts an event in. The aftermath of those that were lost for it is added to `aftermath`.
@@ -325,9 +383,9 @@ impl Consumer {
         let put = if let Some(peer) = entry.payer()
             && self.pushes_back()
         {
-            let window = self.window();
+            let window = self.window(state.ledgers.len());
             let ledger = state.ledger(peer, window);
-            let is_beyond = ledger.received.saturating_sub(ledger.taken) > 4 * window;
+            let is_beyond = ledger.received > ledger.credit.announced() + 3 * window;
             ledger.received += entry.cost as u64;
             // Its publisher had credit for it, but for a little that was sent before it knew of the subscription. A
             // process that does not keep to that does not fill the memory.
@@ -384,7 +442,8 @@ impl Consumer {
     pub(super) fn refund(&self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
         if self.pushes_back() {
             let mut state = self.state.lock();
-            state.ledger(peer, self.window()).received += cost as u64;
+            let window = self.window(state.ledgers.len());
+            state.ledger(peer, window).received += cost as u64;
             state.pay(peer, cost, self, aftermath);
         }
     }
@@ -412,6 +471,9 @@ impl Consumer {
             && let Some(waker) = waker
         {
             state.waker = Some(waker.clone());
+        }
+        if count > 0 {
+            state.stalled_since = None;
         }
         aftermath.has_room |= count > 0 && self.pushes_back();
         count
@@ -488,6 +550,9 @@ impl Consumer {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.queue.advance(now, &mut state.lost);
+        if !state.lost.is_empty() {
+            state.stalled_since = None;
+        }
         aftermath.has_room |= !state.lost.is_empty() && self.pushes_back();
         state.settle_lost(self, aftermath);
         let next = state.queue.next_change();
@@ -546,6 +611,7 @@ impl Consumer {
             state.queue.bytes(),
             QueueCounters {
                 filter_errors: state.filter_errors,
+                missed: state.missed,
                 ..state.queue.counters()
             },
         )
@@ -593,8 +659,7 @@ impl State {
             Err(place) => {
                 let ledger = Ledger {
                     received: 0,
-                    taken: 0,
-                    announced: window,
+                    credit: WindowCredit::new(window),
                 };
                 self.ledgers.insert(place, (peer, ledger));
                 place
@@ -607,17 +672,13 @@ impl State {
         if !consumer.pushes_back() {
             return;
         }
-        let window = consumer.window();
+        let window = consumer.window(self.ledgers.len());
         // What is left of a former session is nobody's.
         let found = self.ledgers.binary_search_by_key(&peer, |(key, _)| *key);
         let Some((_, ledger)) = found.ok().and_then(|place| self.ledgers.get_mut(place)) else {
             return;
         };
-        ledger.taken += cost as u64;
-        let limit = ledger.taken + window;
-        // Half a window at a time: often enough never to stall, seldom enough to cost nothing.
-        if limit.saturating_sub(ledger.announced) >= window / 2 {
-            ledger.announced = limit;
+        if let Some(limit) = ledger.credit.take(cost as u64, window) {
             aftermath.credit.retain(|(other, _)| *other != peer);
             aftermath.credit.push((peer, limit));
         }

@@ -15,11 +15,15 @@ use super::consumer::Consumer;
 use super::targets::{Filter, Targets};
 use super::{Exchange, Now, Outcome};
 use crate::event::ChannelHeader;
-use crate::filter::EvaluationError;
+use crate::filter::{EvaluationError, MAX_FILTER_COST};
 use crate::frame::Frame;
 
 /// Between two words to a process about the same filters.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What the filters of one other process may cost for one message where it is published: those of some thousand usual
+/// subscriptions. Beyond that the process gets the message for all of its subscriptions and looks at their filters itself.
+const PROCESS_COST: u32 = 4 * MAX_FILTER_COST;
 
 /// Whose filter it is: by index among the targets of a channel.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,8 @@ pub(super) struct Sieve<'a> {
     header: &'a ChannelHeader,
     message: &'a AclMessageRef<'a>,
     failed: Vec<(Whose, EvaluationError)>,
+    /// What the filters of the process that is being looked at have cost.
+    cost: u32,
 }
 
 /// Filters that could not be evaluated.
@@ -46,12 +52,42 @@ impl<'a> Sieve<'a> {
             header,
             message,
             failed: Vec::new(),
+            cost: 0,
         }
+    }
+
+    /// Whether a message passes the filter of a subscription that cannot be told of it, or may.
+    pub(super) fn may_pass(&mut self, filter: Option<&Filter>) -> bool {
+        let Some(filter) = filter else { return true };
+        if self.is_exhausted() {
+            return true;
+        }
+        let (outcome, cost) = filter.evaluate(self.header, self.message);
+        self.cost = self.cost.saturating_add(cost);
+        outcome.unwrap_or(false)
+    }
+
+    /// The filters of another process come next.
+    pub(super) fn begin_process(&mut self) {
+        self.cost = 0;
+    }
+
+    /// Whether the filters of the process have cost too much for this message.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.cost >= PROCESS_COST
+    }
+
+    /// Forgets what failed of the filters of a process, which looks at all of them itself.
+    pub(super) fn leave_to_process(&mut self, at: usize) {
+        self.failed
+            .retain(|(whose, _)| !matches!(whose, Whose::There(of, _) if *of == at));
     }
 
     fn passes(&mut self, whose: Whose, filter: Option<&Filter>) -> bool {
         let Some(filter) = filter else { return true };
-        match filter.matches(self.header, self.message) {
+        let (outcome, cost) = filter.evaluate(self.header, self.message);
+        self.cost = self.cost.saturating_add(cost);
+        match outcome {
             Ok(passes) => passes,
             Err(error) => {
                 self.failed.push((whose, error));
@@ -67,6 +103,11 @@ impl<'a> Sieve<'a> {
 
     /// The same for a subscription of another process.
     pub(super) fn passes_there(&mut self, at: usize, id: u32, filter: Option<&Filter>) -> bool {
+        if self.is_exhausted() && filter.is_some() {
+            self.failed
+                .push((Whose::There(at, id), EvaluationError::Cost));
+            return false;
+        }
         self.passes(Whose::There(at, id), filter)
     }
 

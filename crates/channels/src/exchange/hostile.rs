@@ -38,6 +38,7 @@ enum Word {
     Void,
     Known,
     FilterErrors(u32, u64),
+    Missed(u32, u64),
     Noise(Vec<u8>),
 }
 
@@ -65,6 +66,7 @@ fn word() -> impl Strategy<Value = Word> {
         1 => Just(Word::Void),
         1 => Just(Word::Known),
         1 => (id(), small()).prop_map(|(a, b)| Word::FilterErrors(a, b)),
+        1 => (id(), small()).prop_map(|(a, b)| Word::Missed(a, b)),
         1 => proptest::collection::vec(any::<u8>(), 0..60).prop_map(Word::Noise),
     ]
 }
@@ -175,6 +177,11 @@ fn encode(word: &Word, stamp: Stamp) -> Bytes {
             count,
             text: "no",
         },
+        Word::Missed(subscription, count) => Frame::Missed {
+            stamp,
+            subscription,
+            count,
+        },
         Word::Noise(ref bytes) => return bytes.clone().into(),
     };
     frame.to_bytes()
@@ -278,4 +285,60 @@ proptest! {
         exchange.tick(at(2000));
         prop_assert!(exchange.there.is_empty() && exchange.peers.values().next().is_none() && exchange.asking.is_empty());
     }
+}
+
+/// A process that asks subscriptions there are not, a thousand at a time, and acknowledges nothing.
+#[test]
+fn answers_that_nobody_acknowledges_do_not_pile_up() {
+    let platform = PlatformName::new("factory").unwrap();
+    let other = Identity::process(&platform, "node-1", ProcessId::from_bytes([9; 16])).unwrap();
+    let config = ExchangeConfig {
+        kept_frames: 1000,
+        ..ExchangeConfig::new(7)
+    };
+    let mut exchange = Exchange::new(config);
+    let now = Now {
+        since_start: Duration::from_millis(1),
+        moment: Moment::from_unix_ms(10),
+    };
+    exchange.process_joined(&other, now);
+    let index = exchange.index_of(&other).unwrap();
+    let named: Vec<u32> = (1..=1024).collect();
+    let mut refused = 0;
+    let arrived = |payload| ArrivedFrame {
+        process: Arc::new(other.clone()),
+        origin: FrameOrigin::Agent("mallory@factory".into()),
+        provenance: Provenance::Claimed,
+        payload,
+        credit: FrameCredit::free(),
+    };
+    for round in 0..400 {
+        if round % 100 == 0 {
+            let hello = Frame::Hello {
+                from: 3 + round,
+                to: 0,
+            };
+            exchange.take(arrived(hello.to_bytes()), now).unwrap();
+        }
+        let peer = exchange.peers.get(index).unwrap();
+        let stamp = Stamp {
+            session: peer.session_in(),
+            number: peer.incoming.upto() + 1,
+        };
+        let mut out = Vec::new();
+        begin_event(&mut out, stamp, &head(2, round, "/a", 2), &named);
+        message(0, &mut out);
+        if let Err(error) = exchange.take(arrived(out.into()), now) {
+            assert_eq!(error.1.reason, RefusalReason::OverLimit);
+            refused += 1;
+        }
+        let (frames, _) = exchange.peers.get(index).unwrap().outgoing.size();
+        assert!(frames <= 6000, "{frames} answers are kept");
+        while let Some(ready) = exchange.next_ready() {
+            while exchange.next_parcel(ready).is_some() {
+                exchange.sent(ready, now);
+            }
+        }
+    }
+    assert!(refused > 10, "{refused} times");
 }

@@ -11,6 +11,10 @@
 //! not ask for order, as it comes. What is not acknowledged within [`ExchangeConfig::absence`] is reported to its
 //! publisher, and the two processes begin anew. Best-effort events are sent once and neither kept nor reported.
 //!
+//! **Announcements.** A publisher waits until every process of the platform has announced its subscriptions, so that an
+//! event reaches each of them. A process that announces nothing within [`ExchangeConfig::introduction`] is named in the
+//! publisher's error. Best-effort events do not wait. A process that was given up is not waited for.
+//!
 //! **Flow.** A publisher waits while a process has more unacknowledged than [`ExchangeConfig::kept_bytes`], and while a
 //! subscription that pushes back has no room, or its process has given no credit for more. All other subscriptions take
 //! what comes and act by their policy. Best-effort events wait for no other process: what finds no room there is lost.
@@ -35,6 +39,9 @@ mod publish;
 mod receipt;
 mod reports;
 mod requests;
+mod room;
+#[cfg(test)]
+mod scenes;
 mod sending;
 #[cfg(test)]
 mod simulation;
@@ -67,6 +74,7 @@ use super::path::ChannelPath;
 use super::pattern::{ChannelPattern, PatternIndex};
 use super::permission::ChannelPermissions;
 use super::queue::FlowReport;
+use sealbus_bus::Gate;
 use sealbus_bus::Moment;
 use sealbus_bus::RefusalReason;
 use sealbus_bus::UndeliverableReason;
@@ -105,6 +113,13 @@ pub(crate) enum Outcome {
         pattern: ChannelPattern,
         report: FlowReport,
     },
+    /// Events have passed a subscription by.
+    Missed {
+        agent: Arc<str>,
+        pattern: ChannelPattern,
+        /// So many in all.
+        missed: u64,
+    },
     /// A subscription's filter cannot be evaluated for what is published; said once.
     FilterError {
         agent: Arc<str>,
@@ -142,6 +157,12 @@ pub(crate) struct Exchange {
     ready: VecDeque<u32>,
     /// Whether an agent of this process has published, so that it wants to know who subscribes elsewhere.
     is_interested: bool,
+    /// Whether every other process is known to have announced its subscriptions, or is not waited for.
+    all_announced: bool,
+    /// Until when publishers wait at the gates of subscriptions that push back.
+    stalls: Vec<(Duration, Arc<Gate>)>,
+    /// Where publishers wait for the announcements of other processes.
+    announcements: Arc<Gate>,
     /// When to look through the queues for what has expired or become valid.
     sweep_at: Option<Duration>,
     alarm: Option<Duration>,
@@ -171,6 +192,9 @@ impl Exchange {
             encoded: Vec::new(),
             ready: VecDeque::new(),
             is_interested: false,
+            all_announced: true,
+            stalls: Vec::new(),
+            announcements: Arc::default(),
             sweep_at: None,
             alarm: None,
             is_alarm_sooner: false,

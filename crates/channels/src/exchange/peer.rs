@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sealbus_seal::Identity;
 
 use super::consumer::PeerKey;
@@ -32,6 +33,10 @@ pub(crate) struct RemoteSubscription {
     /// Bytes that may be sent to it in all, and that were.
     limit: AtomicU64,
     sent: AtomicU64,
+    /// Since when publishers have waited in vain for its credit.
+    stalled_since: Mutex<Option<Duration>>,
+    /// Events that passed it by, of which its process has not been told.
+    missed: AtomicU64,
     /// How often its filter could not be evaluated here.
     pub(super) filter_errors: AtomicU64,
     /// Where publishers wait for more credit.
@@ -55,6 +60,8 @@ impl RemoteSubscription {
             reads_logs: !announcement.durable.is_empty() || announcement.replay != Replay::Now,
             limit: AtomicU64::new(announcement.credit),
             sent: AtomicU64::new(0),
+            stalled_since: Mutex::default(),
+            missed: AtomicU64::new(0),
             filter_errors: AtomicU64::new(0),
             gate: Arc::default(),
         }
@@ -88,8 +95,31 @@ impl RemoteSubscription {
     }
 
     pub(super) fn raise(&self, limit: u64) {
-        self.limit.fetch_max(limit, Ordering::Relaxed);
+        if self.limit.fetch_max(limit, Ordering::Relaxed) < limit {
+            *self.stalled_since.lock() = None;
+        }
         self.gate.open();
+    }
+
+    /// A publisher finds no credit. Returns since when that has been so.
+    pub(super) fn stall(&self, now: Duration) -> Duration {
+        *self.stalled_since.lock().get_or_insert(now)
+    }
+
+    /// An event passes it by.
+    pub(super) fn miss(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes over what its former self was not told of.
+    pub(super) fn inherit(&self, former: &Self) {
+        let missed = former.take_missed();
+        self.missed.fetch_add(missed, Ordering::Relaxed);
+    }
+
+    /// How many events have passed it by since this was last asked.
+    pub(super) fn take_missed(&self) -> u64 {
+        self.missed.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -104,12 +134,18 @@ pub(super) struct Peer {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming<ArrivedFrame>,
     pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
+    /// Its subscriptions when it was given up, until it has announced them anew: they are counted what they miss.
+    pub(super) away: HashMap<u32, Arc<RemoteSubscription>>,
     /// Whether there is a reason to talk to it.
     pub(super) is_wanted: bool,
     /// Whether it was heard in this session, so that it knows both epochs.
     pub(super) is_heard: bool,
     /// Whether it has announced all its subscriptions.
     pub(super) is_known: bool,
+    /// Whether publishers go on without its announcements: it was given up, or takes no frames.
+    pub(super) is_excused: bool,
+    /// Until when publishers wait for its announcements, once one of them does.
+    pub(super) awaited_until: Option<Duration>,
     /// The transport has no room at the moment.
     pub(super) is_blocked: bool,
     /// Whether it is among those that have something to send.
@@ -148,9 +184,12 @@ impl Peer {
             outgoing: Outgoing::new(resend),
             incoming: Incoming::default(),
             subscriptions: HashMap::new(),
+            away: HashMap::new(),
             is_wanted: false,
             is_heard: false,
             is_known: false,
+            is_excused: false,
+            awaited_until: None,
             is_blocked: false,
             is_ready: false,
             greet_at: None,

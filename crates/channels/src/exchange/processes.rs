@@ -1,16 +1,19 @@
 //! The other processes of the platform: how they join, begin a session, are given up and leave.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealbus_seal::Identity;
 
 use super::consumer::PeerKey;
 use super::filter_errors::Untold;
-use super::peer::Peer;
+use super::peer::{Peer, RemoteSubscription};
+use super::publish::{PublishError, Turn};
 use super::stream::{self, Kept};
 use super::subscriptions::announce;
 use super::{Exchange, Now, Outcome};
 use crate::frame::{Frame, HeadMechanism};
+use sealbus_bus::Gate;
 use sealbus_bus::UndeliverableReason;
 
 impl Exchange {
@@ -30,6 +33,7 @@ impl Exchange {
         );
         self.indexes.insert(identity.clone(), index);
         self.peers.insert(index, peer);
+        self.all_announced = false;
         if self.is_interested || !self.consumers.is_empty() {
             self.want(index, now);
         }
@@ -43,11 +47,13 @@ impl Exchange {
         };
         let reason = UndeliverableReason::ProcessUnreachable(format!("{identity} has ended"));
         self.lose(index, &reason, now);
+        self.forget_away(index, None);
         self.peers.remove(index);
+        self.announcements.open_all();
     }
 
-    /// An agent of this process publishes: it is to be known who subscribes elsewhere. Returns whether it is.
-    pub(crate) fn take_interest(&mut self, now: Now) -> bool {
+    /// An agent of this process publishes: it is to be known who subscribes elsewhere.
+    pub(crate) fn take_interest(&mut self, now: Now) {
         if !self.is_interested {
             self.is_interested = true;
             let indexes = self.peers.indexes();
@@ -55,12 +61,92 @@ impl Exchange {
                 self.want(index, now);
             }
         }
-        self.knows_all()
     }
 
-    /// Whether all processes have announced their subscriptions.
-    pub(crate) fn knows_all(&self) -> bool {
-        self.peers.values().all(|peer| peer.is_known)
+    /// Whether all processes have announced their subscriptions, but for those that are not waited for.
+    pub(crate) fn knows_all(&mut self) -> bool {
+        if !self.all_announced {
+            let mut peers = self.peers.values();
+            self.all_announced = peers.all(|peer| peer.is_known || peer.is_excused);
+        }
+        self.all_announced
+    }
+
+    /// The gate to wait at until every process has announced its subscriptions; `None` if all have.
+    ///
+    /// # Errors
+    /// [`PublishError::NotAnnounced`] once a process was waited for long enough.
+    pub(super) fn await_announcements(
+        &mut self,
+        turn: Turn<'_>,
+        now: Now,
+    ) -> Result<Option<Arc<Gate>>, PublishError> {
+        if self.knows_all() {
+            let gate = &self.announcements;
+            return Ok(turn.is_behind_others_at(gate).then(|| gate.clone()));
+        }
+        let (time, limit) = (now.since_start, self.config.introduction);
+        let mut first = None;
+        for index in self.peers.indexes() {
+            let Some(peer) = self.peers.get_mut(index) else {
+                continue;
+            };
+            if peer.is_known || peer.is_excused {
+                continue;
+            }
+            let until = *peer.awaited_until.get_or_insert(time + limit);
+            if until <= time {
+                return Err(PublishError::NotAnnounced {
+                    process: peer.identity.clone(),
+                    seconds: limit.as_secs(),
+                });
+            }
+            first = Some(first.map_or(until, |first: Duration| first.min(until)));
+        }
+        self.set_alarm(first);
+        Ok(Some(self.announcements.clone()))
+    }
+
+    /// A process is silent for too long: until it announces its subscriptions again, what they miss is counted.
+    pub(super) fn set_away(&mut self, index: u32) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            for (id, subscription) in peer.subscriptions.drain() {
+                subscription.gate.open_all();
+                peer.away.insert(id, subscription);
+            }
+        }
+    }
+
+    /// Of a process that was away, nothing more is counted for one of its subscriptions, or for all. Returns what the one was.
+    pub(super) fn forget_away(
+        &mut self,
+        index: u32,
+        id: Option<u32>,
+    ) -> Option<Arc<RemoteSubscription>> {
+        let peer = self.peers.get_mut(index)?;
+        let ids: Vec<u32> = match id {
+            Some(id) => vec![id],
+            None => peer.away.keys().copied().collect(),
+        };
+        let mut last = None;
+        for id in ids {
+            let peer = self.peers.get_mut(index)?;
+            if let Some(subscription) = peer.away.remove(&id) {
+                self.there
+                    .remove(&subscription.pattern, |other| *other == (index, id));
+                self.generation += 1;
+                last = Some(subscription);
+            }
+        }
+        last
+    }
+
+    /// Publishers go on without the announcements of a process, until it is heard again.
+    pub(super) fn excuse(&mut self, index: u32) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.is_excused = true;
+            self.announcements.open_all();
+        }
     }
 
     /// There is a reason to talk to a process.
@@ -88,6 +174,8 @@ impl Exchange {
         peer.key.serial += 1;
         peer.is_heard = false;
         peer.is_known = false;
+        peer.awaited_until = None;
+        self.all_announced = false;
         peer.is_blocked = false;
         peer.probe_at = None;
         peer.untold = Untold::default();
@@ -122,8 +210,15 @@ impl Exchange {
         self.set_alarm(at);
     }
 
+    /// How many other processes hear what is announced.
+    pub(super) fn introduced(&self) -> usize {
+        let introduced = |peer: &&Peer| peer.is_introduced();
+        self.peers.values().filter(introduced).count()
+    }
+
     /// A new session with a process has begun: it hears of all subscriptions there are.
     pub(super) fn begin(&mut self, index: u32, now: Now) {
+        let processes = self.introduced();
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -131,7 +226,7 @@ impl Exchange {
             return;
         }
         for consumer in self.consumers.values() {
-            announce(peer, consumer, now);
+            announce(peer, consumer, processes, now);
         }
         peer.tell(None, now.since_start, |stamp| Frame::Known { stamp });
         self.mark_ready(index);

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sealbus_fipa::{AclMessage, EncodeError, bitefficient};
+use sealbus_seal::Identity;
 use sealbus_seal::permission::ChannelRight;
 use thiserror::Error;
 
 use super::collector::Collector;
 use super::consumer::{Aftermath, Consumer, Put, Source};
 use super::filter_errors::{FailedFilters, Sieve};
+use super::peer::RemoteSubscription;
 use super::receipt::Receipt;
 use super::requests::Asking;
 use super::stream::{Kept, Parcel};
-use super::targets::{Here, Targets, There, is_kept};
+use super::targets::{Here, PeerTargets, Targets, There, is_kept};
 use super::{Ended, Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
 use crate::frame::{self, Frame, Head, Stamp};
@@ -64,6 +66,17 @@ pub enum PublishError {
         receiver: Arc<str>,
         /// The channel.
         channel: ChannelPath,
+    },
+    /// Another process has not said what it subscribes to, so that the event might not reach all who want it.
+    #[error(
+        "not published: {process} has not said within {seconds} s what its agents subscribe to, and would miss it: see \
+         whether that process runs, and publish again; best-effort events do not wait for it"
+    )]
+    NotAnnounced {
+        /// The process.
+        process: Arc<Identity>,
+        /// How long it was waited for.
+        seconds: u64,
     },
     /// It is no request that this subscription took, or it was answered before, or it is too late.
     #[error(
@@ -183,20 +196,23 @@ pub(crate) struct Asked {
 
 /// Whom it goes to: subscriptions here, and for each other process the subscriptions there, none named for all.
 #[derive(Default)]
-struct Chosen {
-    here: Vec<usize>,
-    there: Vec<ChosenThere>,
+pub(super) struct Chosen {
+    pub(super) here: Vec<usize>,
+    pub(super) there: Vec<ChosenThere>,
     /// Filters that could not be evaluated.
     failed: FailedFilters,
+    /// Subscriptions of this process and of others that the event passes by.
+    pub(super) passed_here: Vec<usize>,
+    pub(super) passed_there: Vec<Arc<RemoteSubscription>>,
 }
 
-struct ChosenThere {
+pub(super) struct ChosenThere {
     /// Index in [`Targets::there`].
-    at: usize,
+    pub(super) at: usize,
     /// Those named in the frame.
-    named: Vec<u32>,
+    pub(super) named: Vec<u32>,
     /// Those that pay for it.
-    charged: Option<Arc<[u32]>>,
+    pub(super) charged: Option<Arc<[u32]>>,
 }
 
 /// A message as it goes to other processes; its content, if it is long, is that of the message itself.
@@ -216,8 +232,22 @@ impl AsRef<[u8]> for SharedContent {
 }
 
 impl Chosen {
+    /// Adds all subscriptions of one process that see events; it judges by itself which of them want this one.
+    fn all(&mut self, at: usize, there: &PeerTargets) {
+        let sees = there.subscriptions.iter().filter(|it| it.uses.sees);
+        let charged: Arc<[u32]> = sees
+            .filter(|it| it.subscription.pushes_back())
+            .map(|it| it.id)
+            .collect();
+        self.there.push(ChosenThere {
+            at,
+            named: Vec::new(),
+            charged: (!charged.is_empty()).then_some(charged),
+        });
+    }
+
     /// Adds subscriptions of one process, which the frames name.
-    fn name(&mut self, at: usize, subscriptions: &[&There]) {
+    pub(super) fn name(&mut self, at: usize, subscriptions: &[&There]) {
         for part in subscriptions.chunks(frame::MOST_TARGETS) {
             let charged: Arc<[u32]> = part
                 .iter()
@@ -287,6 +317,14 @@ impl Exchange {
             ..
         } = *publication;
         self.may_publish(publisher, path)?;
+        self.take_interest(now);
+        let is_directed = matches!(mechanism, Mechanism::Message { .. });
+        if qos.reliability != Reliability::BestEffort
+            && !is_directed
+            && let Some(gate) = self.await_announcements(publication.turn, now)?
+        {
+            return Ok(Attempt::Full(gate));
+        }
         let targets = self.targets(path);
         let next = || targets.counts.published.load(Ordering::Relaxed) + 1;
         let (number, published) = publication.kept.unwrap_or_else(|| (next(), now.moment));
@@ -294,9 +332,19 @@ impl Exchange {
         if header.is_never_valid(now.moment) {
             return Err(PublishError::Expired);
         }
-        let mut chosen = self.choose(&header, publication, &targets)?;
+        let mut chosen = match self.choose(&header, publication, &targets) {
+            // It may be on the channel in a process that has not said so yet.
+            Err(error @ PublishError::NotOnChannel { .. }) => {
+                return match self.await_announcements(publication.turn, now)? {
+                    Some(gate) => Ok(Attempt::Full(gate)),
+                    None => Err(error),
+                };
+            }
+            chosen => chosen?,
+        };
         let cost = shared_size(message) + MESSAGE_OVERHEAD;
-        if let Some(gate) = self.full(&chosen, &targets, cost, publication, now) {
+        let is_event = header.mechanism == Mechanism::Event;
+        if let Some(gate) = self.full(&mut chosen, &targets, cost, is_event, publication, now) {
             return Ok(Attempt::Full(gate));
         }
         let encoded = match chosen.there.is_empty() {
@@ -304,6 +352,7 @@ impl Exchange {
             false => Some(self.encode(message)?),
         };
         self.note_failed_filters(&targets, std::mem::take(&mut chosen.failed), now);
+        self.note_passed(&header, publication, &targets, &chosen, now);
         // Kept and other events of a channel are numbered apart.
         let counts = &targets.counts;
         match publication.kept {
@@ -371,6 +420,8 @@ impl Exchange {
             here: Vec::with_capacity(targets.here.len()),
             there: Vec::with_capacity(targets.there.len()),
             failed: FailedFilters::default(),
+            passed_here: Vec::new(),
+            passed_there: Vec::new(),
         };
         let mut sieve = Sieve::new(header, &view);
         match &header.mechanism {
@@ -394,6 +445,7 @@ impl Exchange {
                         }
                         continue;
                     }
+                    sieve.begin_process();
                     let mut wanted = |it: &There| {
                         it.sees(header)
                             && sieve.passes_there(at, it.id, it.subscription.filter.as_ref())
@@ -401,7 +453,13 @@ impl Exchange {
                     // Each process is told in as few frames as name all of its subscriptions.
                     let named: Vec<&There> =
                         there.subscriptions.iter().filter(|it| wanted(it)).collect();
-                    chosen.name(at, &named);
+                    if sieve.is_exhausted() && !is_kept(header) {
+                        // Costly filters are looked at by the process that has them.
+                        sieve.leave_to_process(at);
+                        chosen.all(at, there);
+                    } else {
+                        chosen.name(at, &named);
+                    }
                 }
             }
             Mechanism::Message { receiver } => {
@@ -433,6 +491,7 @@ impl Exchange {
                     }
                 }
                 for (at, there) in targets.there.iter().enumerate() {
+                    sieve.begin_process();
                     let mut asked = |it: &There| {
                         it.uses.answers
                             && it.subscription.agent != *publisher
@@ -447,60 +506,6 @@ impl Exchange {
         }
         chosen.failed = sieve.failed();
         Ok(chosen)
-    }
-
-    /// The gate to wait at, if somebody it goes to has no room.
-    fn full(
-        &mut self,
-        chosen: &Chosen,
-        targets: &Targets,
-        cost: usize,
-        publication: &Publication<'_>,
-        now: Now,
-    ) -> Option<Arc<Gate>> {
-        let turn = publication.turn;
-        for index in &chosen.here {
-            let consumer = &targets.here.get(*index)?.consumer;
-            if !consumer.has_room(cost, turn) {
-                if let Some(report) = consumer.note_wait(now.moment) {
-                    self.outcomes.push(Outcome::Flow {
-                        agent: consumer.agent.clone(),
-                        pattern: consumer.options.pattern.clone(),
-                        report,
-                    });
-                }
-                return Some(consumer.gate.clone());
-            }
-        }
-        let is_best_effort = publication.qos.reliability == Reliability::BestEffort;
-        for there in &chosen.there {
-            let of_peer = targets.there.get(there.at)?;
-            let Some(peer) = self.peers.get(of_peer.peer) else {
-                continue;
-            };
-            let (frames, bytes) = peer.outgoing.size();
-            let is_full = frames >= self.config.kept_frames || bytes >= self.config.kept_bytes;
-            if is_best_effort {
-                continue;
-            }
-            if is_full || turn.is_behind_others_at(&peer.gate) {
-                return Some(peer.gate.clone());
-            }
-            // What is charged is sorted as the subscriptions are.
-            let mut subscriptions = of_peer.subscriptions.iter();
-            for id in there.charged.iter().flat_map(|ids| ids.iter()) {
-                let Some(it) = subscriptions.find(|it| it.id == *id) else {
-                    continue;
-                };
-                let it = &it.subscription;
-                if !it.has_credit() || turn.is_behind_others_at(&it.gate) {
-                    let gate = it.gate.clone();
-                    self.probe_later(of_peer.peer, now);
-                    return Some(gate);
-                }
-            }
-        }
-        None
     }
 
     /// Puts an event of this process into a queue of it.

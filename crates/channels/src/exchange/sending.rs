@@ -129,6 +129,7 @@ impl Exchange {
             Ok(None) => {
                 peer.is_wanted = false;
                 peer.greet_at = None;
+                self.excuse(index);
             }
             Ok(Some(stamp)) if stamp.number != 0 && stamp.session == peer.session_out() => {
                 self.give_up(index, stamp.number, reason);

@@ -2,7 +2,7 @@
 //! Whatever happens: what is handed out is handed out once, in order, in its time and to those who may have it;
 //! what was accepted is handed out or its publisher is told; and who is slow slows nobody else.
 //!
-//! `SEALBUS_SEED=7 cargo test -p sealbus-bus simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many of
+//! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many of
 //! them (`make soak`).
 
 #![allow(clippy::unwrap_used)]
@@ -118,6 +118,7 @@ fn config(epoch: u64) -> ExchangeConfig {
         resend: Duration::from_millis(60),
         longest_resend: Duration::from_millis(500),
         greet: (Duration::from_millis(50), Duration::from_millis(500)),
+        introduction: Duration::from_millis(3000),
         absence: Duration::from_millis(1500),
         acknowledge_after: Duration::from_millis(5),
         acknowledge_frames: 8,
@@ -761,7 +762,7 @@ impl World {
                 assert!(is_known, "{reason}: {explanation}");
                 self.refused += usize::from(!is_uncounted);
             }
-            Outcome::Flow { .. } | Outcome::FilterError { .. } => {}
+            Outcome::Flow { .. } | Outcome::Missed { .. } | Outcome::FilterError { .. } => {}
         }
     }
 
@@ -792,6 +793,12 @@ impl World {
         };
         self.cut.clear();
         self.log("the end begins");
+        // Everybody wants to know of everybody, also whoever has just started anew.
+        for index in 0..self.processes.len() {
+            let now = self.time();
+            self.processes[index].exchange.take_interest(now);
+            self.pump(index);
+        }
         // Who is lazy stays so at first, and nobody else waits for it.
         for is_lazy_too in [false, true] {
             for _ in 0..60 {
@@ -903,7 +910,7 @@ fn run(seed: u64) -> usize {
             eprintln!("{}", world.journal);
         }
         eprintln!(
-            "schedule failed: run it again with SEALBUS_SEED={seed} cargo test -p sealbus-bus simulation"
+            "schedule failed: run it again with SEALBUS_SEED={seed} cargo test -p sealbus-channels simulation"
         );
         std::panic::resume_unwind(panic);
     }

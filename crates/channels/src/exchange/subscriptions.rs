@@ -107,13 +107,14 @@ impl Exchange {
         self.here.insert(&consumer.options.pattern, id);
         self.consumers.insert(id, consumer.clone());
         self.generation += 1;
+        let processes = self.introduced();
         let indexes = self.peers.indexes();
         for index in indexes {
             self.want(index, now);
             if let Some(peer) = self.peers.get_mut(index)
                 && peer.is_introduced()
             {
-                announce(peer, &consumer, now);
+                announce(peer, &consumer, processes, now);
                 self.mark_ready(index);
             }
         }
@@ -233,8 +234,9 @@ pub(super) fn compile(text: &str) -> Result<Option<Filter>, FilterError> {
 }
 
 /// Tells a process of a subscription of this one.
-pub(super) fn announce(peer: &mut Peer, consumer: &Consumer, now: Now) {
+pub(super) fn announce(peer: &mut Peer, consumer: &Consumer, processes: usize, now: Now) {
     let options = &consumer.options;
+    let credit = consumer.open_window(peer.key, processes);
     peer.tell(Some(&consumer.agent), now.since_start, |stamp| {
         Frame::Announce {
             stamp,
@@ -245,7 +247,7 @@ pub(super) fn announce(peer: &mut Peer, consumer: &Consumer, now: Now) {
                 policy: options.policy,
                 answers: options.answers,
                 takes_events: options.takes_events,
-                credit: consumer.window(),
+                credit,
                 durable: options.durable.as_deref().unwrap_or_default(),
                 replay: options.replay,
             },

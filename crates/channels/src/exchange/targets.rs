@@ -99,6 +99,8 @@ pub(super) struct Targets {
     /// Subscriptions of this process that match and may get nothing. Another process may not know that yet.
     pub(super) barred: Vec<u32>,
     pub(super) there: Vec<PeerTargets>,
+    /// Subscriptions of processes that were given up, and that may come back.
+    pub(super) away: Vec<Arc<RemoteSubscription>>,
 }
 
 /// What is counted of a channel. Only the exchange counts, under its lock.
@@ -162,8 +164,16 @@ impl Exchange {
         targets.here.sort_by_key(|here| here.consumer.id);
         let mut there: HashMap<u32, Vec<There>> = HashMap::new();
         self.there.for_each_match(path, |(index, id)| {
-            if let Some(peer) = self.peers.get(*index)
-                && let Some(it) = peer.subscriptions.get(id)
+            let Some(peer) = self.peers.get(*index) else {
+                return;
+            };
+            if let Some(it) = peer.away.get(id)
+                && it.takes_events
+                && self.rights.may(&it.agent, ChannelRight::Subscribe, path)
+            {
+                targets.away.push(it.clone());
+            }
+            if let Some(it) = peer.subscriptions.get(id)
                 && let Some(uses) =
                     Uses::new(&self.rights, &it.agent, path, it.takes_events, it.answers)
             {

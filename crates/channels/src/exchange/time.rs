@@ -1,14 +1,18 @@
 //! What happens as time passes: greetings, frames sent again, processes given up, requests over, events expired.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::consumer::Aftermath;
 use super::peer::acknowledge;
 use super::{Exchange, Now};
 use crate::frame::Frame;
+use sealbus_bus::Gate;
 use sealbus_bus::Moment;
 use sealbus_bus::UndeliverableReason;
 
+/// With more than this unacknowledged a process is asked nothing more.
+const PROBES: usize = 1024;
 /// The least time between two looks through all queues.
 const SWEEP: Duration = Duration::from_millis(10);
 
@@ -51,11 +55,19 @@ impl Exchange {
         if self.sweep_at.is_some_and(|at| at <= time) {
             self.sweep(now);
         }
+        // Publishers that have waited long enough go on without a subscription.
+        self.stalls.retain(|(at, gate)| {
+            if *at <= time {
+                gate.open();
+            }
+            *at > time
+        });
         let next = self
             .asking
             .values()
             .map(|asking| asking.deadline)
             .chain(self.sweep_at)
+            .chain(self.stalls.iter().map(|(at, _)| *at))
             .min();
         self.set_alarm(next);
         self.is_alarm_sooner = false;
@@ -71,6 +83,24 @@ impl Exchange {
         }
     }
 
+    /// A publisher waits at this gate of a subscription that has taken nothing since then. Returns whether it has waited
+    /// for long enough.
+    pub(super) fn is_stalled(&mut self, since: Duration, gate: &Arc<Gate>, now: Now) -> bool {
+        let until = since + self.config.patience;
+        if until <= now.since_start {
+            return true;
+        }
+        if !self
+            .stalls
+            .iter()
+            .any(|(_, other)| Arc::ptr_eq(other, gate))
+        {
+            self.stalls.push((until, gate.clone()));
+            self.set_alarm(Some(until));
+        }
+        false
+    }
+
     /// Sends something that a process must acknowledge, while one of its subscriptions has no credit left.
     fn probe(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
@@ -80,7 +110,8 @@ impl Exchange {
         if peer.subscriptions.values().all(|it| it.has_credit()) {
             return;
         }
-        if peer.outgoing.size().0 == 0 {
+        // It also asks how far the subscriptions have come, of which they say nothing before half a window.
+        if peer.outgoing.size().0 < PROBES {
             peer.tell(None, now.since_start, |stamp| Frame::Void { stamp });
             self.mark_ready(index);
         }
@@ -101,8 +132,15 @@ impl Exchange {
             ));
             // In a new epoch, so that what comes of the old one is not taken any more.
             peer.own_epoch = peer.own_epoch.saturating_add(1);
+            self.set_away(index);
             self.lose(index, &reason, now);
+            self.excuse(index);
             self.begin(index, now);
+        }
+        let awaited_until = self.peers.get(index).and_then(|peer| peer.awaited_until);
+        if awaited_until.is_some_and(|at| at <= time) {
+            // They are told by name now.
+            self.announcements.open_all();
         }
         let probe_at = self.peers.get(index).and_then(|peer| peer.probe_at);
         if probe_at.is_some_and(|at| at <= time) {
@@ -133,6 +171,7 @@ impl Exchange {
         }
         let next = [
             peer.greet_at,
+            peer.awaited_until.filter(|at| *at > time),
             peer.probe_at,
             peer.untold.at,
             peer.outgoing.deadline(),

@@ -15,15 +15,15 @@ pub(super) fn evaluate(
     root: &Node,
     header: &ChannelHeader,
     message: &AclMessageRef<'_>,
-) -> Result<bool, EvaluationError> {
-    Evaluation {
+) -> (Result<bool, EvaluationError>, u32) {
+    let mut evaluation = Evaluation {
         header,
         message,
         cost: 0,
         locals: Vec::new(),
-    }
-    .value(root)?
-    .as_bool()
+    };
+    let value = evaluation.value(root).and_then(|value| value.as_bool());
+    (value, evaluation.cost)
 }
 
 struct Evaluation<'a> {

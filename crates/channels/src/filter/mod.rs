@@ -86,6 +86,15 @@ impl ChannelFilter {
         header: &ChannelHeader,
         message: &AclMessageRef<'_>,
     ) -> Result<bool, EvaluationError> {
+        self.evaluate(header, message).0
+    }
+
+    /// The same, and what it cost.
+    pub(crate) fn evaluate(
+        &self,
+        header: &ChannelHeader,
+        message: &AclMessageRef<'_>,
+    ) -> (Result<bool, EvaluationError>, u32) {
         evaluate::evaluate(&self.root, header, message)
     }
 }

@@ -15,6 +15,7 @@ const CREDIT: u8 = 0x13;
 const TAKEN: u8 = 0x14;
 const KNOWN: u8 = 0x15;
 const FILTER_ERRORS: u8 = 0x16;
+const MISSED: u8 = 0x17;
 pub(super) const EVENT: u8 = 0x20;
 const REPLY: u8 = 0x21;
 const NO_ANSWER: u8 = 0x22;
@@ -74,6 +75,11 @@ impl<'a> Frame<'a> {
                 subscription: reader.short("the subscription")?,
                 count: reader.number("the count")?,
                 text: reader.text("the text", LONGEST_TEXT)?,
+            },
+            MISSED => Self::Missed {
+                stamp,
+                subscription: reader.short("the subscription")?,
+                count: reader.number("the count")?,
             },
             ABSENT => Self::Absent {
                 stamp,
@@ -158,6 +164,15 @@ impl<'a> Frame<'a> {
                 number(out, limit);
             }
             Self::Known { stamp } => stamp.write(KNOWN, out),
+            Self::Missed {
+                stamp,
+                subscription,
+                count,
+            } => {
+                stamp.write(MISSED, out);
+                number(out, subscription.into());
+                number(out, count);
+            }
             Self::FilterErrors {
                 stamp,
                 subscription,

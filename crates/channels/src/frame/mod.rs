@@ -15,6 +15,7 @@
 //! | `14` | taken | process | stamp, frame number |
 //! | `15` | known | process | stamp |
 //! | `16` | filter errors | process | stamp, subscription, count, text |
+//! | `17` | missed | process | stamp, subscription, count |
 //! | `20` | event, message, request | agent | stamp, head, targets, ACL message |
 //! | `21` | reply | agent | stamp, head, subscription, ACL message |
 //! | `22` | no answer | process | stamp, request, subscription |
@@ -160,6 +161,15 @@ pub enum Frame<'a> {
         /// Why, of the first of them, for people.
         text: &'a str,
     },
+    /// Events passed a subscription by: its process was given up, or it pushed back for too long.
+    Missed {
+        /// Where it belongs.
+        stamp: Stamp,
+        /// Its number.
+        subscription: u32,
+        /// How many, since this was last said.
+        count: u64,
+    },
     /// An event, a directed message or a request.
     Event {
         /// Where it belongs.
@@ -253,6 +263,7 @@ impl Frame<'_> {
             | Self::Taken { stamp, .. }
             | Self::Known { stamp }
             | Self::FilterErrors { stamp, .. }
+            | Self::Missed { stamp, .. }
             | Self::Absent { stamp, .. }
             | Self::Event { stamp, .. }
             | Self::Reply { stamp, .. }

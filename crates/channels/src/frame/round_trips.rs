@@ -155,6 +155,7 @@ proptest! {
         check(&Frame::Credit { stamp, subscription, limit: a });
         check(&Frame::Known { stamp });
         check(&Frame::FilterErrors { stamp, subscription: 7, count: a, text: &text });
+        check(&Frame::Missed { stamp, subscription, count: a });
         check(&Frame::Absent { stamp, message: a });
         check(&Frame::Taken { stamp, taken: a });
         check(&Frame::NoAnswer { stamp, request: a, subscription });

@@ -2,7 +2,7 @@
 //! late, processes are killed, retention cuts off what was not read. Nothing that was not dealt with is passed over in silence, and
 //! nothing comes twice unmarked.
 //!
-//! `SEALBUS_SEED=7 cargo test -p sealbus-bus log::simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many
+//! `SEALBUS_SEED=7 cargo test -p sealbus-channels log::simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many
 //! (`make soak`).
 
 #![allow(clippy::unwrap_used)]

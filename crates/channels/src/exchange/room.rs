@@ -1,0 +1,223 @@
+//! Whether there is room for what is published: whom its publisher waits for, for how long, and what passes by whoever makes
+//! it wait for longer.
+
+use std::sync::Arc;
+
+use super::consumer::{Consumer, Room};
+use super::filter_errors::Sieve;
+use super::publish::{Chosen, Publication};
+use super::targets::{PeerTargets, Targets, There};
+use super::{Exchange, Now, Outcome};
+use crate::event::{ChannelHeader, Mechanism};
+use crate::frame::Frame;
+use crate::qos::Reliability;
+use sealbus_bus::Gate;
+
+impl Exchange {
+    /// The gate to wait at, if somebody it goes to has no room. An event passes by a subscription that has made its publishers
+    /// wait for too long.
+    pub(super) fn full(
+        &mut self,
+        chosen: &mut Chosen,
+        targets: &Targets,
+        cost: usize,
+        is_event: bool,
+        publication: &Publication<'_>,
+        now: Now,
+    ) -> Option<Arc<Gate>> {
+        let turn = publication.turn;
+        for index in &chosen.here {
+            let consumer = &targets.here.get(*index)?.consumer;
+            match consumer.has_room(cost, turn, now.since_start) {
+                Room::Free => continue,
+                Room::Full(since) if is_event && self.is_stalled(since, &consumer.gate, now) => {
+                    chosen.passed_here.push(*index);
+                    continue;
+                }
+                Room::Full(_) | Room::Taken => {}
+            }
+            if let Some(report) = consumer.note_wait(now.moment) {
+                self.outcomes.push(Outcome::Flow {
+                    agent: consumer.agent.clone(),
+                    pattern: consumer.options.pattern.clone(),
+                    report,
+                });
+            }
+            return Some(consumer.gate.clone());
+        }
+        if publication.qos.reliability != Reliability::BestEffort
+            && let Some(gate) = self.full_there(chosen, targets, is_event, publication, now)
+        {
+            return Some(gate);
+        }
+        let passed = std::mem::take(&mut chosen.passed_here);
+        chosen.here.retain(|index| !passed.contains(index));
+        chosen.passed_here = passed;
+        None
+    }
+
+    /// The same in other processes.
+    fn full_there(
+        &mut self,
+        chosen: &mut Chosen,
+        targets: &Targets,
+        is_event: bool,
+        publication: &Publication<'_>,
+        now: Now,
+    ) -> Option<Arc<Gate>> {
+        let turn = publication.turn;
+        // By their place among the chosen processes.
+        let mut stalled: Vec<(usize, u32)> = Vec::new();
+        for (place, there) in chosen.there.iter().enumerate() {
+            let of_peer = targets.there.get(there.at)?;
+            let Some(peer) = self.peers.get(of_peer.peer) else {
+                continue;
+            };
+            let (frames, bytes) = peer.outgoing.size();
+            let is_full = frames >= self.config.kept_frames || bytes >= self.config.kept_bytes;
+            if is_full || turn.is_behind_others_at(&peer.gate) {
+                return Some(peer.gate.clone());
+            }
+            // What is charged is sorted as the subscriptions are.
+            let mut subscriptions = of_peer.subscriptions.iter();
+            for id in there.charged.iter().flat_map(|ids| ids.iter()) {
+                let Some(it) = subscriptions.find(|it| it.id == *id) else {
+                    continue;
+                };
+                let it = &it.subscription;
+                if !it.has_credit() {
+                    let since = it.stall(now.since_start);
+                    if is_event && self.is_stalled(since, &it.gate, now) {
+                        stalled.push((place, *id));
+                        continue;
+                    }
+                } else if !turn.is_behind_others_at(&it.gate) {
+                    continue;
+                }
+                let gate = it.gate.clone();
+                self.probe_later(of_peer.peer, now);
+                return Some(gate);
+            }
+        }
+        if !stalled.is_empty() {
+            self.leave_out(chosen, targets, &stalled, now);
+        }
+        None
+    }
+
+    /// Takes subscriptions of other processes, by the place of the process and their number, out of those that get an event.
+    fn leave_out(
+        &mut self,
+        chosen: &mut Chosen,
+        targets: &Targets,
+        stalled: &[(usize, u32)],
+        now: Now,
+    ) {
+        for (place, there) in std::mem::take(&mut chosen.there).into_iter().enumerate() {
+            let is_stalled = |id: u32| stalled.contains(&(place, id));
+            let Some(of_peer) = targets.there.get(there.at) else {
+                continue;
+            };
+            if !stalled.iter().any(|(other, _)| *other == place) {
+                chosen.there.push(there);
+                continue;
+            }
+            let is_all = there.named.is_empty();
+            // A frame that names subscriptions goes past their filters, which only that process has looked at.
+            let must_pass_all = is_all && has_filters(of_peer);
+            let gets = |it: &&There| it.uses.sees && (is_all || there.named.contains(&it.id));
+            let (passed, others): (Vec<&There>, Vec<&There>) = of_peer
+                .subscriptions
+                .iter()
+                .filter(gets)
+                .partition(|it| must_pass_all || is_stalled(it.id));
+            let passed = passed.iter().map(|it| it.subscription.clone());
+            chosen.passed_there.extend(passed);
+            chosen.name(there.at, &others);
+            self.probe_later(of_peer.peer, now);
+        }
+    }
+
+    /// Counts an event that was published for those it passed by, and for the subscriptions of processes that are away.
+    pub(super) fn note_passed(
+        &mut self,
+        header: &ChannelHeader,
+        publication: &Publication<'_>,
+        targets: &Targets,
+        chosen: &Chosen,
+        now: Now,
+    ) {
+        for index in &chosen.passed_here {
+            if let Some(here) = targets.here.get(*index) {
+                let consumer = here.consumer.clone();
+                self.note_missed(&consumer, 1, now);
+            }
+        }
+        for subscription in &chosen.passed_there {
+            subscription.miss();
+        }
+        if targets.away.is_empty()
+            || header.mechanism != Mechanism::Event
+            || header.qos.reliability == Reliability::BestEffort
+        {
+            return;
+        }
+        let view = publication.message.as_ref().as_ref();
+        let mut sieve = Sieve::new(header, &view);
+        for subscription in &targets.away {
+            if sieve.may_pass(subscription.filter.as_ref()) {
+                subscription.miss();
+            }
+        }
+    }
+
+    /// Events have passed a subscription of this process by. The log says so, but not all the time.
+    pub(super) fn note_missed(&mut self, consumer: &Arc<Consumer>, count: u64, now: Now) {
+        if consumer.miss(count, now.moment) {
+            self.outcomes.push(Outcome::Missed {
+                agent: consumer.agent.clone(),
+                pattern: consumer.options.pattern.clone(),
+                missed: consumer.counts().2.missed,
+            });
+        }
+    }
+
+    /// Tells a process what passed one of its subscriptions by.
+    pub(super) fn tell_missed(&mut self, index: u32, subscription: u32, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let missed = peer.subscriptions.get(&subscription);
+        let count = missed.map_or(0, |it| it.take_missed());
+        if count > 0 {
+            peer.tell(None, now.since_start, |stamp| Frame::Missed {
+                stamp,
+                subscription,
+                count,
+            });
+            self.mark_ready(index);
+        }
+    }
+
+    /// Tells a process that asks how far the subscriptions of this one have come.
+    pub(super) fn tell_credit(&mut self, index: u32, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        for consumer in self.consumers.values() {
+            if let Some(limit) = consumer.credit_of(peer.key) {
+                peer.tell(None, now.since_start, |stamp| Frame::Credit {
+                    stamp,
+                    subscription: consumer.id,
+                    limit,
+                });
+            }
+        }
+        self.mark_ready(index);
+    }
+}
+
+fn has_filters(of_peer: &PeerTargets) -> bool {
+    let mut subscriptions = of_peer.subscriptions.iter();
+    subscriptions.any(|it| it.uses.sees && it.subscription.filter.is_some())
+}

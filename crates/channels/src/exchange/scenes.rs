@@ -1,0 +1,390 @@
+//! Small scenes between a few exchanges: whom a publisher waits for and for how long, and what others are told.
+
+#![allow(clippy::unwrap_used)]
+
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance};
+use sealbus_fipa::{AclMessage, Performative};
+use sealbus_seal::{PlatformName, ProcessId};
+
+use super::*;
+use crate::qos::{Qos, Reliability};
+
+/// Some exchanges, and frames that are carried between them only when a test says so.
+struct Scene {
+    exchanges: Vec<Exchange>,
+    identities: Vec<Arc<Identity>>,
+    time: Duration,
+}
+
+impl Scene {
+    /// So many processes, which all know that there are the others.
+    fn new(count: u8) -> Self {
+        let platform = PlatformName::new("factory").unwrap();
+        let identity = |byte| {
+            let id = ProcessId::from_bytes([byte; 16]);
+            Arc::new(Identity::process(&platform, "node-1", id).unwrap())
+        };
+        let mut scene = Self {
+            exchanges: (0..count)
+                .map(|it| Exchange::new(ExchangeConfig::new(u64::from(it) + 1)))
+                .collect(),
+            identities: (0..count).map(identity).collect(),
+            time: Duration::from_secs(1),
+        };
+        for at in 0..scene.exchanges.len() {
+            for (other, identity) in scene.identities.iter().enumerate() {
+                if at != other {
+                    scene.exchanges[at].process_joined(identity, scene_time(scene.time));
+                }
+            }
+        }
+        scene
+    }
+
+    fn now(&self) -> Now {
+        scene_time(self.time)
+    }
+
+    /// Carries everything between two processes until both have nothing more to say to each other.
+    fn carry(&mut self, one: usize, other: usize) {
+        let now = self.now();
+        loop {
+            let mut has_carried = false;
+            for (from, to) in [(one, other), (other, one)] {
+                let identity = self.identities[to].clone();
+                let Some(index) = self.exchanges[from].index_of(&identity) else {
+                    continue;
+                };
+                self.exchanges[from].unblock(index);
+                while let Some(parcel) = self.exchanges[from].next_parcel(index) {
+                    let author = parcel.author.clone();
+                    let arrived = ArrivedFrame {
+                        process: self.identities[from].clone(),
+                        origin: author.map_or(FrameOrigin::Process, FrameOrigin::Agent),
+                        provenance: Provenance::Claimed,
+                        payload: [&parcel.head[..], &parcel.content, parcel.tail]
+                            .concat()
+                            .into(),
+                        credit: FrameCredit::free(),
+                    };
+                    self.exchanges[from].sent(index, now);
+                    self.exchanges[to].take(arrived, now).unwrap();
+                    has_carried = true;
+                }
+            }
+            if !has_carried {
+                return;
+            }
+        }
+    }
+
+    fn subscribe(&mut self, at: usize, pattern: &str) -> Arc<Consumer> {
+        let options = SubscriptionOptions::new(ChannelPattern::new(pattern).unwrap());
+        let now = self.now();
+        let agent = format!("subscriber-{at}@factory").into();
+        self.exchanges[at].subscribe(&agent, options, now).unwrap()
+    }
+
+    fn publish(&mut self, reliability: Reliability) -> Result<Attempt<Reach>, PublishError> {
+        let publisher: Arc<str> = "publisher@factory".into();
+        let message = AclMessage::new(Performative::Inform)
+            .with_sender(sealbus_bus::aid_of(&publisher))
+            .with_content("x");
+        let publication = Publication {
+            publisher: &publisher,
+            channel: &ChannelPath::new("/dates").unwrap(),
+            qos: &Qos {
+                reliability,
+                ..Qos::default()
+            },
+            message: &Arc::new(message),
+            kept: None,
+            receipt: None,
+            turn: Turn::default(),
+        };
+        let now = self.now();
+        self.exchanges[0].publish(&publication, now)
+    }
+
+    /// Publishes until the publisher has to wait; returns how often that went well.
+    fn fill(&mut self) -> usize {
+        (0..100_000).take_while(|_| !self.waits()).count()
+    }
+
+    /// Lets time pass in steps, with everything between the first process and the others carried after each.
+    fn pass(&mut self, time: Duration) {
+        let until = self.time + time;
+        while self.time < until {
+            self.time += Duration::from_secs(1);
+            let now = self.now();
+            for exchange in &mut self.exchanges {
+                exchange.tick(now);
+            }
+            for other in 1..self.exchanges.len() {
+                self.carry(0, other);
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, consumer: &Consumer, most: usize) -> usize {
+        let now = self.now();
+        let mut aftermath = Aftermath::default();
+        let taken = consumer.take(now.moment, None, most, |_| (), &mut aftermath);
+        self.exchanges[at].settle(consumer.id, aftermath, now);
+        taken
+    }
+
+    fn waits(&mut self) -> bool {
+        matches!(
+            self.publish(Reliability::ExactlyOnce).unwrap(),
+            Attempt::Full(_)
+        )
+    }
+
+    fn reaches(&mut self, count: usize) {
+        match self.publish(Reliability::ExactlyOnce).unwrap() {
+            Attempt::Done(reach) => assert_eq!(reach.processes, count),
+            Attempt::Full(_) => panic!("the publisher waits"),
+        }
+    }
+}
+
+fn scene_time(since_start: Duration) -> Now {
+    Now {
+        since_start,
+        moment: Moment::from_unix_ms(1_000_000 + since_start.as_millis() as u64),
+    }
+}
+
+#[test]
+fn the_first_event_of_a_process_waits_for_whoever_announces_late() {
+    let mut scene = Scene::new(3);
+    scene.subscribe(1, "/dates");
+    let late = scene.subscribe(2, "/dates");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    assert!(scene.waits(), "process 2 has not said what it wants");
+    // Long after the time that a patient publisher of a slow machine would have waited.
+    scene.time += Duration::from_secs(29);
+    scene.carry(0, 2);
+    scene.reaches(2);
+    scene.carry(0, 2);
+    assert_eq!(late.counts().0, 1);
+}
+
+#[test]
+fn a_process_that_never_announces_itself_is_named() {
+    let mut scene = Scene::new(3);
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.time += Duration::from_secs(30);
+    let error = scene.publish(Reliability::ExactlyOnce).err();
+    let silent = scene.identities[2].clone();
+    assert_eq!(
+        error,
+        Some(PublishError::NotAnnounced {
+            process: silent.clone(),
+            seconds: 30
+        })
+    );
+    // What promises nothing goes.
+    let attempt = scene.publish(Reliability::BestEffort);
+    assert!(matches!(attempt, Ok(Attempt::Done(_))));
+    // Once the platform says that it has ended nobody waits for it.
+    let now = scene.now();
+    scene.exchanges[0].process_left(&silent, now);
+    scene.reaches(0);
+}
+
+#[test]
+fn a_process_that_joins_later_is_waited_for_as_well() {
+    let mut scene = Scene::new(3);
+    let now = scene.now();
+    let third = scene.identities[2].clone();
+    scene.exchanges[0].process_left(&third, now);
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.reaches(0);
+    scene.subscribe(2, "/dates");
+    scene.exchanges[0].process_joined(&third, now);
+    assert!(scene.waits());
+    scene.carry(0, 2);
+    scene.reaches(1);
+}
+
+#[test]
+fn a_process_that_takes_no_frames_is_not_waited_for() {
+    let mut scene = Scene::new(2);
+    assert!(scene.waits());
+    let other = scene.identities[1].clone();
+    let now = scene.now();
+    let index = scene.exchanges[0].index_of(&other).unwrap();
+    let hello = scene.exchanges[0].next_parcel(index).unwrap().head.clone();
+    scene.exchanges[0].sent(index, now);
+    let reason = UndeliverableReason::ReceiverGone;
+    scene.exchanges[0].frame_refused(&other, &hello, &reason, now);
+    scene.reaches(0);
+}
+
+#[test]
+fn a_slow_subscription_is_bounded_for_all_processes_together() {
+    let mut scene = Scene::new(33);
+    // Everybody knows everybody before the subscription is made.
+    scene.subscribe(0, "/first");
+    for other in 1..33 {
+        scene.carry(0, other);
+    }
+    let options = SubscriptionOptions::new(ChannelPattern::new("/dates").unwrap());
+    let bytes = options.limits.bytes as u64;
+    let now = scene.now();
+    let agent: Arc<str> = "slow@factory".into();
+    let consumer = scene.exchanges[0].subscribe(&agent, options, now).unwrap();
+    let mut credit = 0;
+    for index in scene.exchanges[0].peers.indexes() {
+        while let Some(parcel) = scene.exchanges[0].next_parcel(index) {
+            if let Ok(crate::frame::Frame::Announce { announcement, .. }) =
+                crate::frame::Frame::decode(&parcel.head)
+                && announcement.subscription == consumer.id
+            {
+                credit += announcement.credit;
+            }
+            scene.exchanges[0].sent(index, now);
+        }
+    }
+    assert!(0 < credit && credit <= bytes, "{credit} bytes of {bytes}");
+}
+
+#[test]
+fn costly_filters_are_paid_for_by_the_process_that_has_them() {
+    let mut scene = Scene::new(3);
+    let now = scene.now();
+    // Each looks at every item of a long list many times over.
+    let numbers = (0..100)
+        .map(|it| it.to_string())
+        .collect::<Vec<_>>()
+        .join(",");
+    let list = format!("[{numbers}]");
+    let filter = format!("{list}.all(a, {list}.all(b, a + b >= 0))");
+    for at in 0..40 {
+        let pattern = ChannelPattern::new("/dates").unwrap();
+        let options = SubscriptionOptions::new(pattern).filtered(filter.clone());
+        let agent = format!("costly-{at}@factory").into();
+        scene.exchanges[1].subscribe(&agent, options, now).unwrap();
+    }
+    scene.subscribe(2, "/dates");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.carry(0, 2);
+    scene.reaches(2);
+    // It went to all of them, in one frame that names none; nothing failed here.
+    let index = scene.exchanges[0]
+        .index_of(&scene.identities[1].clone())
+        .unwrap();
+    let parcel = scene.exchanges[0].next_parcel(index).unwrap();
+    let Ok(crate::frame::Frame::Event { targets, .. }) = crate::frame::Frame::decode(&parcel.head)
+    else {
+        panic!("no event");
+    };
+    assert!(targets.is_all());
+    let reports = scene.exchanges[0].channel_reports();
+    assert!(reports.iter().all(|it| it.filter_errors == 0));
+}
+
+fn missed(consumer: &Consumer) -> u64 {
+    consumer.counts().2.missed
+}
+
+#[test]
+fn an_idle_subscription_of_this_process_holds_up_nobody_for_ever() {
+    let mut scene = Scene::new(1);
+    let idle = scene.subscribe(0, "/**");
+    assert!(scene.fill() > 100);
+    scene.time += Duration::from_secs(29);
+    assert!(scene.waits());
+    scene.time += Duration::from_secs(1);
+    for _ in 0..3 {
+        assert!(!scene.waits());
+    }
+    assert_eq!(missed(&idle), 3);
+    // It takes something, and is waited for again.
+    assert_eq!(scene.take(0, &idle, 1), 1);
+    assert!(!scene.waits());
+    assert!(scene.waits());
+    assert_eq!(missed(&idle), 3);
+}
+
+#[test]
+fn an_idle_subscription_of_another_process_holds_up_nobody_for_ever() {
+    let mut scene = Scene::new(3);
+    let idle = scene.subscribe(1, "/**");
+    let busy = scene.subscribe(2, "/dates");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.carry(0, 2);
+    let mut published = 0;
+    while !scene.waits() {
+        published += 1;
+        scene.carry(0, 1);
+        scene.carry(0, 2);
+        scene.take(2, &busy, 1000);
+    }
+    assert!(published > 100);
+    scene.pass(Duration::from_secs(28));
+    assert!(scene.waits());
+    scene.pass(Duration::from_secs(4));
+    for _ in 0..3 {
+        assert!(!scene.waits());
+    }
+    scene.carry(0, 2);
+    assert_eq!(scene.take(2, &busy, 1000), 3);
+    // As soon as it takes something it hears what it missed, and is waited for.
+    while scene.take(1, &idle, 1000) > 0 {}
+    scene.carry(0, 1);
+    assert_eq!(missed(&idle), 3);
+    scene.reaches(2);
+    scene.carry(0, 1);
+    assert_eq!(scene.take(1, &idle, 1000), 1);
+}
+
+#[test]
+fn a_slow_subscription_that_takes_a_little_is_waited_for() {
+    let mut scene = Scene::new(2);
+    let slow = scene.subscribe(1, "/dates");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    while !scene.waits() {
+        scene.carry(0, 1);
+    }
+    // Far less than half a window at a time, of which it would say nothing unasked.
+    for _ in 0..12 {
+        scene.take(1, &slow, 1);
+        scene.pass(Duration::from_secs(20));
+        scene.fill();
+    }
+    assert_eq!(missed(&slow), 0);
+}
+
+#[test]
+fn a_process_that_was_silent_hears_what_it_missed() {
+    let mut scene = Scene::new(2);
+    let consumer = scene.subscribe(1, "/dates");
+    let other = scene.subscribe(1, "/other");
+    assert!(scene.waits());
+    scene.carry(0, 1);
+    scene.reaches(1);
+    // What was sent comes to nothing, and the process is given up.
+    scene.time += Duration::from_secs(31);
+    let now = scene.now();
+    scene.exchanges[0].tick(now);
+    for _ in 0..5 {
+        scene.reaches(0);
+    }
+    scene.pass(Duration::from_secs(3));
+    scene.reaches(1);
+    scene.carry(0, 1);
+    assert_eq!((missed(&consumer), missed(&other)), (5, 0));
+    assert_eq!(
+        scene.exchanges[0].channel_reports()[0].subscriptions_there,
+        1
+    );
+}
