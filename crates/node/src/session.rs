@@ -19,7 +19,7 @@ use sealbus_control::host::{Command, Membership};
 use sealbus_control::names::MASTER;
 use sealbus_control::node::{MasterAnswer, MasterRequest, NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode, ProcessContact};
-use sealbus_enrolment::Enrolment;
+use sealbus_enrolment::{Enrolment, EnrolmentError};
 use sealbus_process::{AgentHandle, Process};
 
 /// How often the Master hears of the node.
@@ -193,6 +193,7 @@ async fn keep_in_touch(
                 node: shared.description.clone(),
                 contact: contact.clone(),
                 attachment: shared.attachment,
+                // In this order: what ends in between is in both.
                 processes: shared.processes.running(),
                 ended: shared.processes.ended(),
             }
@@ -237,6 +238,11 @@ async fn keep_in_touch(
                             // The Master is there, and this is still its node: the bus needs time.
                             shared.deny_list_changed(again.deny_list).await;
                             heard = Instant::now();
+                        }
+                        Err(NodeError::Enrolment(EnrolmentError::Refused(fault)))
+                            if fault.code == FaultCode::ClockSkew =>
+                        {
+                            tracing::warn!(%fault, "the node cannot come back yet");
                         }
                         Err(error) => tracing::debug!(%error, "nor by enrolment"),
                     }

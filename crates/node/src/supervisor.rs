@@ -115,14 +115,21 @@ impl Shared {
     }
 
     fn exited(&self, process: &str, exit: Exit) {
-        let gone = self.processes.entries.lock().remove(process);
-        let Some(entry) = gone else { return };
-        self.save();
         // A program that was started here is ended by the node; how it took that is of no interest.
         let exit = match self.leaving.borrow().is_some() {
             true if exit != Exit::Detached => Exit::NodeLeft,
             _ => exit,
         };
+        let entry = {
+            // At once: a node that registers in between tells of it either as running or as ended.
+            let mut ended = self.processes.ended.lock();
+            let Some(entry) = self.processes.entries.lock().remove(process) else {
+                return;
+            };
+            ended.unreported.insert(process.to_owned(), exit.clone());
+            entry
+        };
+        self.save();
         let group = &entry.remembered.launch.group;
         tracing::info!(process = %group, %exit, "ended");
         if let Ok(mut log) = self.logs.writer(group, "") {
@@ -158,12 +165,13 @@ impl Shared {
 
     /// The Master knows of the end of a process.
     pub(crate) fn end_is_known(&self, process: &str) {
-        let is_kept = {
+        let is_last = {
             let mut ended = self.processes.ended.lock();
             ended.unreported.remove(process);
-            ended.is_kept
+            ended.is_kept && ended.unreported.is_empty()
         };
-        if is_kept {
+        // Told twice, an end changes nothing: there is no need to note each.
+        if is_last {
             self.keep_ends();
         }
     }

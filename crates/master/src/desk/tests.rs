@@ -6,7 +6,8 @@ use sealbus_seal::{CLOCK_SKEW, KeyPair, RootAuthority, Trust, Validity};
 
 use super::super::state::Patience;
 use super::*;
-use sealbus_control::{ProcessContact, TransportDescription};
+use crate::vouching::check_process;
+use sealbus_control::{ProcessContact, Subject, TransportDescription};
 use sealbus_store::{Entry, MemoryStore, Revision};
 
 /// A store whose disk can be full.
@@ -151,4 +152,27 @@ async fn a_sign_of_life_waits_behind_no_job() {
     // Noted before the first job that comes after it.
     let heard = desk.run(move |desk, _| Ok(desk.state.nodes()[&node].heard));
     assert!(heard.await.unwrap() > before);
+}
+
+#[tokio::test]
+async fn what_is_revoked_by_its_serial_number_is_barred_in_the_process_that_held_it() {
+    let (desk, _outward, _news) = open(parts(), Arc::new(Disk::default()));
+    let process = expect(&desk, "guest").await.unwrap();
+    let request = KeyPair::generate().unwrap().signing_request().unwrap();
+    let refused = desk.run(move |desk, now| {
+        let (address, life) = ([127, 0, 0, 1].into(), Duration::from_secs(3600));
+        let (identity, time) = (desk.agent("guest")?, timestamp(now));
+        desk.ca
+            .certify_own(identity, address, Some(&process), &request, life, time)?;
+        let serial = desk.ca.certificates(true, time).remove(0).serial;
+        let guest = Subject::Agent {
+            name: "guest".to_owned(),
+        };
+        check_process(&desk.state, "node-1", &process, &guest)?;
+        let revoked = desk.revoke_by_hand(&serial, "seen elsewhere", now)?;
+        assert_eq!(revoked.len(), 1);
+        let refused = check_process(&desk.state, "node-1", &process, &guest);
+        Ok(refused.unwrap_err())
+    });
+    assert_eq!(refused.await.unwrap().code, FaultCode::NotPermitted);
 }

@@ -221,7 +221,7 @@ impl MasterState {
             NodeState::Alive if self.witness.is_none() => {
                 tracing::warn!(
                     node = name,
-                    "no node is heard: the Master is cut off; the node is expected back, its agents stay its own"
+                    "no node is heard, so the Master may be the one that is cut off: the node is expected back, and keeps its agents"
                 );
                 if let Some(node) = self.nodes.get_mut(name) {
                     node.state = NodeState::Expected;
