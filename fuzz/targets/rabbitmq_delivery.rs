@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_brokers::rabbitmq::{DeadLetter, Stamp, names};
+use sealbus_brokers::Stamp;
+use sealbus_brokers::rabbitmq::{names, read_dead_letter};
+use sealbus_seal::PlatformName;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -11,17 +13,19 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(stamp.to_string(), text);
             assert!(stamp.base >= 1 && stamp.base <= stamp.number);
         }
-        if let Some((name, address)) = names::agent_of_user(text) {
-            let user = names::user(name, address);
-            assert_eq!(names::agent_of_user(&user), Some((name, address)));
+        let platform = PlatformName::new("factory").unwrap();
+        if let Some((identity, address)) = names::identity_of_user(text, &platform) {
+            let user = names::user_of(&identity, address).unwrap();
+            assert_eq!(names::identity_of_user(&user, &platform), Some((identity, address)));
         }
-        if let Some(agent) = names::agent_of_queue(text) {
-            assert_eq!(names::queue(agent), text);
+        if let Some(owner) = names::owner_of_queue(text) {
+            assert_eq!(names::queue(&owner), text);
         }
     }
     if let Ok(message) = serde_json::from_slice(bytes) {
-        let letter = DeadLetter::read(&message, "operator");
-        let again = DeadLetter::read(&message, "operator");
+        let platform = PlatformName::new("factory").unwrap();
+        let letter = read_dead_letter(&message, "operator", &platform);
+        let again = read_dead_letter(&message, "operator", &platform);
         assert_eq!(letter, again);
     }
 });

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealbus_brokers::rabbitmq::{
-    BrokerCertificate, BrokerPorts, BrokerSetup, Login, ManagedBroker, Management, ProcessLogin,
-    RabbitConfig, RabbitSecurity, bare, names,
+    BrokerCertificate, BrokerPorts, BrokerSetup, ManagedBroker, Management, bare, names,
+};
+use sealbus_brokers::{
+    Account, Administration, BrokerConfig, BrokerSecurity, Login, ProcessLogin, Receiver,
 };
 use sealbus_seal::tls::{CertificateSource, Connector};
 use sealbus_seal::{Credential, Identity, ProcessId, SecurityLevel};
@@ -123,12 +125,8 @@ async fn start(
 async fn prepare(access: &Access, level: SecurityLevel) -> Result<(), DriverError> {
     let mut clients = access.open(level)?;
     let management = clients.management()?;
-    let operator = &access.operator.user;
-    management.prepare(operator).await.map_err(failed)?;
-    if !level.authenticates() {
-        management.admit_all(&access.agents).await.map_err(failed)?;
-    }
-    Ok(())
+    let shared = (!level.authenticates()).then_some(&access.agents);
+    management.prepare(shared).await.map_err(failed)
 }
 
 /// The way to the broker for the agents of a process.
@@ -138,7 +136,7 @@ pub(crate) struct Doorway {
     certificates: Certificates,
     management: Option<Arc<Management>>,
     /// The queues that were made.
-    queues: Vec<String>,
+    queues: Vec<Receiver>,
 }
 
 impl Access {
@@ -154,15 +152,15 @@ impl Access {
 }
 
 impl Doorway {
-    pub(crate) fn config(&self) -> Result<RabbitConfig, DriverError> {
+    pub(crate) fn config(&self) -> Result<BrokerConfig, DriverError> {
         let login = self.access.agents.clone();
         let security = match self.level {
-            SecurityLevel::None => RabbitSecurity::None(login),
-            SecurityLevel::Tls => RabbitSecurity::Tls(login, self.certificates.trust()?),
-            _ => RabbitSecurity::Auth(self.certificates.trust()?),
+            SecurityLevel::None => BrokerSecurity::None(login),
+            SecurityLevel::Tls => BrokerSecurity::Tls(login, self.certificates.trust()?),
+            _ => BrokerSecurity::Auth(self.certificates.trust()?),
         };
         let addresses = vec![self.access.broker.clone()];
-        Ok(RabbitConfig::new(
+        Ok(BrokerConfig::new(
             platform().map_err(failed)?,
             addresses,
             security,
@@ -197,16 +195,17 @@ impl Doorway {
         agent: &str,
     ) -> Result<Option<Arc<Credential>>, DriverError> {
         let management = self.management()?;
-        management.open_queue(agent).await.map_err(failed)?;
-        self.queues.push(names::queue(agent));
+        let queue = Receiver::Agent(agent.into());
+        management.open_queue(&queue).await.map_err(failed)?;
+        self.queues.push(queue);
         if !self.level.encrypts() {
             return Ok(None);
         }
-        if self.level.authenticates() {
-            let local = agent.split('@').next().unwrap_or(agent);
-            management.admit(local, LOOPBACK).await.map_err(failed)?;
-        }
         let identity = Identity::from_agent_name(agent).map_err(failed)?;
+        if self.level.authenticates() {
+            let account = account(&identity);
+            management.admit(&account).await.map_err(failed)?;
+        }
         self.certificates.credential(identity).map(Some)
     }
 
@@ -219,18 +218,16 @@ impl Doorway {
             return Err(failed(format!("{identity} is no process")));
         };
         let management = self.management()?;
-        management
-            .open_process_queue(process)
-            .await
-            .map_err(failed)?;
-        self.queues.push(names::process_queue(process));
+        let queue = Receiver::Process(process.to_string().into());
+        management.open_queue(&queue).await.map_err(failed)?;
+        self.queues.push(queue);
         let mut credential = None;
         if self.level.encrypts() {
             credential = Some(self.certificates.credential(identity.clone())?);
         }
         if self.level.authenticates() {
-            let admitting = management.admit_process(&identity, LOOPBACK);
-            admitting.await.map_err(failed)?;
+            let account = account(&identity);
+            management.admit(&account).await.map_err(failed)?;
         }
         Ok(ProcessLogin {
             identity,
@@ -251,5 +248,12 @@ impl Doorway {
                 let _ = management.remove_queue(queue).await;
             }
         }
+    }
+}
+
+fn account(identity: &Identity) -> Account {
+    Account {
+        identity: identity.clone(),
+        address: LOOPBACK,
     }
 }

@@ -15,7 +15,8 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, Consumer, Result as LapinResult};
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
-use sealbus_brokers::rabbitmq::{RabbitConfig, bare, names};
+use sealbus_brokers::rabbitmq::{RabbitClient, bare, names};
+use sealbus_brokers::{BrokerConfig, Receiver};
 use sealbus_seal::{Credential, SecurityLevel};
 use serde::Deserialize;
 use serde_json::Value;
@@ -38,9 +39,23 @@ fn channel_key(run: &str) -> String {
     format!("channel-{run}")
 }
 
+/// Connects to the first broker of `config`; the connection, and the user that logged in.
+async fn connect(
+    config: &BrokerConfig,
+    name: &str,
+    credential: Option<Arc<Credential>>,
+) -> Result<(Connection, String), DriverError> {
+    let address = config.addresses.first();
+    let address = address.ok_or_else(|| failed("no broker is named"))?;
+    let client = RabbitClient::new(config);
+    bare::connect(&client, address, name, credential)
+        .await
+        .map_err(failed)
+}
+
 /// A client: a connection to send, and one to receive.
 struct Client {
-    config: RabbitConfig,
+    config: BrokerConfig,
     name: String,
     user: String,
     credential: Option<Arc<Credential>>,
@@ -51,13 +66,11 @@ struct Client {
 
 impl Client {
     async fn connect(
-        config: &RabbitConfig,
+        config: &BrokerConfig,
         name: String,
         credential: Option<Arc<Credential>>,
     ) -> Result<Self, DriverError> {
-        let (connection, user) = bare::connect(config, &name, credential.clone())
-            .await
-            .map_err(failed)?;
+        let (connection, user) = connect(config, &name, credential.clone()).await?;
         let out = connection.create_channel().await.map_err(failed)?;
         let options = ConfirmSelectOptions::default();
         out.confirm_select(options).await.map_err(failed)?;
@@ -72,9 +85,7 @@ impl Client {
     }
 
     async fn consume(&mut self) -> Result<(Channel, Consumer), DriverError> {
-        let (connection, _) = bare::connect(&self.config, &self.name, self.credential.clone())
-            .await
-            .map_err(failed)?;
+        let (connection, _) = connect(&self.config, &self.name, self.credential.clone()).await?;
         let channel = connection.create_channel().await.map_err(failed)?;
         self.connections.push(connection);
         let qos = BasicQosOptions::default();
@@ -84,7 +95,7 @@ impl Client {
             .map_err(failed)?;
         let consumer = channel
             .basic_consume(
-                names::queue(&self.name).into(),
+                names::queue(&Receiver::Agent(self.name.as_str().into())).into(),
                 self.name.as_str().into(),
                 BasicConsumeOptions::default(),
                 FieldTable::default(),

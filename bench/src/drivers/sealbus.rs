@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use sealbus_bench_driver::{Kind, Prepare, Role, Shape, monotonic_ns};
-use sealbus_brokers::rabbitmq::RabbitEndpoint;
+use sealbus_brokers::BrokerEndpoint;
+use sealbus_brokers::rabbitmq::RabbitClient;
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
+    Transport,
 };
 use sealbus_channels::{
     ChannelPath, ChannelPattern, Channels, Qos, Subscription, SubscriptionOptions,
@@ -84,7 +86,7 @@ fn receiver_name(run: &str, number: u32) -> String {
 /// The transport that carries messages to the other process.
 enum Carrier {
     Mesh(MeshEndpoint),
-    RabbitMq(RabbitEndpoint, Box<Doorway>),
+    RabbitMq(BrokerEndpoint, Box<Doorway>),
 }
 
 /// How agents write what the instrument gives them, which is ASCII.
@@ -193,7 +195,8 @@ impl System for Agents {
                     let mut door = access.open(level)?;
                     let mut config = door.config()?;
                     config.process = Some(door.admit_process(process).await?);
-                    let endpoint = RabbitEndpoint::open(config, &bus).map_err(failed)?;
+                    let client = Arc::new(RabbitClient::new(&config));
+                    let endpoint = BrokerEndpoint::open(config, client, &bus).map_err(failed)?;
                     if !endpoint.receiving_frames(REACHABLE).await {
                         return Err(failed("other processes cannot reach this one"));
                     }

@@ -7,7 +7,9 @@ mod support;
 
 use std::time::Duration;
 
-use support::{Agent, PATIENCE, Platform};
+use sealbus_bus::Transport;
+use support::platform::Platform;
+use support::{Agent, PATIENCE};
 
 /// Messages before the death of a broker, and after it.
 const MANY: u32 = 100;

@@ -5,9 +5,11 @@
 
 mod support;
 
-use sealbus_bus::{Provenance, TrySendError};
+use sealbus_brokers::rabbitmq::{RabbitClient, bare};
+use sealbus_bus::{Provenance, Transport, TrySendError};
 use sealbus_seal::SecurityLevel;
-use support::{PATIENCE, Platform, message};
+use support::platform::Platform;
+use support::{PATIENCE, message};
 
 async fn converse(platform: &Platform) {
     let a = platform.agent("a").await;
@@ -55,6 +57,7 @@ async fn authenticated() {
     converse(&platform).await;
     a_receiver_that_is_not_there(&platform).await;
     unread_messages_come_again(&platform).await;
+    logins_are_limited(&platform).await;
     an_alarm_of_the_broker_holds_senders_back(&platform).await;
     the_broker_starts_again(&mut platform).await;
     platform.stop().await;
@@ -68,6 +71,32 @@ async fn a_receiver_that_is_not_there(platform: &Platform) {
     let text = notice.into_message();
     assert!(text.content_text().unwrap().contains("nobody"), "{text:?}");
     c.endpoint.shut_down(PATIENCE).await;
+}
+
+async fn logins_are_limited(platform: &Platform) {
+    let mut j = platform.agent("j").await;
+    let config = platform.config();
+    let client = RabbitClient::new(&config);
+    let mut open = Vec::new();
+    loop {
+        assert!(open.len() < 64, "one agent has 64 connections");
+        let credential = Some(j.credential.clone());
+        match bare::connect(&client, &config.addresses[0], "j@factory", credential).await {
+            Ok(connection) => open.push(connection),
+            Err(_) => break,
+        }
+    }
+    // Others go on, and the agent itself does once it is within its limit.
+    let k = platform.agent("k").await;
+    k.send("j@factory", "from another").await;
+    assert_eq!(j.receive_text().await, "from another");
+    for (connection, _) in open {
+        let _ = connection.close(200, "enough".into()).await;
+    }
+    j.send("j@factory", "from itself").await;
+    assert_eq!(j.receive_text().await, "from itself");
+    j.endpoint.shut_down(PATIENCE).await;
+    k.endpoint.shut_down(PATIENCE).await;
 }
 
 async fn unread_messages_come_again(platform: &Platform) {

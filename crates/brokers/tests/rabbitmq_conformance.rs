@@ -8,15 +8,20 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sealbus_brokers::rabbitmq::RabbitClient;
+use sealbus_brokers::{Administration, BrokerConfig, Client};
 use sealbus_bus::BoxFuture;
 use sealbus_conformance::{Column, Promise, Setting, World};
 use sealbus_seal::SecurityLevel;
-use support::Platform;
-use support::processes::Processes;
+use support::LOOPBACK;
+use support::platform::{Platform, SETTLING, management};
+use support::processes::{Connected, Ground, Processes, Way};
+use support::way::TcpWay;
 
 struct RabbitMq {
     platform: Arc<Platform>,
@@ -32,9 +37,32 @@ impl Setting for RabbitMq {
         Box::pin(async move {
             let number = self.opened.fetch_add(1, Ordering::Relaxed);
             let vhost = format!("promise-{number}");
-            let platform = self.platform.clone();
-            let world: Box<dyn World> =
-                Box::new(Processes::open(platform, &vhost, processes).await);
+            let platform = &self.platform;
+            let (authority, ports) = (&platform.authority, platform.ports);
+            let administration = management(authority, ports, &platform.operator, &vhost);
+            let shared = (!platform.level.authenticates()).then_some(&platform.shared);
+            administration.prepare(shared).await.unwrap();
+            let ground = Arc::new(Ground {
+                authority: authority.clone(),
+                level: platform.level,
+                administration: Arc::new(administration),
+                shared: platform.shared.clone(),
+                settling: SETTLING,
+            });
+            let connect = move |mut config: BrokerConfig| -> BoxFuture<'static, Connected> {
+                let vhost = vhost.clone();
+                Box::pin(async move {
+                    let way = TcpWay::to(SocketAddr::new(LOOPBACK, ports.amqp)).await;
+                    config.addresses = vec![way.address.to_string()];
+                    let client = RabbitClient::new(&config).in_vhost(&vhost);
+                    (
+                        config,
+                        Arc::new(client) as Arc<dyn Client>,
+                        way as Arc<dyn Way>,
+                    )
+                })
+            };
+            let world: Box<dyn World> = Box::new(Processes::open(ground, processes, connect).await);
             world
         })
     }

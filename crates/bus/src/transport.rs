@@ -1,19 +1,22 @@
 //! What a messaging system must do to carry messages between processes.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sealbus_fipa::{AclMessage, EncodeError, bitefficient};
-use sealbus_seal::SecurityLevel;
+use sealbus_seal::{Credential, Identity, SecurityLevel};
 use thiserror::Error;
+use tokio::sync::watch;
 
 use crate::agent::LocalAgent;
 use crate::error::UndeliverableReason;
 use crate::gate::Gate;
 use crate::inlet::ProcessDestination;
-use crate::resolver::ProcessEndpoint;
+use crate::resolver::{BoxFuture, ProcessEndpoint};
 
 /// When a transport counts a message as accepted by the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +83,26 @@ pub trait Transport: Send + Sync {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
 
+    /// Where other processes reach this one; `None` if it listens nowhere.
+    fn address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// Shows a new certificate of this process from now on.
+    ///
+    /// # Errors
+    /// If the certificate cannot be used.
+    fn set_process_credential(&self, credential: &Arc<Credential>) -> Result<(), TransportError>;
+
+    /// The deny list has changed: what is denied now is dropped at once.
+    fn trust_changed(&self);
+
+    /// A process is gone for good. What it had not taken goes back to the senders, and nothing is remembered of it.
+    fn forget_process(&self, process: &Identity);
+
+    /// Waits until all that was accepted has arrived, for `grace` at most, then closes all connections.
+    fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()>;
+
     /// An agent of this process wants to be reachable, and to send.
     ///
     /// # Errors
@@ -91,6 +114,13 @@ pub trait Transport: Send + Sync {
 
     /// The agent has left this process.
     fn detach(&self, agent: &Arc<LocalAgent>);
+
+    /// Whether messages can come to an agent, from now on. `None` if they come to every attached agent, or the agent is not
+    /// attached.
+    fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
+        let _ = agent;
+        None
+    }
 
     /// Writes on the calling thread what was accepted from senders that [defer](Outgoing::is_deferred), or has it
     /// written by a task of the transport if that thread cannot.
@@ -168,6 +198,9 @@ pub enum TransportError {
         /// The level of the transport.
         level: SecurityLevel,
     },
+    /// The certificate of the process.
+    #[error("the certificate of this process cannot be used: {0}")]
+    Credential(String),
     /// The transport was shut down.
     #[error("the transport {0} was shut down")]
     ShutDown(&'static str),

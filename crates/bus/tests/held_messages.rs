@@ -13,7 +13,7 @@ use sealbus_bus::{
     Transport, TransportError,
 };
 use sealbus_fipa::{AclMessage, Performative};
-use sealbus_seal::{Identity, PlatformName, ProcessId, SecurityLevel};
+use sealbus_seal::{Credential, Identity, PlatformName, ProcessId, SecurityLevel};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -89,6 +89,18 @@ impl Transport for NarrowTransport {
             resumes: true,
             pushes_back: true,
         }
+    }
+
+    fn set_process_credential(&self, _: &Arc<Credential>) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn trust_changed(&self) {}
+
+    fn forget_process(&self, _: &Identity) {}
+
+    fn shut_down(&self, _: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn attach(&self, _: &Arc<LocalAgent>) -> Result<(), TransportError> {

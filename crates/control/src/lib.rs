@@ -29,7 +29,7 @@ pub mod statement;
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use sealbus_brokers::rabbitmq::Login;
+pub use sealbus_brokers::Login;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use sealbus_brokers::rabbitmq::Member;
+use sealbus_brokers::Member;
 
 use sealbus_control::admin::BrokerMember;
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::names;
+use sealbus_brokers::BROKER;
 use sealbus_seal::{CertificateChain, Identity};
 
 use super::desk::DeskHandle;
@@ -20,7 +20,7 @@ pub(super) async fn certify_broker(
     request: Vec<u8>,
 ) -> Result<(Vec<u8>, CertificateChain), Fault> {
     desk.run(move |desk, now| {
-        let identity = Identity::agent(&desk.name, names::BROKER)
+        let identity = Identity::agent(&desk.name, BROKER)
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
         let now = timestamp(now);
         let chain = desk

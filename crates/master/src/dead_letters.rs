@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
-use sealbus_brokers::rabbitmq::{DeadLetter, Death, names};
+use sealbus_brokers::{DeadLetter, Death};
 use sealbus_bus::{Outbox, RefusalReason, UndeliverableReason};
 use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 
@@ -39,7 +39,6 @@ impl DeadLetters {
     pub(super) async fn note(
         &self,
         letter: DeadLetter,
-        platform: &str,
         is_proved: bool,
         desk: &DeskHandle,
         ams: &Outbox,
@@ -50,13 +49,7 @@ impl DeadLetters {
             .and_then(|lost| lost.sender())
             .map(|sender| sender.name().to_owned());
         let from = match is_proved {
-            true => letter
-                .user
-                .as_deref()
-                .map(|user| match names::agent_of_user(user) {
-                    Some((name, _)) => format!("{name}@{platform}"),
-                    None => user.to_owned(),
-                }),
+            true => letter.from.clone(),
             false => claimed.clone(),
         };
         let reason = reason(&letter, from.as_deref(), desk).await;

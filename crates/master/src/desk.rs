@@ -435,7 +435,7 @@ impl Desk {
     /// # Errors
     /// [`FaultCode::IllegalName`].
     pub(crate) fn agent(&self, name: &str) -> Result<Identity, Fault> {
-        if name == sealbus_brokers::rabbitmq::names::BROKER {
+        if name == sealbus_brokers::BROKER {
             let message = format!("{name} is the platform's broker, and no agent");
             return Err(Fault::new(FaultCode::IllegalName, message).advise("choose another name"));
         }

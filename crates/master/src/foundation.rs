@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealbus_brokers::rabbitmq::RabbitSettings;
 use sealbus_seal::{CLOCK_SKEW, PlatformName, ProcessId, SecurityLevel, Trust, TrustError};
 use tokio::sync::{mpsc, watch};
 
 use super::authorities::{Authorities, AuthoritiesError};
-use super::broker::RabbitSettings;
 use super::desk::{DeskHandle, News, Outward, Parts, TOKENS_ROW, Tokens, open};
 use super::state::{DamagedRow, DrawName, MasterState, Patience};
 use sealbus_ca::{CaService, CaServiceError};

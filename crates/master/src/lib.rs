@@ -30,12 +30,13 @@ mod vouching;
 
 pub use authorities::{Authorities, AuthoritiesError};
 pub(crate) use broker::Broker;
-pub use broker::{BrokerChoice, BrokerStartError, RabbitSettings};
+pub use broker::BrokerStartError;
 pub(crate) use desk::{Desk, DeskHandle};
 pub(crate) use foundation::lay;
 pub use foundation::{FoundationError, PlatformSettings};
 pub(crate) use own_host::{OwnHost, Place};
 pub use running::{Master, MasterConfig, MasterError, admin_socket_in};
+pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use stopped::certify_broker_of;
 pub use system::SystemError;
 pub(crate) use system::{SystemAgents, certify};

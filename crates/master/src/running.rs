@@ -199,11 +199,12 @@ impl Master {
 
         let mut tasks = JoinSet::new();
         if let Some(broker) = broker.clone() {
-            tasks.spawn(
-                broker
-                    .clone()
-                    .follow(desk.clone(), news, system.ams.clone()),
-            );
+            let logins = broker.clone().follow_logins(desk.clone(), news.clone());
+            tasks.spawn(logins);
+            let queues = broker
+                .clone()
+                .follow_queues(desk.clone(), news, system.ams.clone());
+            tasks.spawn(queues);
             if let Some(receives) = system.receives() {
                 tasks.spawn(broker_watch::watch(broker, desk.clone(), receives));
             }

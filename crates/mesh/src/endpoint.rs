@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sealbus_bus::{
-    Acknowledgement, Bus, Capabilities, Destination, LocalAgent, ProcessDestination,
+    Acknowledgement, BoxFuture, Bus, Capabilities, Destination, LocalAgent, ProcessDestination,
     ProcessEndpoint, RefusalReason, Transport, TransportError, WeakBus,
 };
 use sealbus_seal::tls::{Acceptor, CertificateSource, Connector, ExpectedPeer};
@@ -435,6 +435,29 @@ impl Transport for Mesh {
         }
     }
 
+    fn address(&self) -> Option<SocketAddr> {
+        Some(self.0.local)
+    }
+
+    fn set_process_credential(&self, credential: &Arc<Credential>) -> Result<(), TransportError> {
+        self.endpoint()
+            .set_process_credential(credential)
+            .map_err(|error| TransportError::Credential(error.to_string()))
+    }
+
+    fn trust_changed(&self) {
+        self.endpoint().trust_changed();
+    }
+
+    fn forget_process(&self, process: &Identity) {
+        self.endpoint().forget_process(process);
+    }
+
+    fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()> {
+        let endpoint = self.endpoint();
+        Box::pin(async move { endpoint.shut_down(grace).await })
+    }
+
     fn attach(&self, agent: &Arc<LocalAgent>) -> Result<(), TransportError> {
         let level = self.0.config.security.level();
         if level.authenticates() && agent.credential().is_none() {
@@ -494,6 +517,12 @@ impl Transport for Mesh {
 }
 
 impl Mesh {
+    fn endpoint(&self) -> MeshEndpoint {
+        MeshEndpoint {
+            inner: self.0.clone(),
+        }
+    }
+
     fn way_to(
         &self,
         process: &ProcessEndpoint,

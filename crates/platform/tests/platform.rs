@@ -337,9 +337,9 @@ async fn every_process_knows_the_others_also_while_the_master_is_away() {
     let known = neighbours(&first, 5).await;
     neighbours(&second, 5).await;
     neighbours(&third, 5).await;
-    let second_is = second.mesh().unwrap().process();
+    let second_is = second.contact().unwrap();
     assert!(known.contains(&second_is), "{known:#?}");
-    assert!(!known.contains(&first.mesh().unwrap().process()));
+    assert!(!known.contains(&first.contact().unwrap()));
     // One that leaves is no more for the others.
     drop(carol);
     third.close().await;

@@ -1,14 +1,14 @@
-//! What carries the bus of a process to the others: the mesh, or a broker.
+//! What carries the bus of a process to the others: one line for each transport, and what it is opened with.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::{ProcessLogin, RabbitConfig, RabbitEndpoint, RabbitSecurity};
-use sealbus_bus::Bus;
+use sealbus_brokers::rabbitmq::RabbitClient;
+use sealbus_brokers::{BrokerConfig, BrokerEndpoint, BrokerSecurity, Client, ProcessLogin};
+use sealbus_bus::{Bus, Transport};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
-use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
-use tokio::sync::watch;
+use sealbus_seal::{SecurityLevel, Trust};
 
 use super::certification::Certified;
 use super::error::OpenError;
@@ -18,103 +18,34 @@ use sealbus_control::{BrokerDescription, TransportDescription};
 /// How long an agent may take to be reachable at the broker before its process is called ready without it.
 const REACHABLE: Duration = Duration::from_secs(30);
 
-/// What carries the bus of a process to the others.
-pub(super) enum Carrier {
-    Mesh(MeshEndpoint),
-    RabbitMq {
-        endpoint: RabbitEndpoint,
-        /// The process listens nowhere; this is its address, without a port.
-        address: SocketAddr,
-    },
+/// Opens what the platform runs on as the transport of `bus`.
+pub(super) async fn open(
+    bus: &Bus,
+    membership: &Membership,
+    level: SecurityLevel,
+    trust: &Arc<Trust>,
+    certified: Certified,
+) -> Result<(), OpenError> {
+    match &membership.platform.transport {
+        TransportDescription::Mesh => mesh(bus, membership, level, trust, certified).await,
+        TransportDescription::RabbitMq(described) => {
+            let config = broker(membership, level, trust, described, certified)?;
+            let client = RabbitClient::new(&config).in_vhost(&described.vhost);
+            on_broker(bus, config, client)
+        }
+    }
 }
 
-impl Carrier {
-    /// Opens what the platform runs on.
-    pub(super) async fn open(
-        bus: &Bus,
-        membership: &Membership,
-        level: SecurityLevel,
-        trust: &Arc<Trust>,
-        certified: Certified,
-    ) -> Result<Self, OpenError> {
-        match &membership.platform.transport {
-            TransportDescription::Mesh => mesh(bus, membership, level, trust, certified).await,
-            TransportDescription::RabbitMq(broker) => {
-                rabbitmq(bus, membership, level, trust, broker, certified)
-            }
-        }
-    }
-
-    pub(super) fn mesh(&self) -> Option<&MeshEndpoint> {
-        match self {
-            Self::Mesh(mesh) => Some(mesh),
-            Self::RabbitMq { .. } => None,
-        }
-    }
-
-    /// Where the process is reached.
-    pub(super) fn address(&self) -> SocketAddr {
-        match self {
-            Self::Mesh(mesh) => mesh.local_address(),
-            Self::RabbitMq { address, .. } => *address,
-        }
-    }
-
-    /// Waits until messages come to these agents, by whole name.
-    pub(super) async fn reachable(&self, agents: Vec<Arc<str>>) {
-        let Self::RabbitMq { endpoint, .. } = self else {
-            return;
+/// Waits until messages come to these agents, by whole name.
+pub(super) async fn reachable(transport: &dyn Transport, agents: Vec<Arc<str>>) {
+    for agent in agents {
+        let Some(mut receives) = transport.receives(&agent) else {
+            continue;
         };
-        for agent in agents {
-            if !endpoint.receiving(&agent, REACHABLE).await {
-                // Its queue is there: messages wait in it.
-                tracing::warn!(%agent, "is not connected to the broker yet");
-            }
-        }
-    }
-
-    /// Whether messages come to an agent, by whole name, from the broker; none without one.
-    pub(super) fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
-        match self {
-            Self::Mesh(_) => None,
-            Self::RabbitMq { endpoint, .. } => endpoint.receives(agent),
-        }
-    }
-
-    pub(super) fn set_process_credential(
-        &self,
-        credential: &Arc<Credential>,
-    ) -> Result<(), String> {
-        match self {
-            Self::Mesh(mesh) => mesh
-                .set_process_credential(credential)
-                .map_err(|error| error.to_string()),
-            Self::RabbitMq { endpoint, .. } => {
-                endpoint.set_process_credential(credential.clone());
-                Ok(())
-            }
-        }
-    }
-
-    pub(super) fn trust_changed(&self) {
-        match self {
-            Self::Mesh(mesh) => mesh.trust_changed(),
-            Self::RabbitMq { endpoint, .. } => endpoint.trust_changed(),
-        }
-    }
-
-    pub(super) fn forget_process(&self, process: &Identity) {
-        match self {
-            Self::Mesh(mesh) => mesh.forget_process(process),
-            // What waits for its agents waits at the broker.
-            Self::RabbitMq { endpoint, .. } => endpoint.forget_process(process),
-        }
-    }
-
-    pub(super) async fn shut_down(&self, grace: Duration) {
-        match self {
-            Self::Mesh(mesh) => mesh.shut_down(grace).await,
-            Self::RabbitMq { endpoint, .. } => endpoint.shut_down(grace).await,
+        let waited = tokio::time::timeout(REACHABLE, receives.wait_for(|is| *is)).await;
+        if !matches!(waited, Ok(Ok(_))) {
+            // Its queue is there: messages wait in it.
+            tracing::warn!(%agent, "is not connected to the broker yet");
         }
     }
 }
@@ -125,7 +56,7 @@ async fn mesh(
     level: SecurityLevel,
     trust: &Arc<Trust>,
     certified: Certified,
-) -> Result<Carrier, OpenError> {
+) -> Result<(), OpenError> {
     let identity = certified.certificate.identity().clone();
     let security = ProcessSecurity {
         credential: certified.credential,
@@ -143,43 +74,44 @@ async fn mesh(
         security,
     );
     config.largest_message = largest_message(membership);
-    Ok(Carrier::Mesh(MeshEndpoint::bind(config, bus).await?))
+    MeshEndpoint::bind(config, bus).await?;
+    Ok(())
 }
 
-fn rabbitmq(
-    bus: &Bus,
+/// How the process uses the broker that the platform describes.
+fn broker(
     membership: &Membership,
     level: SecurityLevel,
     trust: &Arc<Trust>,
-    broker: &BrokerDescription,
+    described: &BrokerDescription,
     certified: Certified,
-) -> Result<Carrier, OpenError> {
+) -> Result<BrokerConfig, OpenError> {
     let login = || {
-        broker.login.clone().ok_or_else(|| {
+        described.login.clone().ok_or_else(|| {
             OpenError::Description(format!("level {level} needs a login for the broker"))
         })
     };
     let security = match level {
-        SecurityLevel::None => RabbitSecurity::None(login()?),
-        SecurityLevel::Tls => RabbitSecurity::Tls(login()?, trust.clone()),
-        SecurityLevel::Auth => RabbitSecurity::Auth(trust.clone()),
+        SecurityLevel::None => BrokerSecurity::None(login()?),
+        SecurityLevel::Tls => BrokerSecurity::Tls(login()?, trust.clone()),
+        SecurityLevel::Auth => BrokerSecurity::Auth(trust.clone()),
         SecurityLevel::Signed | SecurityLevel::Sealed => return Err(OpenError::Level(level)),
     };
     let platform = trust.platform().clone();
-    let mut config = RabbitConfig::new(platform, broker.addresses.clone(), security);
-    config.vhost.clone_from(&broker.vhost);
+    let mut config = BrokerConfig::new(platform, described.addresses.clone(), security);
     config.largest_message = largest_message(membership);
     config.process = Some(ProcessLogin {
         identity: certified.certificate.identity().clone(),
         credential: Some(certified.credential),
     });
-    config.message_life = broker.message_life.map(Duration::from_secs);
-    let endpoint = RabbitEndpoint::open(config, bus)
+    config.message_life = described.message_life.map(Duration::from_secs);
+    Ok(config)
+}
+
+fn on_broker(bus: &Bus, config: BrokerConfig, client: impl Client) -> Result<(), OpenError> {
+    BrokerEndpoint::open(config, Arc::new(client), bus)
         .map_err(|error| OpenError::Description(error.to_string()))?;
-    Ok(Carrier::RabbitMq {
-        endpoint,
-        address: SocketAddr::new(membership.address, 0),
-    })
+    Ok(())
 }
 
 fn largest_message(membership: &Membership) -> usize {

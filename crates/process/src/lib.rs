@@ -41,10 +41,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use sealbus_bus::{AttachError, Bus, BusConfig, Outbox};
+use sealbus_bus::{AttachError, Bus, BusConfig, Outbox, ProcessEndpoint, Transport};
 use sealbus_channels::Channels;
 use sealbus_fipa::{Aid, AidError};
-use sealbus_mesh::MeshEndpoint;
 use sealbus_seal::{CLOCK_SKEW, Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -58,7 +57,6 @@ pub use certification::CertificationError;
 pub use error::{OpenAgentError, OpenError, ProcessEnd};
 
 use agent::Entry;
-use carrier::Carrier;
 use certification::{Certified, Certifier};
 use freeze::Resting;
 use renewal::Schedule;
@@ -82,7 +80,7 @@ struct Shared {
     /// Letters that were handed to agents of this process.
     inbox: Arc<letters::Inbox>,
     /// None on an embedded platform.
-    carrier: Option<Carrier>,
+    transport: Option<Arc<dyn Transport>>,
     agents: Mutex<Agents>,
     /// Who the process is and where its certificate stands; none on an embedded platform.
     own: Mutex<Option<(Identity, Standing)>>,
@@ -159,7 +157,7 @@ impl Process {
         let bus =
             bus.unwrap_or_else(|| Bus::new(BusConfig::new(platform.clone()), Handle::current()));
         let certifier = Certifier::new(host.clone());
-        let (carrier, own) = if membership.reachable {
+        let own = if membership.reachable {
             bus.set_resolver(Arc::new(DirectoryResolver::new(
                 host.clone(),
                 platform.clone(),
@@ -173,11 +171,13 @@ impl Process {
                 .await?;
             let identity = certified.certificate.identity().clone();
             let standing = certified.standing(Duration::ZERO);
-            let carrier = Carrier::open(&bus, membership, level, &trust, certified).await?;
-            (Some(carrier), Some((identity, standing)))
+            carrier::open(&bus, membership, level, &trust, certified).await?;
+            Some((identity, standing))
         } else {
-            (None, None)
+            None
         };
+        // An embedded platform shares the bus of its Master, and needs no transport.
+        let transport = own.as_ref().and_then(|_| bus.transport().cloned());
         let mut agents = Agents::default();
         if let Some((_, standing)) = &own {
             agents.renewals.insert(standing.due, THE_PROCESS);
@@ -195,7 +195,7 @@ impl Process {
             trust,
             platform,
             level,
-            carrier,
+            transport,
             agents: Mutex::new(agents),
             own: Mutex::new(own),
             awaited: Mutex::new(membership.agents.iter().cloned().collect()),
@@ -247,20 +247,24 @@ impl Process {
         &self.shared.bus
     }
 
-    /// The mesh, if that is the way to other processes; none on an embedded platform, and on a broker.
-    pub fn mesh(&self) -> Option<&MeshEndpoint> {
-        self.shared.carrier.as_ref().and_then(Carrier::mesh)
+    /// Who this process is, and where others reach it; none on an embedded platform.
+    pub fn contact(&self) -> Option<ProcessEndpoint> {
+        let identity = self.shared.own.lock().as_ref()?.0.clone();
+        let address = self.address()?;
+        Some(ProcessEndpoint { identity, address })
     }
 
     /// Where others reach this process; none on an embedded platform. On a broker the port is 0.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.shared.carrier.as_ref().map(Carrier::address)
+        let transport = self.shared.transport.as_ref()?;
+        let listens_nowhere = || SocketAddr::new(self.membership().address, 0);
+        Some(transport.address().unwrap_or_else(listens_nowhere))
     }
 
-    /// Whether messages come to the agent `name` from the broker; none if there is no broker.
+    /// Whether messages come to the agent `name` now; none if they come to every agent that is there.
     pub fn receives(&self, name: &str) -> Option<tokio::sync::watch::Receiver<bool>> {
-        let carrier = self.shared.carrier.as_ref()?;
-        carrier.receives(&self.peer(name).ok()?.name)
+        let transport = self.shared.transport.as_ref()?;
+        transport.receives(&self.peer(name).ok()?.name)
     }
 
     /// The identifier of the agent `name`: of this platform if it is a local name.
@@ -348,15 +352,14 @@ impl Process {
 
     /// Tells the platform where this process is reached: from then on others find its agents. Once is enough.
     pub async fn announce(&self) -> Result<(), OpenError> {
-        let Some(carrier) = &self.shared.carrier else {
+        let (Some(transport), Some(address)) = (&self.shared.transport, self.address()) else {
             return Ok(());
         };
         let mut announced = self.shared.announced.lock().await;
         if !*announced {
             let agents = self.shared.bus.agents();
             let names = agents.iter().map(|agent| agent.name().clone()).collect();
-            carrier.reachable(names).await;
-            let address = carrier.address();
+            carrier::reachable(&**transport, names).await;
             self.shared
                 .host
                 .announce(address)
@@ -416,8 +419,8 @@ impl Process {
         }
         // Each subscription ends by itself in time.
         Channels::of(&shared.bus).settled().await;
-        if let Some(carrier) = &shared.carrier {
-            carrier.shut_down(LAST_MESSAGES).await;
+        if let Some(transport) = &shared.transport {
+            transport.shut_down(LAST_MESSAGES).await;
         }
         if let Err(what) = shared.inbox.all_confirmed().await {
             tracing::warn!("{what}: they may come again");

@@ -54,8 +54,8 @@ impl Shared {
     }
 
     fn process_ended(&self, identity: &Identity) {
-        if let Some(carrier) = &self.carrier {
-            carrier.forget_process(identity);
+        if let Some(transport) = &self.transport {
+            transport.forget_process(identity);
         }
         self.bus.process_left(identity);
     }

@@ -22,8 +22,8 @@ impl Shared {
                 return;
             }
         }
-        if let Some(carrier) = &self.carrier {
-            carrier.trust_changed();
+        if let Some(transport) = &self.transport {
+            transport.trust_changed();
         }
         let lists = self.trust.deny_lists();
         let lists = || lists.iter().map(|list| -> &DenyList { list });

@@ -285,8 +285,8 @@ async fn renew_process(shared: &Shared) {
     match certified {
         Ok(certified) => {
             *standing = certified.standing(now);
-            if let Some(carrier) = &shared.carrier
-                && let Err(error) = carrier.set_process_credential(&certified.credential)
+            if let Some(transport) = &shared.transport
+                && let Err(error) = transport.set_process_credential(&certified.credential)
             {
                 tracing::error!(process, %error, "the renewed certificate of this process could not be used");
             }

@@ -5,26 +5,29 @@ use std::sync::Arc;
 use lapin::Connection;
 use sealbus_seal::Credential;
 
-use super::config::RabbitConfig;
-use super::connect::{Client, Purpose, open};
+use super::client::RabbitClient;
+use super::connect::{Purpose, open};
 use super::management::{Management, ManagementError};
 use super::names;
+use crate::client::Owner;
+use crate::envelope::Receiver;
 
-/// Connects to the first broker of `config` as the agent of this whole name; the connection, and the user that logged in.
+/// Connects to the broker at `address` as the agent of this whole name; the connection, and the user that logged in.
 ///
 /// # Errors
 /// Why not, in words.
 pub async fn connect(
-    config: &RabbitConfig,
+    client: &RabbitClient,
+    address: &str,
     agent: &str,
     credential: Option<Arc<Credential>>,
 ) -> Result<(Connection, String), String> {
-    let client = Client {
+    let owner = Owner {
         name: agent.into(),
+        queue: Receiver::Agent(agent.into()),
         credential,
     };
-    let address = config.addresses.first().ok_or("no broker is named")?;
-    let opened = open(config, address, &client, Purpose::Sending)
+    let opened = open(client, address, &owner, Purpose::Sending)
         .await
         .map_err(|error| error.to_string())?;
     Ok((opened.connection, opened.user))
@@ -36,7 +39,6 @@ pub async fn connect(
 /// # Errors
 /// [`ManagementError`].
 pub async fn bind(management: &Management, agent: &str, key: &str) -> Result<(), ManagementError> {
-    management
-        .bind(names::MESSAGES, &names::queue(agent), key)
-        .await
+    let queue = names::queue(&Receiver::Agent(agent.into()));
+    management.bind(names::MESSAGES, &queue, key).await
 }

@@ -6,51 +6,41 @@ use serde_json::Value;
 
 use super::management::{Management, ManagementError, read};
 use super::names::{self, escape};
+use crate::administration::{Member, Waiting};
+use crate::envelope::Receiver;
 
-/// A broker of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub struct Member {
-    /// Its name, `rabbit@host`.
-    pub name: String,
-    /// Whether it runs.
+/// A broker of the cluster, in its own words.
+#[derive(Deserialize)]
+struct Node {
+    name: String,
     #[serde(default)]
-    pub running: bool,
-    /// It is short of memory: the whole cluster takes no messages.
-    #[serde(default, rename = "mem_alarm")]
-    pub memory_alarm: bool,
-    /// It is short of disk: the whole cluster takes no messages.
-    #[serde(default, rename = "disk_free_alarm")]
-    pub disk_alarm: bool,
-}
-
-/// What waits at the broker.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
-    /// Messages in the queues of agents, by the agents' whole names; those without are left out.
-    pub agents: Vec<(String, u64)>,
-    /// Dead letters kept.
-    pub dead_letters: u64,
+    running: bool,
+    #[serde(default)]
+    mem_alarm: bool,
+    #[serde(default)]
+    disk_free_alarm: bool,
 }
 
 impl Management {
     /// The brokers of the cluster, by name.
-    ///
-    /// # Errors
-    /// [`ManagementError`].
-    pub async fn members(&self) -> Result<Vec<Member>, ManagementError> {
+    pub(super) async fn nodes(&self) -> Result<Vec<Member>, ManagementError> {
         let what = "say how the brokers are";
         let path = "nodes?columns=name,running,mem_alarm,disk_free_alarm";
         let (status, answer) = self.ask(what, Method::GET, path, None).await?;
-        let mut members: Vec<Member> = read(what, status, &answer)?;
+        let nodes: Vec<Node> = read(what, status, &answer)?;
+        let member = |node: Node| Member {
+            name: node.name,
+            running: node.running,
+            memory_alarm: node.mem_alarm,
+            disk_alarm: node.disk_free_alarm,
+        };
+        let mut members: Vec<_> = nodes.into_iter().map(member).collect();
         members.sort();
         Ok(members)
     }
 
-    /// What waits at the broker. It counts every few seconds.
-    ///
-    /// # Errors
-    /// [`ManagementError`].
-    pub async fn waiting(&self) -> Result<Waiting, ManagementError> {
+    /// Counts the messages in the queues. The broker counts every few seconds.
+    pub(super) async fn queue_depths(&self) -> Result<Waiting, ManagementError> {
         let what = "say what waits";
         let path = format!("queues/{}?columns=name,messages", escape(&self.vhost));
         let (status, answer) = self.ask(what, Method::GET, &path, None).await?;
@@ -61,10 +51,10 @@ impl Management {
             let messages = queue["messages"].as_u64().unwrap_or_default();
             if name == names::DEAD_LETTERS {
                 waiting.dead_letters = messages;
-            } else if let Some(agent) = names::agent_of_queue(name)
+            } else if let Some(Receiver::Agent(agent)) = names::owner_of_queue(name)
                 && messages > 0
             {
-                waiting.agents.push((agent.to_owned(), messages));
+                waiting.agents.push((agent.to_string(), messages));
             }
         }
         waiting.agents.sort();

@@ -2,7 +2,6 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_compat::Compat;
 use async_rs::{Runtime, Tokio};
@@ -13,24 +12,22 @@ use lapin::{Connection, ConnectionProperties, Event};
 use sealbus_seal::tls::{
     CertificateSource, Connector, ExpectedPeer, HandshakeRefusal, server_name,
 };
-use sealbus_seal::{Credential, SecurityLevel, Trust};
+use sealbus_seal::{SecurityLevel, Trust};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 
-use super::config::{RabbitConfig, RabbitSecurity};
+use super::client::RabbitClient;
 use super::names;
 use super::socket::{Socket, Sockets};
+use crate::client::Owner;
+use crate::config::BrokerSecurity;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
-pub(crate) enum ConnectError {
-    /// Not within the time.
-    #[error("the broker {address} does not answer within {} s: is it running, and reachable from here?", .after.as_secs())]
-    TooSlow { address: String, after: Duration },
+pub(super) enum ConnectError {
     /// The address is none.
     #[error("{0:?} is no address of a broker: write HOST:PORT")]
     Address(String),
@@ -49,28 +46,19 @@ pub(crate) enum ConnectError {
     },
 }
 
-/// What a connection is for; it is a part of its name.
+/// The purpose of a connection; it is part of the connection's name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
+pub(super) enum Purpose {
     Sending,
     Receiving,
 }
 
-/// Who connects: an agent, or a process.
-#[derive(Clone)]
-pub(crate) struct Client {
-    /// What it is called in logs and connection names.
-    pub(crate) name: Arc<str>,
-    /// What it proves its name with.
-    pub(crate) credential: Option<Arc<Credential>>,
-}
-
-/// A connection in the name of one client.
-pub(crate) struct Opened {
-    pub(crate) connection: Connection,
-    pub(crate) events: std::pin::Pin<Box<dyn Stream<Item = Event> + Send>>,
+/// A connection in the name of one agent or process.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    pub(super) events: std::pin::Pin<Box<dyn Stream<Item = Event> + Send>>,
     /// The user that logged in.
-    pub(crate) user: String,
+    pub(super) user: String,
 }
 
 /// SASL EXTERNAL: the certificate says who it is.
@@ -78,30 +66,11 @@ struct External;
 
 impl lapin::auth::AuthProvider for External {}
 
-/// Connects `client` to the broker at `address`.
-pub(crate) async fn open(
-    config: &RabbitConfig,
+/// Connects `owner` to the broker at `address`.
+pub(super) async fn open(
+    config: &RabbitClient,
     address: &str,
-    client: &Client,
-    purpose: Purpose,
-) -> Result<Opened, ConnectError> {
-    timeout(
-        config.connect_time,
-        connect(config, address, client, purpose),
-    )
-    .await
-    .unwrap_or_else(|_| {
-        Err(ConnectError::TooSlow {
-            address: address.to_owned(),
-            after: config.connect_time,
-        })
-    })
-}
-
-async fn connect(
-    config: &RabbitConfig,
-    address: &str,
-    client: &Client,
+    owner: &Owner,
     purpose: Purpose,
 ) -> Result<Opened, ConnectError> {
     let (host, port) = address
@@ -109,21 +78,21 @@ async fn connect(
         .and_then(|(host, port)| Some((host.trim_matches(['[', ']']), port.parse().ok()?)))
         .ok_or_else(|| ConnectError::Address(address.to_owned()))?;
     let (login, trust) = match &config.security {
-        RabbitSecurity::None(login) => (Some(login), None),
-        RabbitSecurity::Tls(login, trust) => (Some(login), Some(trust)),
-        RabbitSecurity::Auth(trust) => (None, Some(trust)),
+        BrokerSecurity::None(login) => (Some(login), None),
+        BrokerSecurity::Tls(login, trust) => (Some(login), Some(trust)),
+        BrokerSecurity::Auth(trust) => (None, Some(trust)),
     };
     let secure = trust
-        .map(|trust| tls(config, trust, client))
+        .map(|trust| tls(config, trust, owner))
         .transpose()
         .map_err(|why| ConnectError::Credential {
-            who: client.name.to_string(),
+            who: owner.name.to_string(),
             why,
         })?;
     let mut properties = ConnectionProperties::default().with_connection_name(
         match purpose {
-            Purpose::Sending => format!("{} sends", client.name),
-            Purpose::Receiving => format!("{} receives", client.name),
+            Purpose::Sending => format!("{} sends", owner.name),
+            Purpose::Receiving => format!("{} receives", owner.name),
         }
         .into(),
     );
@@ -131,8 +100,8 @@ async fn connect(
         Some(login) => login.user.clone(),
         None => {
             properties = properties.with_auth_provider(External);
-            own_user(client).ok_or_else(|| ConnectError::Credential {
-                who: client.name.to_string(),
+            own_user(owner).ok_or_else(|| ConnectError::Credential {
+                who: owner.name.to_string(),
                 why: "it has no certificate with an address".to_owned(),
             })?
         }
@@ -169,7 +138,7 @@ async fn connect(
             },
             None => ConnectError::Refused {
                 address,
-                who: client.name.to_string(),
+                who: owner.name.to_string(),
                 error: Box::new(error),
             },
         }
@@ -208,18 +177,18 @@ fn be_quiet() {
     mem::forget(tracing::dispatcher::set_default(&nobody));
 }
 
-/// The user name in the client's certificate.
-fn own_user(client: &Client) -> Option<String> {
-    let certificate = client.credential.as_ref()?.certificate().ok()?;
+/// The user name in the owner's certificate.
+fn own_user(owner: &Owner) -> Option<String> {
+    let certificate = owner.credential.as_ref()?.certificate().ok()?;
     names::user_of(certificate.identity(), certificate.address()?)
 }
 
 fn tls(
-    config: &RabbitConfig,
+    config: &RabbitClient,
     trust: &Arc<Trust>,
-    client: &Client,
+    owner: &Owner,
 ) -> Result<(TlsConnector, HandshakeRefusal), String> {
-    let credential = client
+    let credential = owner
         .credential
         .as_ref()
         .ok_or("it has no certificate; it is attached without one")?;

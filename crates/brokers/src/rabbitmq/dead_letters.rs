@@ -1,14 +1,17 @@
-//! What was refused, expired or left unread: kept for operators in one queue, and counted and answered from another.
+//! Messages that were refused, expired or left unread. One queue keeps them for operators, and the Master takes them from another.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
+use sealbus_seal::PlatformName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::management::{DEAD_LETTERS_KEPT, Management, ManagementError, read};
 use super::names::{self, escape};
+use crate::administration::{DeadLetter, Death};
+use crate::envelope::Receiver;
 
 /// The queue from which the Master learns what was not delivered.
 const NOTICES: &str = "sealbus.dead-notices";
@@ -19,72 +22,50 @@ const RECEIVER: &str = "sealbus-receiver";
 /// The header in which the operator says which user had sent it.
 const USER: &str = "sealbus-user";
 
-/// Why a message was not delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// The receiving side refused it.
-    Refused,
-    /// It was not taken before its life ended.
-    Expired,
-    /// Its receiver ended and left it unread.
-    Left,
-    /// Another, in the broker's own word.
-    Other(String),
-}
-
-/// A message that was not delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadLetter {
-    /// The user that sent it, as the broker knows it.
-    pub user: Option<String>,
-    /// The agent it was for, by its whole name; none if it was in no agent's queue.
-    pub receiver: Option<String>,
-    /// Why.
-    pub death: Death,
-    /// When, in seconds since the Unix epoch, if the broker says so.
-    pub at: Option<u64>,
-    /// What was sent: the bit-efficient encoding of an ACL message, as far as it is one.
-    pub payload: Bytes,
-}
-
-impl DeadLetter {
-    /// Reads one message of the queue from the management interface's answer; `operator` is the user whose word on left
-    /// messages is taken.
-    ///
-    /// Nothing else an agent could have written about its message is believed: the broker checks `user_id`, and puts the latest
-    /// death before what a sender may have put into `x-death`.
-    pub fn read(message: &Value, operator: &str) -> Self {
-        let properties = &message["properties"];
-        let headers = &properties["headers"];
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let payload = message["payload"].as_str().unwrap_or_default();
-        let payload = match message["payload_encoding"].as_str() {
-            Some("base64") => BASE64_STANDARD.decode(payload).unwrap_or_default().into(),
-            _ => Bytes::copy_from_slice(payload.as_bytes()),
-        };
-        let user = text(&properties["user_id"]);
-        if user.as_deref() == Some(operator) {
-            return Self {
-                user: text(&headers[USER]),
-                receiver: text(&headers[RECEIVER]),
-                death: Death::Left,
-                at: None,
-                payload,
-            };
-        }
-        let latest = &headers["x-death"][0];
-        let queue = latest["queue"].as_str().unwrap_or_default();
-        Self {
-            user,
-            receiver: names::agent_of_queue(queue).map(str::to_owned),
-            death: match latest["reason"].as_str() {
-                Some("rejected") => Death::Refused,
-                Some("expired") => Death::Expired,
-                other => Death::Other(other.unwrap_or("unknown").to_owned()),
-            },
-            at: latest["time"].as_u64(),
+/// Reads one message of the queue from the management interface's answer. `operator` is the user whose word on left messages
+/// is taken.
+///
+/// Nothing else an agent could have written about its message is believed: the broker checks `user_id`, and puts the latest
+/// death before what a sender may have put into `x-death`.
+pub fn read_dead_letter(message: &Value, operator: &str, platform: &PlatformName) -> DeadLetter {
+    let properties = &message["properties"];
+    let headers = &properties["headers"];
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let payload = message["payload"].as_str().unwrap_or_default();
+    let payload = match message["payload_encoding"].as_str() {
+        Some("base64") => BASE64_STANDARD.decode(payload).unwrap_or_default().into(),
+        _ => Bytes::copy_from_slice(payload.as_bytes()),
+    };
+    let user = text(&properties["user_id"]);
+    let sender = |user: String| {
+        let identity = names::identity_of_user(&user, platform);
+        let name = identity.and_then(|(identity, _)| identity.agent_name());
+        name.unwrap_or(user)
+    };
+    if user.as_deref() == Some(operator) {
+        return DeadLetter {
+            from: text(&headers[USER]).map(sender),
+            receiver: text(&headers[RECEIVER]),
+            death: Death::Left,
+            at: None,
             payload,
-        }
+        };
+    }
+    let latest = &headers["x-death"][0];
+    let queue = latest["queue"].as_str().unwrap_or_default();
+    DeadLetter {
+        from: user.map(sender),
+        receiver: match names::owner_of_queue(queue) {
+            Some(Receiver::Agent(agent)) => Some(agent.to_string()),
+            _ => None,
+        },
+        death: match latest["reason"].as_str() {
+            Some("rejected") => Death::Refused,
+            Some("expired") => Death::Expired,
+            other => Death::Other(other.unwrap_or("unknown").to_owned()),
+        },
+        at: latest["time"].as_u64(),
+        payload,
     }
 }
 
@@ -101,24 +82,18 @@ impl Management {
     }
 
     /// Takes what was not delivered since it was asked last, a part at a time: until nothing comes.
-    ///
-    /// # Errors
-    /// [`ManagementError`].
-    pub async fn take_dead(&self) -> Result<Vec<DeadLetter>, ManagementError> {
+    pub(super) async fn take_notices(&self) -> Result<Vec<DeadLetter>, ManagementError> {
         let taken = self
             .fetch(NOTICES, "hand over what was not delivered")
             .await?;
-        let read = |message| DeadLetter::read(message, &self.operator);
+        let read = |message| read_dead_letter(message, &self.operator, &self.platform);
         Ok(taken.iter().map(read).collect())
     }
 
     /// Moves messages from the queue of an agent that has ended to the dead letters, a part at a time: until it says that
     /// none were left.
-    ///
-    /// # Errors
-    /// [`ManagementError`].
-    pub async fn bury_left(&self, agent: &str) -> Result<usize, ManagementError> {
-        let queue = names::queue(agent);
+    pub(super) async fn bury_left(&self, agent: &str) -> Result<usize, ManagementError> {
+        let queue = names::queue(&Receiver::Agent(agent.into()));
         let left = self
             .fetch(&queue, "hand over what an agent left unread")
             .await?;
@@ -166,7 +141,14 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{DeadLetter, Death};
+    use sealbus_seal::PlatformName;
+
+    use super::read_dead_letter;
+    use crate::administration::{DeadLetter, Death};
+
+    fn read(message: &Value) -> DeadLetter {
+        read_dead_letter(message, "operator", &PlatformName::new("f").unwrap())
+    }
 
     #[test]
     fn the_latest_death_counts() {
@@ -183,8 +165,8 @@ mod tests {
                 },
             },
         });
-        let letter = DeadLetter::read(&message, "operator");
-        assert_eq!(letter.user.as_deref(), Some("UID=a,CN=127.0.0.1"));
+        let letter = read(&message);
+        assert_eq!(letter.from.as_deref(), Some("a@f"));
         assert_eq!(letter.receiver.as_deref(), Some("b@f"));
         assert_eq!((letter.death, letter.at), (Death::Expired, Some(7)));
         assert_eq!(&letter.payload[..], [1, 2]);
@@ -196,14 +178,14 @@ mod tests {
             json!({"payload": "", "payload_encoding": "string", "properties": {"user_id": user,
                 "headers": {"sealbus-user": "UID=a,CN=1.2.3.4", "sealbus-receiver": "b@f"}}})
         };
-        let left = DeadLetter::read(&message("operator"), "operator");
-        assert_eq!(left.user.as_deref(), Some("UID=a,CN=1.2.3.4"));
+        let left = read(&message("operator"));
+        assert_eq!(left.from.as_deref(), Some("a@f"));
         assert_eq!(
             (left.receiver.as_deref(), left.death),
             (Some("b@f"), Death::Left)
         );
-        let forged = DeadLetter::read(&message("UID=m,CN=1.2.3.4"), "operator");
-        assert_eq!(forged.user.as_deref(), Some("UID=m,CN=1.2.3.4"));
+        let forged = read(&message("UID=m,CN=1.2.3.4"));
+        assert_eq!(forged.from.as_deref(), Some("m@f"));
         assert_eq!(forged.receiver, None);
     }
 
@@ -241,7 +223,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_answer_is_read(message in any_json()) {
-            let _ = DeadLetter::read(&message, "operator");
+            let _ = read(&message);
         }
     }
 }

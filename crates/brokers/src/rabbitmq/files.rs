@@ -1,6 +1,6 @@
-//! What a RabbitMQ of the platform needs: its configuration, plugins, definitions and certificate.
+//! The files of a RabbitMQ of the platform: its configuration, plugins, definitions and certificate.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use sealbus_seal::{Credential, Fingerprint, ProcessId, SecurityLevel, certificate_pem};
 use serde_json::json;
 
-use super::config::Login;
+use crate::config::Login;
 
 /// File name of the configuration.
 pub(super) const CONFIGURATION: &str = "rabbitmq.conf";
@@ -54,7 +54,7 @@ pub struct BrokerSetup {
     pub port: u16,
     /// Port of the management interface (HTTPS).
     pub management_port: u16,
-    /// Who manages it: the Master.
+    /// The login by which the Master manages it.
     pub operator: Login,
     /// The virtual host of the platform.
     pub vhost: String,
@@ -68,7 +68,7 @@ impl BrokerSetup {
     /// Writes the files into `directory`, readable by their owner alone.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
@@ -85,14 +85,7 @@ impl BrokerSetup {
             (DEFINITIONS, &self.definitions()?),
             (CONFIGURATION, &self.configuration()),
         ] {
-            let path = directory.join(name);
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(path)?;
-            file.write_all(text.as_bytes())?;
+            write_private(&directory.join(name), text.as_bytes())?;
         }
         Ok(())
     }
@@ -147,6 +140,20 @@ impl BrokerSetup {
         });
         Ok(serde_json::to_string_pretty(&definitions)?)
     }
+}
+
+/// Writes a file that its owner alone may read, whole or not at all.
+pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("draft");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)
 }
 
 /// As RabbitMQ keeps passwords: a salt of four bytes, and SHA-256 of salt and password.

@@ -1,4 +1,4 @@
-//! What operators do with the files of a broker that they run themselves.
+//! Instructions for operators who run a broker themselves.
 
 use sealbus_seal::SecurityLevel;
 

@@ -28,7 +28,7 @@ const ENDING: Duration = Duration::from_secs(20);
 const FORGETTING: Duration = Duration::from_secs(5);
 /// File name of its process number.
 const PID: &str = "broker.pid";
-/// File name of what its Erlang node knows others by; Erlang looks for it there.
+/// File name of the cookie by which Erlang nodes know each other; Erlang looks for it there.
 const COOKIE: &str = ".erlang.cookie";
 /// File name of its ports.
 const PORTS: &str = "ports.json";
@@ -42,7 +42,7 @@ pub enum BrokerError {
     /// The system.
     #[error("cannot {what} for the broker in {}: {error}", directory.display())]
     System {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
         /// Its folder.
         directory: PathBuf,
@@ -76,7 +76,7 @@ impl BrokerPorts {
     /// The ports kept in `directory`, or free ones of `address`, which are kept from now on.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn keep(directory: &Path, address: IpAddr) -> io::Result<Self> {
         let path = directory.join(PORTS);
         if let Ok(kept) = fs::read(&path)
@@ -285,8 +285,8 @@ impl ManagedBroker {
         command.spawn().map_err(system("start rabbitmq-server"))
     }
 
-    /// Makes what Erlang nodes know each other by, if there is none. Erlang would make it too, but two of its programs that
-    /// start together then find each other's file half made.
+    /// Makes the cookie by which Erlang nodes know each other, if there is none. Erlang would make it too, but two of its
+    /// programs that start together then find each other's file half made.
     fn make_cookie(&self) -> io::Result<()> {
         let cookie = ProcessId::random().map_err(|error| io::Error::other(error.to_string()))?;
         let made = OpenOptions::new()

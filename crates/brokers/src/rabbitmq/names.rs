@@ -1,10 +1,12 @@
-//! What things are called on the broker.
+//! The names of things on the broker.
 
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sealbus_seal::{Identity, PlatformName, ProcessId};
+use sealbus_seal::{Identity, PlatformName};
+
+use crate::envelope::Receiver;
 
 /// The direct exchange that takes all messages; the routing key is the receiver's AID.
 pub const MESSAGES: &str = "sealbus.messages";
@@ -12,8 +14,7 @@ pub const MESSAGES: &str = "sealbus.messages";
 pub const DEAD: &str = "sealbus.dead";
 /// The queue where operators find what was not delivered.
 pub const DEAD_LETTERS: &str = "sealbus.dead-letters";
-/// Local name of the broker's own identity: no agent can have it.
-pub const BROKER: &str = "broker";
+pub use crate::site::BROKER;
 
 /// The topic exchange that takes what the buses of processes say to each other.
 pub const CHANNELS: &str = "sealbus.channels";
@@ -22,14 +23,23 @@ pub(crate) const ACL_MESSAGE: &str = "fipa.acl.rep.bitefficient.std";
 /// The content type of a frame of the bus.
 pub(crate) const FRAME: &str = "application/x-sealbus-frame";
 
-/// The queue of an agent, by its whole name.
-pub fn queue(agent: &str) -> String {
-    format!("Agent-{agent}-MessageQueue")
+/// The queue of an agent or a process.
+pub fn queue(of: &Receiver) -> String {
+    match of {
+        Receiver::Agent(name) => format!("Agent-{name}-MessageQueue"),
+        Receiver::Process(number) => format!("Process-{number}-FrameQueue"),
+    }
 }
 
-/// The agent whose queue this is.
-pub fn agent_of_queue(queue: &str) -> Option<&str> {
-    queue.strip_prefix("Agent-")?.strip_suffix("-MessageQueue")
+/// The agent or the process whose queue this is.
+pub fn owner_of_queue(queue: &str) -> Option<Receiver> {
+    let part = |prefix: &str, suffix: &str| {
+        let part = queue.strip_prefix(prefix)?.strip_suffix(suffix)?;
+        Some(Arc::from(part))
+    };
+    part("Agent-", "-MessageQueue")
+        .map(Receiver::Agent)
+        .or_else(|| part("Process-", "-FrameQueue").map(Receiver::Process))
 }
 
 /// The user an agent is on the broker: the subject of its certificate as RFC 4514 prints it.
@@ -42,41 +52,22 @@ pub fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
     match identity {
         Identity::Agent { name, .. } => Some(user(name.as_str(), address)),
         Identity::Process { node, process, .. } => {
-            Some(format!("UID=node/{node}/process/{process},CN={address}"))
+            Some(user(&format!("node/{node}/process/{process}"), address))
         }
         Identity::Node { .. } | Identity::Authority { .. } => None,
     }
 }
 
-/// The process of `platform` a user is.
-pub fn process_of_user(user: &str, platform: &PlatformName) -> Option<Identity> {
-    let (path, address) = user.strip_prefix("UID=")?.split_once(",CN=")?;
-    let _: IpAddr = address.parse().ok()?;
-    process(path, platform)
-}
-
-/// The process of `platform` at this path, `node/…/process/…`.
-pub(crate) fn process(path: &str, platform: &PlatformName) -> Option<Identity> {
-    let identity: Identity = format!("spiffe://{platform}/{path}").parse().ok()?;
-    matches!(identity, Identity::Process { .. }).then_some(identity)
-}
-
-/// The path of a process, as [`process`] reads it.
-pub(crate) fn path_of(process: &Identity) -> Option<String> {
-    match process {
-        Identity::Process { node, process, .. } => Some(format!("node/{node}/process/{process}")),
-        _ => None,
-    }
-}
-
-/// The queue of the frames for a process.
-pub fn process_queue(process: &ProcessId) -> String {
-    format!("Process-{process}-FrameQueue")
-}
-
-/// The process whose queue this is.
-pub fn process_of_queue(queue: &str) -> Option<&str> {
-    queue.strip_prefix("Process-")?.strip_suffix("-FrameQueue")
+/// The agent or the process of `platform` that a user is, and its address: the contrary of [`user_of`].
+pub fn identity_of_user(user: &str, platform: &PlatformName) -> Option<(Identity, IpAddr)> {
+    let (name, address) = user.strip_prefix("UID=")?.split_once(",CN=")?;
+    let address = address.parse().ok()?;
+    let identity = match name.strip_prefix("node/") {
+        Some(_) => format!("spiffe://{platform}/{name}").parse().ok()?,
+        None => Identity::agent(platform, name).ok()?,
+    };
+    user_of(&identity, address)?;
+    Some((identity, address))
 }
 
 /// The routing key of what is for one process.
@@ -84,22 +75,9 @@ pub(crate) fn key_of_process(process: &str) -> String {
     format!("to.{process}")
 }
 
-/// The agent a user is, and where it says to be: the contrary of [`user`].
-pub fn agent_of_user(user: &str) -> Option<(&str, IpAddr)> {
-    let (name, address) = user.strip_prefix("UID=")?.split_once(",CN=")?;
-    Some((name, address.parse().ok()?))
-}
-
 /// The identity that the broker proves when it is connected to.
 pub fn broker_identity(platform: &PlatformName) -> Option<Identity> {
     Identity::agent(platform, BROKER).ok()
-}
-
-/// The whole name of the agent of `platform` that a user is.
-pub(crate) fn sender_of_user(user: &str, platform: &PlatformName) -> Option<(Arc<str>, Identity)> {
-    let (name, _) = agent_of_user(user)?;
-    let identity = Identity::agent(platform, name).ok()?;
-    Some((identity.agent_name()?.into(), identity))
 }
 
 /// A regular expression that matches just one of these texts.
@@ -135,20 +113,42 @@ pub(crate) fn escape(part: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{agent_of_queue, agent_of_user, escape, exactly, queue, user};
+    use sealbus_seal::{Identity, PlatformName, ProcessId};
+
+    use super::{escape, exactly, identity_of_user, owner_of_queue, queue, user, user_of};
+    use crate::envelope::Receiver;
 
     #[test]
     fn names_go_there_and_back() {
         let address = "127.0.0.1".parse().unwrap();
+        let platform = PlatformName::new("f").unwrap();
         assert_eq!(user("a-1", address), "UID=a-1,CN=127.0.0.1");
-        assert_eq!(
-            agent_of_user("UID=a-1,CN=127.0.0.1"),
-            Some(("a-1", address))
-        );
-        for not in ["a-1", "UID=a-1", "UID=a-1,CN=x", "CN=127.0.0.1,UID=a-1"] {
-            assert_eq!(agent_of_user(not), None, "{not}");
+        let process = ProcessId::from_bytes([7; 16]);
+        for identity in [
+            Identity::agent(&platform, "a-1").unwrap(),
+            Identity::process(&platform, "node-1", process).unwrap(),
+        ] {
+            let user = user_of(&identity, address).unwrap();
+            assert_eq!(
+                identity_of_user(&user, &platform),
+                Some((identity, address))
+            );
         }
-        assert_eq!(agent_of_queue(&queue("a@f")), Some("a@f"));
+        for not in [
+            "a-1",
+            "UID=a-1",
+            "UID=a-1,CN=x",
+            "CN=127.0.0.1,UID=a-1",
+            "UID=node/node-1,CN=127.0.0.1",
+        ] {
+            assert_eq!(identity_of_user(not, &platform), None, "{not}");
+        }
+        for owner in [
+            Receiver::Agent("a@f".into()),
+            Receiver::Process("07".into()),
+        ] {
+            assert_eq!(owner_of_queue(&queue(&owner)), Some(owner));
+        }
         assert_eq!(exactly(["a.b", "c"]), "^(a\\.b|c)$");
         assert_eq!(escape("/a b@c"), "%2Fa%20b%40c");
     }

@@ -3,11 +3,12 @@
 use std::iter::once;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::{BrokerPorts, ManagedBroker, names};
-use sealbus_seal::{Identity, SecurityLevel};
+use sealbus_brokers::rabbitmq::{BrokerPorts, ManagedBroker};
+use sealbus_seal::SecurityLevel;
 use tempfile::TempDir;
 
-use super::{LOOPBACK, Platform, certify, control, folder, kill, node_name, setup, wait_for};
+use super::platform::{Platform, control, folder, kill, node_name, setup};
+use super::{LOOPBACK, wait_for};
 
 /// A further broker of a cluster.
 pub struct Member {
@@ -73,7 +74,13 @@ impl Platform {
         wait_for("all copies of all queues", async || {
             // Each look is an Erlang node of its own that has to start.
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let queues = self.control(&["list_queues", "-p", self.name.as_str(), "name", "online"]);
+            let queues = self.control(&[
+                "list_queues",
+                "-p",
+                self.authority.name.as_str(),
+                "name",
+                "online",
+            ]);
             queues
                 .lines()
                 .filter(|line| line.starts_with("Agent-"))
@@ -89,14 +96,11 @@ impl Platform {
         ports.mapper = self.ports.mapper;
         let cookie = folder.path().join(".erlang.cookie");
         std::fs::copy(self.folder.path().join(".erlang.cookie"), cookie).unwrap();
-        let identity = Identity::agent(&self.name, names::BROKER).unwrap();
         setup(
-            &self.name,
+            &self.authority,
             self.level,
             ports,
             &self.operator,
-            &certify(&self.issuing, identity),
-            &self.root,
             folder.path(),
         );
         let broker = ManagedBroker::start(folder.path(), LOOPBACK, ports)

@@ -1,23 +1,29 @@
-//! What the broker delivers on one connection.
+//! A connection that receives from one queue.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 
 use futures_util::{FutureExt, Stream, StreamExt};
-use lapin::message::Delivery;
-use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions, QueueDeclareOptions,
+};
 use lapin::types::FieldTable;
 use lapin::{
     Channel, Connection, ConnectionState, Consumer, ErrorKind, Event, Result as LapinResult,
 };
+use sealbus_bus::BoxFuture;
 
 use super::connect::Opened;
+use super::properties;
+use crate::client::{BrokerFailure, Receiving};
+use crate::envelope::Delivery;
 
 /// Deliveries taken together, if so many come at once.
 const TOGETHER: usize = 64;
 
 /// A connection that receives from one queue.
-pub(crate) struct Deliveries {
-    pub(crate) channel: Channel,
+pub(super) struct Deliveries {
+    channel: Channel,
     connection: Connection,
     consumer: Consumer,
     events: Pin<Box<dyn Stream<Item = Event> + Send>>,
@@ -28,7 +34,7 @@ pub(crate) struct Deliveries {
 impl Deliveries {
     /// Begins to receive from `queue`, which the Master has made, under the name `tag`; the broker hands out no more than
     /// `prefetch` before something is acknowledged.
-    pub(crate) async fn open(
+    pub(super) async fn open(
         opened: Opened,
         queue: &str,
         tag: &str,
@@ -65,9 +71,7 @@ impl Deliveries {
         })
     }
 
-    /// The next delivery, and what is there with it. What came before the connection broke is handed out, then the error
-    /// is. Nothing is lost if the future is dropped.
-    pub(crate) async fn next(&mut self) -> LapinResult<Vec<Delivery>> {
+    async fn take(&mut self) -> LapinResult<Vec<Delivery>> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
@@ -95,16 +99,45 @@ impl Deliveries {
         }
         Ok(together)
     }
+}
 
-    /// Ends the connection; what was not acknowledged stays in the queue.
-    pub(crate) async fn close(self, why: &str) {
-        let _ = self.channel.close(200, why.into()).await;
-        let _ = self.connection.close(200, why.into()).await;
+impl Receiving for Deliveries {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>> {
+        Box::pin(async { Ok(self.take().await?) })
+    }
+
+    fn acknowledge(
+        &mut self,
+        up_to: Option<u64>,
+        singles: &BTreeSet<u64>,
+    ) -> Result<(), BrokerFailure> {
+        let all = up_to.map(|tag| (tag, true)).into_iter();
+        for (tag, multiple) in all.chain(singles.iter().map(|tag| (*tag, false))) {
+            // Polled once, it stands in the library's line.
+            let sent = self.channel.basic_ack(tag, BasicAckOptions { multiple });
+            sent.now_or_never().unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, tag: u64) -> Result<(), BrokerFailure> {
+        let rejected = self
+            .channel
+            .basic_reject(tag, BasicRejectOptions { requeue: false });
+        Ok(rejected.now_or_never().unwrap_or(Ok(()))?)
+    }
+
+    fn close(self: Box<Self>, why: &'static str) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _ = self.channel.close(200, why.into()).await;
+            let _ = self.connection.close(200, why.into()).await;
+        })
     }
 }
 
 /// Without a delivery the queue was deleted, or the broker cancelled for another reason.
-fn received(delivery: Option<LapinResult<Delivery>>) -> LapinResult<Delivery> {
+fn received(delivery: Option<LapinResult<lapin::message::Delivery>>) -> LapinResult<Delivery> {
     delivery
         .unwrap_or_else(|| Err(ErrorKind::InvalidConnectionState(ConnectionState::Closed).into()))
+        .map(properties::read)
 }

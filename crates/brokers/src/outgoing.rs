@@ -1,4 +1,4 @@
-//! What one agent, or one process, has sent and the broker has not confirmed yet. No I/O.
+//! Messages that one agent or one process has sent and the broker has not confirmed yet. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sealbus_bus::{Rejected, UndeliverableReason};
 
-use super::stamp::Stamp;
+use crate::stamp::Stamp;
 
 /// Refusals of one message on a connection, before another connection is tried.
 const REFUSALS: u32 = 20;
+
+/// Receivers remembered. Beyond it, those are forgotten that were not sent to for longest and have confirmed everything.
+const REMEMBERED: usize = 4_096;
 
 /// How much may be accepted and not confirmed.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +37,7 @@ struct Accepted<T> {
 /// A message to be published now.
 #[derive(Debug)]
 pub(crate) struct Publication<T> {
-    /// What the confirmation is about.
+    /// Names the message in the broker's answer.
     pub(crate) order: u64,
     pub(crate) receiver: Arc<str>,
     pub(crate) payload: Bytes,
@@ -53,20 +56,28 @@ struct Line<T> {
     open: BTreeSet<u64>,
     /// Some came back: the others are awaited, then all go back to the bus.
     returned: Option<BTreeMap<u64, (T, Bytes)>>,
+    /// The order of the message accepted last.
+    used: u64,
 }
 
-impl<T> Default for Line<T> {
-    fn default() -> Self {
+impl<T> Line<T> {
+    /// A line whose numbers follow `floor`.
+    fn above(floor: u64) -> Self {
         Self {
-            last: 0,
-            given_up: 0,
+            last: floor,
+            given_up: floor,
             open: BTreeSet::new(),
             returned: None,
+            used: 0,
         }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.open.is_empty() && self.returned.is_none()
     }
 }
 
-/// What the bus is to be told.
+/// News for the bus.
 #[derive(Debug)]
 pub(crate) enum Outcome<T> {
     /// All messages to a receiver whose queue is not there came back.
@@ -83,7 +94,7 @@ pub(crate) enum Outcome<T> {
     },
 }
 
-/// What one agent, or one process, has sent and the broker has not confirmed yet. `T` is what its owner notes of each message.
+/// Messages that one agent or one process has sent and the broker has not confirmed yet. `T` is the owner's note on each.
 #[derive(Debug)]
 pub(crate) struct Outgoing<T> {
     epoch: u64,
@@ -94,6 +105,8 @@ pub(crate) struct Outgoing<T> {
     /// Published on the present connection.
     published: BTreeMap<u64, Accepted<T>>,
     lines: HashMap<Arc<str>, Line<T>>,
+    /// No number above this one was given to a receiver that was forgotten.
+    floor: u64,
     bytes: usize,
 }
 
@@ -106,6 +119,7 @@ impl<T: Clone> Outgoing<T> {
             waiting: BTreeMap::new(),
             published: BTreeMap::new(),
             lines: HashMap::new(),
+            floor: 0,
             bytes: 0,
         }
     }
@@ -150,7 +164,13 @@ impl<T: Clone> Outgoing<T> {
 
     /// Accepts a message that [`check`](Self::check) let pass.
     pub(crate) fn accept(&mut self, receiver: &Arc<str>, payload: Bytes, note: T, now: Instant) {
-        let line = self.lines.entry(receiver.clone()).or_default();
+        if self.lines.len() >= REMEMBERED && !self.lines.contains_key(receiver) {
+            self.forget_some();
+        }
+        let floor = self.floor;
+        let line = self.lines.entry(receiver.clone());
+        let line = line.or_insert_with(|| Line::above(floor));
+        line.used = self.next_order;
         line.last += 1;
         line.open.insert(line.last);
         self.bytes += payload.len();
@@ -164,6 +184,25 @@ impl<T: Clone> Outgoing<T> {
         };
         self.waiting.insert(self.next_order, accepted);
         self.next_order += 1;
+    }
+
+    /// Forgets half of the receivers that have confirmed everything. They may have taken what they confirmed or not: their next
+    /// message has a number above all they saw, and says that nothing before it is waited for.
+    fn forget_some(&mut self) {
+        let settled = self.lines.values().filter(|line| line.is_settled());
+        let mut used: Vec<_> = settled.map(|line| line.used).collect();
+        used.sort_unstable();
+        let Some(middle) = used.get(used.len() / 2).copied() else {
+            return;
+        };
+        let floor = &mut self.floor;
+        self.lines.retain(|_, line| {
+            let stays = !line.is_settled() || line.used > middle;
+            if !stays {
+                *floor = line.last.max(*floor);
+            }
+            stays
+        });
     }
 
     /// The next message to publish; it counts as published from now on.
@@ -188,18 +227,6 @@ impl<T: Clone> Outgoing<T> {
         Some(publication)
     }
 
-    /// Which of the messages that were published to such a receiver has this number.
-    pub(crate) fn published_as(
-        &self,
-        number: u64,
-        is_receiver: impl Fn(&str) -> bool,
-    ) -> Option<u64> {
-        let mut published = self.published.iter();
-        published
-            .find(|(_, accepted)| accepted.number == number && is_receiver(&accepted.receiver))
-            .map(|(order, _)| *order)
-    }
-
     /// The first message whose answer is awaited.
     pub(crate) fn first_published(&self) -> Option<u64> {
         self.published.keys().next().copied()
@@ -219,8 +246,8 @@ impl<T: Clone> Outgoing<T> {
 
     /// The broker did not take it this time: it is published again. Says whether on a connection made anew.
     ///
-    /// A channel remembers the leader of a queue it first published to. If that broker dies before it has answered, the
-    /// channel asks it for ever and refuses everything for the queue, whoever leads it now (RabbitMQ 3.10).
+    /// In a cluster, a connection may go on asking a broker that has died, and refuse everything for a queue whose new leader
+    /// would take it.
     #[must_use]
     pub(crate) fn refused(&mut self, order: u64) -> bool {
         let Some(mut accepted) = self.published.remove(&order) else {
@@ -240,7 +267,7 @@ impl<T: Clone> Outgoing<T> {
         line.given_up = line.given_up.max(accepted.number);
         let returned = line.returned.get_or_insert_default();
         returned.insert(accepted.number, (accepted.note, accepted.payload));
-        // What waits would go the same way.
+        // Waiting messages would come back as well.
         let ahead: Vec<_> = self
             .waiting
             .iter()
@@ -332,6 +359,7 @@ mod tests {
     use sealbus_bus::{Rejected, UndeliverableReason};
 
     use super::{Outcome, Outgoing, REFUSALS, Room};
+    use crate::incoming::Incoming;
 
     const ROOM: Room = Room {
         messages: 16,
@@ -384,22 +412,32 @@ mod tests {
     }
 
     #[test]
-    fn what_came_back_is_known_by_receiver_and_number() {
-        let (mut outgoing, receiver) = outgoing();
-        let other: Arc<str> = "c@f".into();
-        let mut orders = Vec::new();
-        for to in [&receiver, &other, &receiver] {
-            outgoing.accept(to, Bytes::from_static(b"x"), (), Instant::now());
-            orders.push(outgoing.publish().unwrap().order);
-        }
-        let order_of = |outgoing: &Outgoing<()>, name: &str, number| {
-            outgoing.published_as(number, |receiver| receiver == name)
+    fn receivers_that_confirmed_everything_are_forgotten_and_their_numbers_are_not_given_again() {
+        let mut outgoing = Outgoing::new(1, ROOM);
+        let now = Instant::now();
+        let mut incoming = Incoming::new(Duration::from_secs(10));
+        let mut send = |receiver: &Arc<str>| {
+            outgoing.accept(receiver, Bytes::from_static(b"x"), (), now);
+            let publication = outgoing.publish().unwrap();
+            assert!(outgoing.confirmed(publication.order).is_none());
+            (publication.stamp, outgoing.lines.len())
         };
-        assert_eq!(order_of(&outgoing, "b@f", 2), Some(orders[2]));
-        assert_eq!(order_of(&outgoing, "c@f", 1), Some(orders[1]));
-        assert_eq!(order_of(&outgoing, "c@f", 2), None);
-        assert!(outgoing.confirmed(orders[2]).is_none());
-        assert_eq!(order_of(&outgoing, "b@f", 2), None);
+        let first: Arc<str> = "first@f".into();
+        let sender: Arc<str> = "a@f".into();
+        let mut taken = 0;
+        for round in 0..2 {
+            for _ in 0..3 {
+                let (stamp, _) = send(&first);
+                let arrival = incoming.arrived(&sender, stamp, (), now);
+                assert_eq!(arrival.spare, None, "round {round}");
+                taken += arrival.next.len();
+            }
+            for other in 0..20_000 {
+                let (_, remembered) = send(&format!("b{other}@f").into());
+                assert!(remembered <= 4_096, "{remembered} receivers are remembered");
+            }
+        }
+        assert_eq!(taken, 6);
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! What a message carries so that it is delivered once and in order: its number, and which numbers still come.
+//! The number of a message, and which numbers still come: a message carries them so that it is delivered once and in order.
 
 use std::fmt;
 
 /// The longest text a stamp can have: 16 digits, twice up to 16 more, and two separators.
 const LONGEST: usize = 50;
 
-/// The place of a message among all that one agent sent to another. It travels in the property `message-id`, in
-/// hexadecimal: `EPOCH-NUMBER-BASE`.
+/// The place of a message among all that one agent sent to another. As text it is hexadecimal: `EPOCH-NUMBER-BASE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Drawn anew each time the sender attaches; numbers of different epochs have nothing to do with each other.

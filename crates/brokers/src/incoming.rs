@@ -8,22 +8,22 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::passed_over::PassedOver;
-use super::stamp::Stamp;
+use crate::passed_over::PassedOver;
+use crate::stamp::Stamp;
 
-/// Correspondents remembered; beyond it those not heard of longest are forgotten.
+/// Senders remembered; beyond it, those not heard of for longest are forgotten.
 const REMEMBERED: usize = 65_536;
-/// Epochs remembered of one correspondent. It has one at a time, and what it sent in earlier ones may still come.
+/// Epochs remembered of one sender. It has one at a time, and messages of earlier ones may still come.
 const EPOCHS: usize = 8;
 /// Numbers below the first one seen that may still come.
 const LATE: u64 = 4_096;
 
-/// What follows from a message that arrived. If it is in neither it is kept until those before it come.
+/// The consequence of an arrival. A message in neither field is kept until those before it come.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arrival<T> {
     /// These are next, in this order.
     pub(crate) next: Vec<T>,
-    /// A copy that nobody needs: this one, which was here before, or the one that this one takes the place of.
+    /// A copy that nobody needs: this one if the message was here before, or the copy that this one replaces.
     pub(crate) spare: Option<T>,
 }
 
@@ -35,9 +35,9 @@ pub(crate) struct Incoming<T> {
     /// The epochs of each sender, the one heard of first in front.
     epochs: HashMap<Arc<str>, VecDeque<u64>>,
     patience: Duration,
-    /// Senders something is kept of.
+    /// How many senders have kept messages.
     waiting: usize,
-    /// Not later than since when any of them waits.
+    /// A time not later than the beginning of any of their waits.
     earliest: Option<Instant>,
 }
 
@@ -117,7 +117,7 @@ impl<T> Incoming<T> {
         let before = entry.since;
         entry.since = match entry.kept.is_empty() {
             true => None,
-            // What comes shows that the rest is on its way.
+            // An arrival shows that the rest is on its way.
             false if !next.is_empty() => Some(now),
             false => before.or(Some(now)),
         };
@@ -145,7 +145,7 @@ impl<T> Incoming<T> {
         self.earliest = self.earliest.map(|_| now);
     }
 
-    /// What has waited too long for a message before it: its sender is gone, most likely.
+    /// Hands out messages that have waited too long for one before them: its sender is gone, most likely.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<T> {
         let mut out = Vec::new();
         for sender in self.senders.values_mut() {
@@ -168,7 +168,7 @@ impl<T> Incoming<T> {
         out
     }
 
-    /// What waits for messages before it.
+    /// The messages that wait for others before them.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &T> {
         self.senders
             .values()
@@ -191,7 +191,7 @@ impl<T> Incoming<T> {
         if epochs.len() <= EPOCHS {
             return;
         }
-        // What is kept is limited by what the broker delivers without an acknowledgement.
+        // The broker delivers a limited number without an acknowledgement, and no more is kept.
         let keeps_none = |epoch: &u64| {
             let known = self.senders.get(&(sender.clone(), *epoch));
             known.is_some_and(|known| known.kept.is_empty())
@@ -220,7 +220,7 @@ impl<T> Incoming<T> {
 }
 
 impl<T> Sender<T> {
-    /// Nothing below `base` is waited for. What the broker has confirmed may still come, after what was sent later.
+    /// Nothing below `base` is waited for. Messages that the broker has confirmed may still come, after later ones.
     fn skip_to(&mut self, base: u64, out: &mut Vec<T>) {
         if base > self.next {
             let rest = self.kept.split_off(&base);
@@ -255,7 +255,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Arrival, Incoming};
-    use crate::rabbitmq::stamp::Stamp;
+    use crate::stamp::Stamp;
 
     const PATIENCE: Duration = Duration::from_secs(10);
     const KEPT: Arrival<u64> = Arrival {
@@ -425,16 +425,16 @@ mod tests {
                 let is_due = number == base;
                 let numbers = |copies: &[(u64, usize)]| copies.iter().map(|copy| copy.0).collect::<Vec<_>>();
                 prop_assert!(!is_due || numbers(&delivered).contains(&number));
-                // Who waits is kept as the last copy that came: the broker may have forgotten the others.
+                // A message that waits is kept as its last copy: the broker may have forgotten the others.
                 prop_assert!(numbers(&delivered).contains(&number) || incoming.kept().any(|kept| *kept == (number, copy)));
                 prop_assert!(delivered[before..].is_sorted());
-                // Who waits is known without looking at all senders.
+                // A wait is known without a look at all senders.
                 prop_assert_eq!(incoming.deadline().is_some(), incoming.kept().next().is_some());
                 let here: Vec<_> = incoming.kept().chain(&delivered).chain(&spares).copied().collect();
                 prop_assert_eq!(here.len(), arrived.len());
                 prop_assert_eq!(here.into_iter().collect::<BTreeSet<_>>(), arrived.clone());
             }
-            // Nothing else comes: what waits is let go, gap after gap.
+            // Nothing else comes: waiting messages are let go, gap after gap.
             while let Some(deadline) = incoming.deadline() {
                 let late = incoming.overdue(deadline);
                 prop_assert!(!late.is_empty());

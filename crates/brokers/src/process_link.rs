@@ -1,4 +1,4 @@
-//! The link of a process to the broker: carries what the buses of processes say to each other.
+//! The link of a process to the broker: carries the frames that the buses of processes send to each other.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -6,23 +6,21 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldTable};
 use parking_lot::Mutex;
 use sealbus_bus::{
     FrameSender, Gate, LocalAgent, LostFrame, OutgoingFrame, ProcessDestination, RefusalReason,
     Rejected, UndeliverableReason,
 };
-use sealbus_seal::{Credential, Identity, ProcessId, VerifiedIdentity};
+use sealbus_seal::{Credential, Identity, VerifiedIdentity};
 use tokio::time::sleep;
 
-use super::connect::Client;
-use super::endpoint::Shared;
-use super::link::{Sends, Wire};
-use super::names;
-use super::outgoing::{Outcome, Publication};
-use super::proofs::Proofs;
-use super::publisher;
+use crate::client::Owner;
+use crate::endpoint::Shared;
+use crate::envelope::{Envelope, Kind, Receiver};
+use crate::link::{Sends, Wire};
+use crate::outgoing::{Outcome, Publication};
+use crate::proofs::Proofs;
+use crate::publisher;
 
 /// Bytes that a frame may have besides its message.
 pub(crate) const FRAME_HEAD: usize = 64 << 10;
@@ -33,20 +31,7 @@ const PROCESSES: usize = 65_536;
 /// The longest explanation of a refusal, in bytes.
 pub(crate) const LONGEST_TEXT: usize = 1000;
 
-/// The header that names the agent that wrote a frame; without it its process did.
-pub(crate) const AUTHOR: &str = "author";
-/// The header with the author's proof.
-pub(crate) const PROOF: &str = "proof";
-/// The header with the process, which counts at the levels where the broker does not prove it.
-pub(crate) const PROCESS: &str = "process";
-/// The header with the reason why a frame is sent back, and the one with the same for people.
-pub(crate) const REASON: &str = "reason";
-pub(crate) const TEXT: &str = "text";
-/// The property `type` of a frame, and of one that is sent back because it was refused.
-pub(crate) const KIND_FRAME: &str = "frame";
-pub(crate) const KIND_REFUSED: &str = "refused";
-
-/// What is noted of a frame on its way.
+/// The note on a frame on its way.
 #[derive(Clone)]
 pub(crate) enum Note {
     /// A frame, and the agent that wrote it.
@@ -65,10 +50,10 @@ type Authors = HashMap<Arc<str>, VerifiedIdentity>;
 /// The link of a process to the broker.
 pub(crate) struct ProcessLink {
     pub(crate) identity: Identity,
-    /// The identity as a path, and the process' number alone.
-    path: String,
-    pub(crate) id: ProcessId,
-    name: Arc<str>,
+    /// The identity as a path, `node/…/process/…`.
+    path: Arc<str>,
+    /// The number of the process.
+    number: Arc<str>,
     pub(crate) wire: Wire<Note>,
     credential: Mutex<Option<Arc<Credential>>>,
     proofs: Mutex<Proofs>,
@@ -88,16 +73,15 @@ impl ProcessLink {
         shared: Arc<Shared>,
         epoch: u64,
     ) -> Option<Arc<Self>> {
-        let Identity::Process { process, .. } = &identity else {
+        let Identity::Process { node, process, .. } = &identity else {
             return None;
         };
-        let id = *process;
         let level = shared.config.security.level();
-        let path = names::path_of(&identity)?;
+        let path = format!("node/{node}/process/{process}").into();
+        let number = process.to_string().into();
         Some(Arc::new_cyclic(|own| Self {
-            name: path.as_str().into(),
             path,
-            id,
+            number,
             wire: Wire::new(shared, epoch),
             credential: Mutex::new(credential),
             proofs: Mutex::new(Proofs::new(&identity, level)),
@@ -158,14 +142,14 @@ impl ProcessLink {
     ) {
         let mut authors = self.authors.lock();
         if authors.len() >= PROCESSES && !authors.contains_key(process) {
-            // Who is forgotten is refused, hears of it, and proves itself anew.
+            // A forgotten agent is refused, hears of it, and proves itself anew.
             authors.clear();
         }
         let of_process = authors.entry(process.clone()).or_default();
         of_process.insert(author.clone(), verified);
     }
 
-    /// What an agent of another process has proved.
+    /// The identity that an agent of another process has proved.
     pub(crate) fn proof_of(&self, process: &Identity, author: &str) -> Option<VerifiedIdentity> {
         self.authors.lock().get(process)?.get(author).cloned()
     }
@@ -218,10 +202,9 @@ impl ProcessLink {
             other => other?,
         }
         outgoing.accept(receiver, payload, note, Instant::now());
+        let is_sending = self.wire.sends.swap(true, Ordering::AcqRel);
         drop(outgoing);
-        if !self.wire.sends.swap(true, Ordering::AcqRel)
-            && let Some(own) = self.own.upgrade()
-        {
+        if !is_sending && let Some(own) = self.own.upgrade() {
             self.wire.shared.runtime.spawn(publisher::run(own));
         }
         publisher::publish(self);
@@ -229,7 +212,7 @@ impl ProcessLink {
     }
 
     fn lost(&self, receiver: &Arc<str>, frames: Vec<(Note, Bytes)>, reason: &UndeliverableReason) {
-        // Among what is lost may be the frame that carried a proof.
+        // A lost frame may have carried a proof.
         self.proofs.lock().forget_receiver(receiver);
         let identity = self.receivers.lock().get(receiver).cloned();
         let (Some(bus), Some(identity)) = (self.wire.bus().upgrade(), identity) else {
@@ -257,68 +240,56 @@ impl Sends for ProcessLink {
         &self.wire
     }
 
-    fn client(&self) -> Client {
-        Client {
-            name: self.name.clone(),
+    fn owner(&self) -> Owner {
+        Owner {
+            name: self.path.clone(),
+            queue: Receiver::Process(self.number.clone()),
             credential: self.credential.lock().clone(),
         }
     }
 
-    fn address(
-        &self,
-        publication: &Publication<Note>,
-        properties: BasicProperties,
-    ) -> (&'static str, String, BasicProperties) {
-        let mut headers = FieldTable::default();
-        let mut put = |name: &str, value: &[u8]| {
-            headers.insert(name.into(), AMQPValue::LongString(value.into()));
-        };
+    fn envelope(&self, publication: Publication<Note>) -> Envelope {
         let authenticates = self.wire.config().security.level().authenticates();
-        if !authenticates {
-            put(PROCESS, self.path.as_bytes());
-        }
-        let kind = match &publication.note {
-            Note::Frame(None) => KIND_FRAME,
+        let mut proof = None;
+        let (kind, author) = match publication.note {
+            Note::Frame(None) => (Kind::Frame, None),
             Note::Frame(Some(agent)) => {
-                put(AUTHOR, agent.name().as_bytes());
                 if authenticates {
-                    let proof =
-                        self.proofs
-                            .lock()
-                            .with(publication.order, &publication.receiver, agent);
-                    match proof {
-                        Ok(Some(proof)) => put(PROOF, &proof),
-                        Ok(None) => {}
-                        // The other side says that it is not proved.
-                        Err(why) => {
+                    let (order, receiver) = (publication.order, &publication.receiver);
+                    proof = self
+                        .proofs
+                        .lock()
+                        .with(order, receiver, &agent)
+                        .unwrap_or_else(|why| {
+                            // The other side says that it is not proved.
                             tracing::warn!(agent = %agent.name(), why, "cannot prove itself to other processes");
-                        }
-                    }
+                            None
+                        });
                 }
-                KIND_FRAME
+                (Kind::Frame, Some(agent.name().clone()))
             }
             Note::Refused {
                 author,
                 reason,
-                text,
-            } => {
-                if let Some(author) = author {
-                    put(AUTHOR, author.as_bytes());
-                }
-                put(REASON, reason.as_str().as_bytes());
-                put(TEXT, text.as_bytes());
-                KIND_REFUSED
-            }
+                text: explanation,
+            } => (
+                Kind::Refused {
+                    reason,
+                    explanation,
+                },
+                author,
+            ),
         };
-        let properties = properties
-            .with_content_type(names::FRAME.into())
-            .with_type(kind.into())
-            .with_headers(headers);
-        (
-            names::CHANNELS,
-            names::key_of_process(&publication.receiver),
-            properties,
-        )
+        Envelope {
+            to: Receiver::Process(publication.receiver),
+            stamp: publication.stamp,
+            kind,
+            process: (!authenticates).then(|| self.path.clone()),
+            author,
+            proof,
+            life: None,
+            payload: publication.payload,
+        }
     }
 
     fn confirmed(&self, order: u64) {

@@ -1,23 +1,25 @@
-//! A link to the broker: what senders touch, shared with the two tasks that send and receive.
+//! A link to the broker: the part that senders touch, shared with the two tasks that send and receive.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use lapin::BasicProperties;
 use parking_lot::Mutex;
-use sealbus_bus::{LocalAgent, RefusalReason, Returned, UndeliverableReason, WeakBus};
+use sealbus_bus::{BoxFuture, LocalAgent, RefusalReason, Returned, UndeliverableReason, WeakBus};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::config::RabbitConfig;
-use super::connect::{self, Client, ConnectError, Opened, Purpose};
-use super::endpoint::Shared;
-use super::names;
-use super::outgoing::{Outcome, Outgoing, Publication, Room};
-use super::publisher::Open;
+use crate::client::{BrokerFailure, Client, Owner};
+use crate::config::BrokerConfig;
+use crate::endpoint::Shared;
+use crate::envelope::{Envelope, Kind, Receiver};
+use crate::outgoing::{Outcome, Outgoing, Publication, Room};
+use crate::publisher::Open;
 
-/// What the links of agents and of processes have in common. `T` is what is noted of each message that is sent.
+/// How often a broker that cannot be reached is logged.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// The common part of the links of agents and of processes. `T` is the note on each message that is sent.
 pub(crate) struct Wire<T> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) outgoing: Mutex<Outgoing<T>>,
@@ -25,7 +27,7 @@ pub(crate) struct Wire<T> {
     pub(crate) news: Notify,
     /// The connection that is published on, if there is one.
     pub(crate) open: Mutex<Option<Open>>,
-    /// Whether the task that sends was started.
+    /// Whether the task that sends runs; it changes under the lock of `outgoing`.
     pub(crate) sends: AtomicBool,
     /// Why the broker takes no messages now.
     pub(crate) blocked: Mutex<Option<String>>,
@@ -38,27 +40,23 @@ pub(crate) struct Wire<T> {
     pub(crate) ending: watch::Sender<bool>,
 }
 
-/// What the task that sends needs of a link.
+/// A link as the task that sends needs it.
 pub(crate) trait Sends: Send + Sync + 'static {
-    /// What is noted of each message.
+    /// The note on each message.
     type Note: Clone + Send + 'static;
 
     fn wire(&self) -> &Wire<Self::Note>;
 
-    /// Who connects, with its present certificate.
-    fn client(&self) -> Client;
+    /// The agent or the process in whose name connections are made, with the present certificate.
+    fn owner(&self) -> Owner;
 
-    /// The exchange and the routing key of a message, and what its properties say besides.
-    fn address(
-        &self,
-        publication: &Publication<Self::Note>,
-        properties: BasicProperties,
-    ) -> (&'static str, String, BasicProperties);
+    /// The envelope in which a message is published.
+    fn envelope(&self, publication: Publication<Self::Note>) -> Envelope;
 
     /// The broker has the message of that order.
     fn confirmed(&self, order: u64);
 
-    /// Tells the bus what became of messages.
+    /// Tells the bus about messages that were not delivered.
     fn tell(&self, outcomes: Vec<Outcome<Self::Note>>);
 
     /// Lets those who wait go on, if there is room.
@@ -87,7 +85,7 @@ impl Link {
         })
     }
 
-    /// The agent was revoked: what it has sent and the broker has not comes back, and its connections end.
+    /// The agent was revoked: its messages that the broker does not have come back, and its connections end.
     pub(crate) fn revoked(&self, explanation: &str) {
         let reason = UndeliverableReason::Refused {
             reason: RefusalReason::Revoked,
@@ -119,28 +117,25 @@ impl Sends for Link {
         &self.wire
     }
 
-    fn client(&self) -> Client {
-        Client {
+    fn owner(&self) -> Owner {
+        Owner {
             name: self.agent.name().clone(),
+            queue: Receiver::Agent(self.agent.name().clone()),
             credential: self.agent.credential(),
         }
     }
 
-    fn address(
-        &self,
-        publication: &Publication<()>,
-        properties: BasicProperties,
-    ) -> (&'static str, String, BasicProperties) {
-        let life = self.wire.config().message_life;
-        let properties = match life {
-            Some(life) => properties.with_expiration(life.as_millis().to_string().into()),
-            None => properties,
-        };
-        (
-            names::MESSAGES,
-            publication.receiver.to_string(),
-            properties.with_content_type(names::ACL_MESSAGE.into()),
-        )
+    fn envelope(&self, publication: Publication<()>) -> Envelope {
+        Envelope {
+            to: Receiver::Agent(publication.receiver),
+            stamp: publication.stamp,
+            kind: Kind::Message,
+            process: None,
+            author: None,
+            proof: None,
+            life: self.wire.config().message_life,
+            payload: publication.payload,
+        }
     }
 
     fn confirmed(&self, _: u64) {}
@@ -201,7 +196,7 @@ impl<T: Clone> Wire<T> {
         }
     }
 
-    pub(crate) fn config(&self) -> &RabbitConfig {
+    pub(crate) fn config(&self) -> &BrokerConfig {
         &self.shared.config
     }
 
@@ -214,18 +209,35 @@ impl<T: Clone> Wire<T> {
         self.outgoing.lock().is_settled()
     }
 
+    /// Whether the task that sends ends now. What is accepted afterwards starts another one.
+    pub(crate) fn ends_sending(&self) -> bool {
+        if *self.ending.borrow() {
+            return true;
+        }
+        let outgoing = self.outgoing.lock();
+        let ends = self.has_left() && outgoing.is_settled();
+        if ends {
+            self.sends.store(false, Ordering::Release);
+        }
+        ends
+    }
+
     pub(crate) fn has_left(&self) -> bool {
         *self.leaving.borrow()
     }
 
     /// Connects to any of the brokers; again and again until it succeeds or the link ends (`None`). `failed` is told of
     /// every failure.
-    pub(crate) async fn connect(
+    pub(crate) async fn connect<C>(
         &self,
-        client: impl Fn() -> Client,
-        purpose: Purpose,
-        mut failed: impl FnMut(&ConnectError),
-    ) -> Option<Opened> {
+        owner: impl Fn() -> Owner,
+        open: impl for<'a> Fn(
+            &'a dyn Client,
+            &'a str,
+            &'a Owner,
+        ) -> BoxFuture<'a, Result<C, BrokerFailure>>,
+        mut failed: impl FnMut(&BrokerFailure),
+    ) -> Option<C> {
         let config = self.config();
         let (mut pause, longest) = config.redial;
         let mut ending = self.ending.subscribe();
@@ -236,24 +248,28 @@ impl<T: Clone> Wire<T> {
             let address = config
                 .addresses
                 .get(attempt % config.addresses.len().max(1))?;
-            let own = client();
+            let owner = owner();
+            let opening = open(&*self.shared.client, address, &owner);
             let opened = tokio::select! {
-                opened = connect::open(config, address, &own, purpose) => opened,
+                opened = timeout(config.connect_time, opening) => opened,
                 _ = ending.wait_for(|ending| *ending) => return None,
             };
             let error = match opened {
-                Ok(opened) => {
+                Ok(Ok(opened)) => {
                     if failures > 0 {
-                        tracing::info!(who = %own.name, address, "the broker is there again");
+                        tracing::info!(who = %owner.name, address, "the broker is there again");
                     }
                     return Some(opened);
                 }
-                Err(error) => error,
+                Ok(Err(error)) => error,
+                Err(_) => BrokerFailure::new(format!(
+                    "the broker {address} does not answer within {} s: is it running, and reachable from here?",
+                    config.connect_time.as_secs()
+                )),
             };
             failures += 1;
-            // The first, and then one a minute.
-            if failures == 1 || told.elapsed() > Duration::from_secs(60) {
-                tracing::warn!(who = %own.name, %error, "no connection to the broker; trying again");
+            if failures == 1 || told.elapsed() > TOLD {
+                tracing::warn!(who = %owner.name, %error, "no connection to the broker; trying again");
                 told = Instant::now();
             }
             failed(&error);

@@ -5,27 +5,27 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use bytes::Bytes;
-use lapin::message::Delivery;
-use lapin::options::BasicRejectOptions;
-use lapin::{Channel, Result as LapinResult};
 use sealbus_bus::{
     Bus, Permit, Provenance, ReceivedMessage, RefusalReason, Window, WindowListener,
 };
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_seal::Identity;
+use thiserror::Error;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::acks::{Acks, MANY};
-use super::connect::{Opened, Purpose};
-use super::deliveries::Deliveries;
-use super::incoming::{Arrival, Incoming};
-use super::link::{Link, Sends};
-use super::names;
-use super::stamp::Stamp;
+use crate::acks::{Acks, MANY};
+use crate::client::{BrokerFailure, Receiving};
+use crate::envelope::Delivery;
+use crate::incoming::{Arrival, Incoming};
+use crate::link::{Link, Sends};
+use crate::stamp::Stamp;
 
-/// How often is looked whether the mailbox was closed.
+/// The pause between looks at whether the mailbox was closed.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// How many times more than usual may be delivered without an acknowledgement, while all of it waits for something earlier.
+const MOST: u16 = 64;
 
 /// How long a mailbox that was closed may take to be emptied.
 const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
@@ -60,18 +60,20 @@ impl WindowListener for Taken {
     }
 }
 
-/// What outlives a connection.
+/// The state that outlives a connection.
 struct Inbox {
     link: Arc<Link>,
     window: Window,
     incoming: Incoming<Checked>,
     next_receipt: u64,
-    /// What lies in the mailbox: its delivery on the present connection, if it was delivered on it.
+    /// Messages in the mailbox, by receipt, and the delivery of each.
     untaken: HashMap<u64, (Key, Tag)>,
     /// The number of the present connection.
     connection: u64,
     receipts: HashMap<Key, u64>,
     acks: Acks,
+    /// How much the broker delivers without an acknowledgement.
+    prefetch: u16,
 }
 
 /// Receives until the agent leaves.
@@ -88,23 +90,32 @@ pub(crate) async fn run(link: Arc<Link>) {
         connection: 0,
         receipts: HashMap::new(),
         acks: Acks::default(),
+        prefetch: link.wire.config().prefetch,
         link: link.clone(),
     };
     while !link.wire.has_left() {
         let mut leaving = link.wire.leaving.subscribe();
-        let opened = tokio::select! {
-            opened = link.wire.connect(|| link.client(), Purpose::Receiving, |_| {}) => opened,
+        let prefetch = inbox.prefetch;
+        let connecting = link.wire.connect(
+            || link.owner(),
+            |client, address, owner| client.open_receiving(address, owner, prefetch),
+            |_| {},
+        );
+        let receiving = tokio::select! {
+            receiving = connecting => receiving,
             _ = leaving.wait_for(|leaving| *leaving) => return,
         };
-        let Some(opened) = opened else {
+        let Some(receiving) = receiving else {
             return;
         };
-        let result = inbox.serve(opened).await;
+        let result = inbox.serve(receiving).await;
         link.wire.is_receiving.send_replace(false);
         inbox.disconnected();
         match result {
             Ok(()) => return,
             Err(error) => {
+                let usual = link.wire.config().prefetch;
+                inbox.prefetch = error.next_prefetch(inbox.prefetch, usual);
                 tracing::debug!(agent = %link.agent.name(), %error, "the connection to the broker for receiving broke");
                 sleep(link.wire.config().redial.0).await;
             }
@@ -114,11 +125,8 @@ pub(crate) async fn run(link: Arc<Link>) {
 
 impl Inbox {
     /// Receives on one connection until it breaks. `Ok`: the link has ended.
-    async fn serve(&mut self, opened: Opened) -> LapinResult<()> {
+    async fn serve(&mut self, mut receiving: Box<dyn Receiving>) -> Result<(), Broken> {
         let link = self.link.clone();
-        let queue = names::queue(link.agent.name());
-        let prefetch = link.wire.config().prefetch;
-        let mut deliveries = Deliveries::open(opened, &queue, link.agent.name(), prefetch).await?;
         link.wire.is_receiving.send_replace(true);
         self.incoming.connected(Instant::now());
         let mut ending = link.wire.ending.subscribe();
@@ -126,9 +134,9 @@ impl Inbox {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Looked at before the mailbox: who leaves has closed it before, and what was taken from it must be acknowledged.
+            // Looked at before the mailbox: an agent that leaves has closed it before, and all it took must be acknowledged.
             let is_over = *ending.borrow() || *leaving.borrow();
-            // An agent that moves has closed its mailbox: what comes now is for the process it moves to.
+            // An agent that moves has closed its mailbox: later messages are for the process it moves to.
             let is_closed = link.agent.mailbox().closed().is_some();
             if is_closed {
                 self.last_taken().await;
@@ -137,20 +145,20 @@ impl Inbox {
             let taken = link.taken.lock().len();
             if is_over || is_closed || self.acks.is_due(taken, now) {
                 self.note_taken();
-                self.acks.send(&deliveries.channel, now)?;
+                self.acks.send(&mut *receiving, now)?;
             }
             if is_over || is_closed {
-                deliveries.close("the agent has left").await;
+                receiving.close("the agent has left").await;
                 return Ok(());
             }
             let is_waiting = self.acks.is_waiting() || !link.taken.lock().is_empty();
             let acknowledge_at = self.acks.due().filter(|_| is_waiting);
             let deadline = self.incoming.deadline();
             tokio::select! {
-                together = deliveries.next() => for delivery in together? {
-                    self.delivered(delivery, &deliveries.channel).await?;
+                together = receiving.next() => for delivery in together? {
+                    self.delivered(delivery, &mut *receiving)?;
                 },
-                // What the agent does with what it took goes first.
+                // The agent's own work on the messages goes first.
                 () = link.taken_news.notified() => tokio::task::yield_now().await,
                 () = sleep_until(acknowledge_at) => {}
                 _ = look.tick() => {}
@@ -168,7 +176,7 @@ impl Inbox {
     fn disconnected(&mut self) {
         self.acks = Acks::default();
         self.connection += 1;
-        // What the agent has taken meanwhile is acknowledged when it is delivered again.
+        // Messages that the agent has taken meanwhile are acknowledged when they are delivered again.
         self.note_taken();
     }
 
@@ -182,7 +190,7 @@ impl Inbox {
         }
     }
 
-    /// What the mailbox held is just being taken out of it, unless it is left unread.
+    /// Waits until the mailbox is emptied, unless it is left unread.
     async fn last_taken(&mut self) {
         let deadline = Instant::now() + LEAVING;
         loop {
@@ -197,15 +205,19 @@ impl Inbox {
         }
     }
 
-    /// What came on a former connection comes again, and is acknowledged then.
+    /// A message of a former connection comes again, and is acknowledged then.
     fn may_acknowledge(&mut self, (connection, tag): Tag) {
         if connection == self.connection {
             self.acks.may(tag);
         }
     }
 
-    async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {
-        let tag = delivery.delivery_tag;
+    fn delivered(
+        &mut self,
+        delivery: Delivery,
+        receiving: &mut dyn Receiving,
+    ) -> Result<(), Broken> {
+        let tag = delivery.tag;
         let Some(bus) = self.link.wire.bus().upgrade() else {
             return Ok(());
         };
@@ -219,9 +231,7 @@ impl Inbox {
                     refused.reason,
                     refused.explanation,
                 );
-                // It is kept where operators find it.
-                let requeue = BasicRejectOptions { requeue: false };
-                return channel.basic_reject(tag, requeue).await;
+                return Ok(receiving.reject(tag)?);
             }
         };
         self.acks.delivered(tag);
@@ -237,7 +247,7 @@ impl Inbox {
             self.not_needed(&spare);
         }
         if next.is_empty() && self.is_stuck() {
-            return Err(stuck(self.link.agent.name()));
+            return Err(Broken::Stuck);
         }
         for checked in next {
             self.hand_over(checked);
@@ -259,7 +269,7 @@ impl Inbox {
 
     /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
     fn is_stuck(&self) -> bool {
-        let prefetch = usize::from(self.link.wire.config().prefetch);
+        let prefetch = usize::from(self.prefetch);
         let is_here = |checked: &&Checked| checked.tag.0 == self.connection;
         self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
     }
@@ -286,24 +296,23 @@ impl Inbox {
     ) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refused> {
         let config = self.link.wire.config();
         let receiver = self.link.agent.name();
-        let user = delivery.properties.user_id().as_ref();
-        let proved = user.map(|user| user.as_str().to_owned());
+        let proved = delivery.from;
         let refused = |tried_by: &str, reason, explanation: String| Refused {
             tried_by: tried_by.to_owned(),
             proved: proved.clone(),
             reason,
             explanation,
         };
-        let by = proved.as_deref().unwrap_or("a message without user-id");
-        if delivery.data.len() > config.largest_message {
+        let by = proved.as_deref().unwrap_or("a message of nobody");
+        if delivery.payload.len() > config.largest_message {
             let text = format!(
                 "{} bytes, and the limit is {}",
-                delivery.data.len(),
+                delivery.payload.len(),
                 config.largest_message
             );
             return Err(refused(by, RefusalReason::TooLarge, text));
         }
-        let message = EncodedMessage::new(Bytes::from(delivery.data), &Limits::default())
+        let message = EncodedMessage::new(delivery.payload, &Limits::default())
             .ok()
             .filter(|message| message.length() == message.bytes().len())
             .ok_or_else(|| {
@@ -320,14 +329,14 @@ impl Inbox {
             })?;
         let (sender, provenance) = if config.security.level().authenticates() {
             let user = proved.as_deref().ok_or_else(|| {
-                let text = "the broker lets messages without user-id pass, so nobody knows who wrote this one";
+                let text = "the broker does not say who sent it, so nobody knows who wrote it";
                 refused(&claimed, RefusalReason::NotProved, text.to_owned())
             })?;
-            let (sender, identity) =
-                names::sender_of_user(user, &config.platform).ok_or_else(|| {
-                    let text = format!("the user {user:?} is no agent of this platform");
-                    refused(&claimed, RefusalReason::WrongIdentity, text)
-                })?;
+            let identity = self.link.wire.shared.client.identity_of(user);
+            let (sender, identity) = identity.and_then(agent).ok_or_else(|| {
+                let text = format!("the user {user:?} is no agent of this platform");
+                refused(&claimed, RefusalReason::WrongIdentity, text)
+            })?;
             if *sender != *claimed {
                 let text = format!(
                     "it says to be from {claimed}, and the broker knows that {sender} sent it"
@@ -340,24 +349,39 @@ impl Inbox {
         };
         bus.permits(&mut Permit::default(), &sender, receiver)
             .map_err(|it| refused(&claimed, it.reason, it.explanation))?;
-        let stamp = delivery.properties.message_id().as_ref();
-        let stamp = stamp
-            .and_then(|id| Stamp::parse(id.as_str()))
-            .ok_or_else(|| {
-                let text = "its message-id does not say which of its sender's messages it is";
-                refused(&claimed, RefusalReason::Malformed, text.to_owned())
-            })?;
+        let stamp = delivery.stamp.ok_or_else(|| {
+            let text = "it does not say which of its sender's messages it is";
+            refused(&claimed, RefusalReason::Malformed, text.to_owned())
+        })?;
         Ok((sender, stamp, ReceivedMessage::encoded(message, provenance)))
     }
 }
 
-/// What a connection that has died still holds at the broker comes first on the next one.
-pub(crate) fn stuck(name: &str) -> lapin::Error {
-    tracing::debug!(
-        name,
-        "all that was delivered waits for something earlier; trying a new connection"
-    );
-    lapin::ErrorKind::InvalidConnectionState(lapin::ConnectionState::Closed).into()
+/// An agent's whole name, and its identity.
+fn agent(identity: Identity) -> Option<(Arc<str>, Identity)> {
+    let name = identity.agent_name()?.into();
+    Some((name, identity))
+}
+
+/// Why nothing more is received on a connection.
+#[derive(Debug, Error)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Failed(#[from] BrokerFailure),
+    /// The missing message comes first on another connection if a dead one holds it. It comes later if the broker did not take
+    /// it at first.
+    #[error("all that was delivered waits for something earlier")]
+    Stuck,
+}
+
+impl Broken {
+    /// How much may be delivered on the next connection without an acknowledgement.
+    pub(crate) fn next_prefetch(&self, last: u16, usual: u16) -> u16 {
+        match self {
+            Self::Failed(_) => usual,
+            Self::Stuck => last.saturating_mul(2).min(usual.saturating_mul(MOST)),
+        }
+    }
 }
 
 struct Refused {

@@ -1,10 +1,10 @@
-//! That an agent speaks through its process: a signature made with the agent's certified key.
+//! Proofs that agents speak through their process: signatures made with the agents' certified keys.
 //!
-//! Frames travel in the name of the process that the agent shares with others, which the broker proves. An agent proves
-//! itself by a [`Binding`] to that process: copied by another process it is worth nothing. It goes with the agent's frames to each process until the broker
-//! has confirmed one of them. No I/O.
+//! Frames travel in the name of a process, which the broker proves and several agents share. An agent proves itself by a
+//! [`Binding`] to that process; a copy is worth nothing to another process. The proof goes with the agent's frames to each
+//! process until the broker has confirmed one of them. No I/O.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ const VERSION: u16 = 1;
 /// Makes sure that the signed words stand for a process on a broker, and for nothing else.
 const CONTEXT: &[u8] = b"sealbus broker process v1\0";
 
-/// What the proofs of the agents of `process` are bound to.
+/// The channel that proofs of the agents of `process` are bound to.
 fn channel(process: &Identity, level: SecurityLevel) -> Channel {
     let name = process.to_string();
     let hash = Fingerprint::of(&[CONTEXT, name.as_bytes()].concat());
@@ -38,17 +38,26 @@ pub(crate) fn verify(
     Binding::decode(proof)?.verify(&channel(process, level), Role::Client, trust, now)
 }
 
-/// A process that was told of an agent: the receiver, and the certificate's fingerprint.
-type Told = (Arc<str>, Fingerprint);
+/// An agent's proof, and who has it.
+struct Made {
+    /// The certificate it was made with.
+    leaf: Fingerprint,
+    proof: Bytes,
+    /// The processes that have it, and the order of the frame that brought it. Frames before that one may still come, and be
+    /// handed over first.
+    told: HashMap<Arc<str>, u64>,
+}
+
+/// A proof on its way: the agent's number, its certificate, and the receiver.
+type UnderWay = (u64, Fingerprint, Arc<str>);
 
 /// The proofs of the agents of this process, and who has them.
 pub(crate) struct Proofs {
     channel: Channel,
-    /// By the agent's number: its present certificate, and the proof made with it.
-    made: HashMap<u64, (Fingerprint, Bytes)>,
+    /// By the agent's number. A renewed certificate takes the place of the former one.
+    made: HashMap<u64, Made>,
     /// By the order of the frame that carries one.
-    under_way: HashMap<u64, Told>,
-    told: HashSet<Told>,
+    under_way: HashMap<u64, UnderWay>,
 }
 
 impl Proofs {
@@ -57,11 +66,11 @@ impl Proofs {
             channel: channel(process, level),
             made: HashMap::new(),
             under_way: HashMap::new(),
-            told: HashSet::new(),
         }
     }
 
-    /// The proof that goes with a frame of `agent` to `receiver`, published as `order`; `None`: the receiver has it.
+    /// The proof that goes with a frame of `agent` to `receiver`, published as `order`; `None`: the receiver has it before this
+    /// frame.
     ///
     /// # Errors
     /// If the agent has no certificate, or cannot sign.
@@ -73,44 +82,56 @@ impl Proofs {
     ) -> Result<Option<Bytes>, String> {
         let credential = agent.credential().ok_or("it has no certificate")?;
         let leaf = Fingerprint::of(credential.chain().leaf());
-        let told = (receiver.clone(), leaf);
-        if self.told.contains(&told) {
-            return Ok(None);
-        }
         let proof = match self.made.get(&agent.number()) {
-            Some((made_with, proof)) if *made_with == leaf => proof.clone(),
+            Some(made) if made.leaf == leaf => {
+                if made.told.get(receiver).is_some_and(|told| *told < order) {
+                    return Ok(None);
+                }
+                made.proof.clone()
+            }
             _ => {
                 let binding = Binding::prove(&credential, &self.channel, Role::Client)
                     .map_err(|error| error.to_string())?;
                 let mut proof = Vec::new();
                 binding.encode(&mut proof);
                 let proof = Bytes::from(proof);
-                self.made.insert(agent.number(), (leaf, proof.clone()));
+                let made = Made {
+                    leaf,
+                    proof: proof.clone(),
+                    told: HashMap::new(),
+                };
+                self.made.insert(agent.number(), made);
                 proof
             }
         };
-        self.under_way.insert(order, told);
+        let under_way = (agent.number(), leaf, receiver.clone());
+        self.under_way.insert(order, under_way);
         Ok(Some(proof))
     }
 
     /// The broker has the frame of that order.
     pub(crate) fn confirmed(&mut self, order: u64) {
-        if let Some(told) = self.under_way.remove(&order) {
-            self.told.insert(told);
+        if let Some((agent, leaf, receiver)) = self.under_way.remove(&order)
+            && let Some(made) = self.made.get_mut(&agent)
+            && made.leaf == leaf
+        {
+            let told = made.told.entry(receiver).or_insert(order);
+            *told = order.min(*told);
         }
     }
 
-    /// What was sent to `receiver` did not all arrive: it is to be told again.
+    /// Some frames did not arrive at `receiver`: it is to be told again.
     pub(crate) fn forget_receiver(&mut self, receiver: &str) {
-        self.told.retain(|(told, _)| **told != *receiver);
-        self.under_way.retain(|_, (told, _)| **told != *receiver);
+        for made in self.made.values_mut() {
+            made.told.remove(receiver);
+        }
+        self.under_way.retain(|_, (.., told)| **told != *receiver);
     }
 
     /// The agent has left.
     pub(crate) fn forget_agent(&mut self, number: u64) {
-        if let Some((leaf, _)) = self.made.remove(&number) {
-            self.told.retain(|(_, told)| *told != leaf);
-        }
+        self.made.remove(&number);
+        self.under_way.retain(|_, (agent, ..)| *agent != number);
     }
 }
 
@@ -124,8 +145,8 @@ mod tests {
     use sealbus_bus::{Bus, BusConfig, RefusalReason};
     use sealbus_seal::issuance::Grant;
     use sealbus_seal::{
-        CLOCK_SKEW, Credential, Identity, KeyPair, PlatformName, ProcessId, RootAuthority,
-        SecurityLevel, SigningRequest, Timestamp, Trust, Validity,
+        CLOCK_SKEW, Credential, Identity, IssuingAuthority, KeyPair, PlatformName, ProcessId,
+        RootAuthority, SecurityLevel, SigningRequest, Timestamp, Trust, Validity,
     };
 
     use super::{Proofs, verify};
@@ -143,6 +164,13 @@ mod tests {
         let issuing = root
             .create_authority("ca-1", Validity::starting(now, DAY))
             .unwrap();
+        let roots = [root.certificate().clone()];
+        let trust = Trust::new(platform.clone(), &roots, CLOCK_SKEW).unwrap();
+        (certify(&issuing, agent), trust)
+    }
+
+    fn certify(issuing: &IssuingAuthority, agent: &str) -> Arc<Credential> {
+        let now = Timestamp::from(SystemTime::now());
         let key = KeyPair::generate().unwrap();
         let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
         let identity = Identity::from_agent_name(agent).unwrap();
@@ -150,10 +178,40 @@ mod tests {
         let issued = issuing
             .issue(&grant, &request, Validity::starting(now, DAY))
             .unwrap();
-        let credential = Arc::new(Credential::new(key, issued.chain).unwrap());
-        let roots = [root.certificate().clone()];
-        let trust = Trust::new(platform.clone(), &roots, CLOCK_SKEW).unwrap();
-        (credential, trust)
+        Arc::new(Credential::new(key, issued.chain).unwrap())
+    }
+
+    fn told(proofs: &Proofs) -> usize {
+        proofs.made.values().map(|made| made.told.len()).sum()
+    }
+
+    #[tokio::test]
+    async fn renewed_certificates_do_not_pile_up() {
+        let platform = PlatformName::new("factory").unwrap();
+        let now = Timestamp::from(SystemTime::now());
+        let root = RootAuthority::create(&platform, Validity::starting(now, DAY)).unwrap();
+        let issuing = root
+            .create_authority("ca-1", Validity::starting(now, DAY))
+            .unwrap();
+        let bus = Bus::new(
+            BusConfig::new(platform.clone()),
+            tokio::runtime::Handle::current(),
+        );
+        let first = certify(&issuing, "a@factory");
+        let _attached = bus.attach("a@factory", Some(first), None).unwrap();
+        let agent = bus.agent("a@factory").unwrap();
+        let mut proofs = Proofs::new(&process(&platform, 1), LEVEL);
+        let b = Arc::from("b");
+        for order in 0..5 {
+            let renewed = certify(&issuing, "a@factory");
+            bus.set_credential("a@factory", renewed).unwrap();
+            assert!(proofs.with(order, &b, &agent).unwrap().is_some());
+            proofs.confirmed(order);
+            assert!(proofs.with(order + 1, &b, &agent).unwrap().is_none());
+            assert_eq!(told(&proofs), 1);
+        }
+        proofs.forget_agent(agent.number());
+        assert_eq!(told(&proofs), 0);
     }
 
     #[tokio::test]
@@ -174,6 +232,13 @@ mod tests {
         assert_eq!(proofs.with(2, &b, &agent).unwrap(), Some(proof.clone()));
         proofs.confirmed(1);
         assert_eq!(proofs.with(3, &b, &agent).unwrap(), None);
+        // Published again after the second was confirmed, the first is handed over before it.
+        assert!(proofs.with(4, &c, &agent).unwrap().is_some());
+        assert!(proofs.with(5, &c, &agent).unwrap().is_some());
+        proofs.confirmed(5);
+        assert!(proofs.with(4, &c, &agent).unwrap().is_some());
+        assert_eq!(proofs.with(6, &c, &agent).unwrap(), None);
+        proofs.forget_receiver("c");
         assert!(proofs.with(4, &c, &agent).unwrap().is_some());
         proofs.forget_receiver("b");
         assert!(proofs.with(5, &b, &agent).unwrap().is_some());

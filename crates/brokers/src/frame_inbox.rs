@@ -1,4 +1,4 @@
-//! The task that receives what the buses of other processes say to this one.
+//! The task that receives the frames of other processes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,10 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use lapin::message::Delivery;
-use lapin::options::BasicRejectOptions;
-use lapin::types::AMQPValue;
-use lapin::{Channel, Result as LapinResult};
 use sealbus_bus::{
     ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance, RefusalReason, Refused,
     UndeliverableReason,
@@ -17,32 +13,37 @@ use sealbus_bus::{
 use sealbus_seal::{Identity, Timestamp};
 use tokio::time::sleep;
 
-use super::acks::Acks;
-use super::config::RabbitSecurity;
-use super::connect::{Opened, Purpose};
-use super::consumer::{sleep_until, stuck};
-use super::deliveries::Deliveries;
-use super::incoming::{Arrival, Incoming};
-use super::link::Sends;
-use super::names;
-use super::process_link::{
-    AUTHOR, FRAME_HEAD, KIND_FRAME, KIND_REFUSED, LONGEST_TEXT, PROCESS, PROOF, ProcessLink,
-    REASON, TEXT,
-};
-use super::proofs;
-use super::stamp::Stamp;
+use crate::acks::Acks;
+use crate::client::Receiving;
+use crate::config::BrokerSecurity;
+use crate::envelope::{Delivery, Kind};
+use crate::inbox::{Broken, sleep_until};
+use crate::incoming::{Arrival, Incoming};
+use crate::link::Sends;
+use crate::process_link::{FRAME_HEAD, LONGEST_TEXT, ProcessLink};
+use crate::proofs;
+use crate::stamp::Stamp;
 
 /// Processes remembered, so that the name of each is read once.
 const PROCESSES: usize = 65_536;
+/// Characters of a claimed name that the refusal log shows.
+const LONGEST_NAME: usize = 200;
 
-/// What arrived from a process that is proved, in a place of its order.
+fn refused(reason: RefusalReason, explanation: impl Into<String>) -> Refused {
+    Refused {
+        reason,
+        explanation: explanation.into(),
+    }
+}
+
+/// A frame that arrived, and its place in the order of its process.
 struct Checked {
     /// On the present connection, if it came on that one.
     connection: u64,
     tag: u64,
     process: Arc<Identity>,
     author: Option<Arc<str>>,
-    proof: Option<Vec<u8>>,
+    proof: Option<Bytes>,
     /// Why it was sent back, if it is one of this process that was refused.
     refused: Option<Refused>,
     payload: Bytes,
@@ -55,6 +56,8 @@ struct Inbox {
     processes: HashMap<String, (Arc<str>, Arc<Identity>)>,
     connection: u64,
     acks: Acks,
+    /// How much the broker delivers without an acknowledgement.
+    prefetch: u16,
 }
 
 /// Receives until the process leaves.
@@ -64,24 +67,33 @@ pub(crate) async fn run(link: Arc<ProcessLink>) {
         processes: HashMap::new(),
         connection: 0,
         acks: Acks::default(),
+        prefetch: link.wire.config().prefetch,
         link: link.clone(),
     };
     while !link.wire.has_left() {
         let mut leaving = link.wire.leaving.subscribe();
-        let opened = tokio::select! {
-            opened = link.wire.connect(|| link.client(), Purpose::Receiving, |_| {}) => opened,
+        let prefetch = inbox.prefetch;
+        let connecting = link.wire.connect(
+            || link.owner(),
+            |client, address, owner| client.open_receiving(address, owner, prefetch),
+            |_| {},
+        );
+        let receiving = tokio::select! {
+            receiving = connecting => receiving,
             _ = leaving.wait_for(|leaving| *leaving) => return,
         };
-        let Some(opened) = opened else {
+        let Some(receiving) = receiving else {
             return;
         };
-        let result = inbox.serve(opened).await;
+        let result = inbox.serve(receiving).await;
         link.wire.is_receiving.send_replace(false);
         inbox.acks = Acks::default();
         inbox.connection += 1;
         match result {
             Ok(()) => return,
             Err(error) => {
+                let usual = link.wire.config().prefetch;
+                inbox.prefetch = error.next_prefetch(inbox.prefetch, usual);
                 tracing::debug!(process = %link.identity, %error, "the connection to the broker for frames broke");
                 sleep(link.wire.config().redial.0).await;
             }
@@ -91,11 +103,8 @@ pub(crate) async fn run(link: Arc<ProcessLink>) {
 
 impl Inbox {
     /// Receives on one connection until it breaks. `Ok`: the link has ended.
-    async fn serve(&mut self, opened: Opened) -> LapinResult<()> {
+    async fn serve(&mut self, mut receiving: Box<dyn Receiving>) -> Result<(), Broken> {
         let link = self.link.clone();
-        let queue = names::process_queue(&link.id);
-        let prefetch = link.wire.config().prefetch;
-        let mut deliveries = Deliveries::open(opened, &queue, "frames", prefetch).await?;
         link.wire.is_receiving.send_replace(true);
         self.incoming.connected(Instant::now());
         let mut ending = link.wire.ending.subscribe();
@@ -104,17 +113,17 @@ impl Inbox {
             let now = Instant::now();
             let is_over = *ending.borrow() || *leaving.borrow();
             if is_over || self.acks.is_due(0, now) {
-                self.acks.send(&deliveries.channel, now)?;
+                self.acks.send(&mut *receiving, now)?;
             }
             if is_over {
-                deliveries.close("the process has left").await;
+                receiving.close("the process has left").await;
                 return Ok(());
             }
             let acknowledge_at = self.acks.due().filter(|_| self.acks.is_waiting());
             let deadline = self.incoming.deadline();
             tokio::select! {
-                together = deliveries.next() => for delivery in together? {
-                    self.delivered(delivery, &deliveries.channel).await?;
+                together = receiving.next() => for delivery in together? {
+                    self.delivered(delivery, &mut *receiving)?;
                 },
                 () = sleep_until(acknowledge_at) => {}
                 () = sleep_until(deadline) => {
@@ -128,15 +137,21 @@ impl Inbox {
         }
     }
 
-    async fn delivered(&mut self, delivery: Delivery, channel: &Channel) -> LapinResult<()> {
-        let tag = delivery.delivery_tag;
+    fn delivered(
+        &mut self,
+        delivery: Delivery,
+        receiving: &mut dyn Receiving,
+    ) -> Result<(), Broken> {
+        let tag = delivery.tag;
+        let tried_by = delivery.author.as_deref().or(delivery.from.as_deref());
+        let tried_by = tried_by.unwrap_or("a frame of nobody");
+        let tried_by: String = tried_by.chars().take(LONGEST_NAME).collect();
+        let proved = delivery.from.clone();
         let (sender, stamp, checked) = match self.check(delivery) {
             Ok(checked) => checked,
-            Err((tried_by, proved, refused)) => {
+            Err(refused) => {
                 self.note(&tried_by, proved, &refused);
-                // It is kept where operators find it.
-                let requeue = BasicRejectOptions { requeue: false };
-                return channel.basic_reject(tag, requeue).await;
+                return Ok(receiving.reject(tag)?);
             }
         };
         self.acks.delivered(tag);
@@ -147,7 +162,7 @@ impl Inbox {
             self.may_acknowledge(&spare);
         }
         if next.is_empty() && self.is_stuck() {
-            return Err(stuck(&self.link.identity.to_string()));
+            return Err(Broken::Stuck);
         }
         for checked in next {
             self.hand_over(checked);
@@ -155,7 +170,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// What came on a former connection comes again, and is acknowledged then.
+    /// A frame of a former connection comes again, and is acknowledged then.
     fn may_acknowledge(&mut self, checked: &Checked) {
         if checked.connection == self.connection {
             self.acks.may(checked.tag);
@@ -164,7 +179,7 @@ impl Inbox {
 
     /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
     fn is_stuck(&self) -> bool {
-        let prefetch = usize::from(self.link.wire.config().prefetch);
+        let prefetch = usize::from(self.prefetch);
         let is_here = |checked: &&Checked| checked.connection == self.connection;
         self.acks.open() >= prefetch && self.incoming.kept().filter(is_here).count() >= prefetch
     }
@@ -182,121 +197,96 @@ impl Inbox {
         }
     }
 
-    /// Who sent it, and where it belongs. What is wrong there is of nobody's order.
-    #[allow(clippy::type_complexity)]
-    fn check(
-        &mut self,
-        delivery: Delivery,
-    ) -> Result<(Arc<str>, Stamp, Checked), (String, Option<String>, Refused)> {
+    /// Finds out who sent it, and where in that one's order it belongs.
+    fn check(&mut self, delivery: Delivery) -> Result<(Arc<str>, Stamp, Checked), Refused> {
         let config = self.link.wire.config();
-        let properties = &delivery.properties;
-        let user = properties.user_id().as_ref().map(|user| user.as_str());
-        let headers = properties.headers().as_ref();
-        let header = |name: &str| match headers?.inner().get(name)? {
-            AMQPValue::LongString(text) => Some(text.as_bytes()),
-            _ => None,
-        };
-        let text = |name| header(name).and_then(|bytes| str::from_utf8(bytes).ok());
-        let author = text(AUTHOR);
-        let refused = |reason, explanation: String| {
-            let tried_by = author
-                .or(user)
-                .unwrap_or("a frame without user-id")
-                .chars()
-                .take(200)
-                .collect();
-            let refused = Refused {
-                reason,
-                explanation,
-            };
-            (tried_by, user.map(str::to_owned), refused)
-        };
-        let (size, limit) = (delivery.data.len(), config.largest_message + FRAME_HEAD);
+        let (size, limit) = (delivery.payload.len(), config.largest_message + FRAME_HEAD);
         if size > limit {
             let why = format!("{size} bytes, and the limit is {limit}");
             return Err(refused(RefusalReason::TooLarge, why));
         }
-        let named = if config.security.level().authenticates() {
-            user.ok_or_else(|| {
-                let why = "the broker lets frames without user-id pass, so nobody knows which process wrote this one";
-                refused(RefusalReason::NotProved, why.to_owned())
-            })?
-        } else {
-            text(PROCESS).ok_or_else(|| {
-                let why = "the frame does not say which process wrote it";
-                refused(RefusalReason::Malformed, why.to_owned())
-            })?
-        };
-        let (name, process) = match self.processes.get(named) {
-            Some(known) => known.clone(),
-            None => {
-                let identity = if config.security.level().authenticates() {
-                    names::process_of_user(named, &config.platform)
-                } else {
-                    names::process(named, &config.platform)
-                };
-                let identity = identity.ok_or_else(|| {
-                    let why = format!(
-                        "{named:?} is no process of this platform, and only processes write frames"
-                    );
-                    refused(RefusalReason::WrongIdentity, why)
-                })?;
-                if self.processes.len() >= PROCESSES {
-                    self.processes.clear();
-                }
-                let known: (Arc<str>, _) = (identity.to_string().into(), Arc::new(identity));
-                self.processes.insert(named.to_owned(), known.clone());
-                known
-            }
-        };
-        let kind = properties.kind().as_ref().map(|kind| kind.as_str());
-        let sent_back = match kind {
-            Some(KIND_FRAME) => None,
-            Some(KIND_REFUSED) => {
-                let reason = text(REASON).and_then(|text| {
-                    RefusalReason::ALL
-                        .into_iter()
-                        .find(|it| it.as_str() == text)
-                });
-                let explanation = text(TEXT).filter(|text| text.len() <= LONGEST_TEXT);
-                let (Some(reason), Some(explanation)) = (reason, explanation) else {
-                    let why = "a frame is sent back without a reason";
-                    return Err(refused(RefusalReason::Malformed, why.to_owned()));
-                };
-                Some(Refused {
-                    reason,
-                    explanation: explanation.to_owned(),
-                })
-            }
-            other => {
-                let why = format!("{other:?} is no type of what processes write to each other");
+        let (name, process) = self.process(&delivery)?;
+        let sent_back = match delivery.kind {
+            Some(Kind::Frame) => None,
+            Some(Kind::Refused {
+                reason,
+                explanation,
+            }) if explanation.len() <= LONGEST_TEXT => Some(Refused {
+                reason,
+                explanation: explanation.to_string(),
+            }),
+            _ => {
+                let why = "it is neither a frame nor one that is sent back with a reason";
                 return Err(refused(RefusalReason::Malformed, why));
             }
         };
-        let stamp = properties.message_id().as_ref();
-        let stamp = stamp
-            .and_then(|id| Stamp::parse(id.as_str()))
-            .ok_or_else(|| {
-                let why = "its message-id does not say which of its process' frames it is";
-                refused(RefusalReason::Malformed, why.to_owned())
-            })?;
-        if author.is_some_and(|author| author.len() > 2 * sealbus_seal::MAX_NAME_LENGTH + 1) {
+        let stamp = delivery.stamp.ok_or_else(|| {
+            let why = "it does not say which of its process's frames it is";
+            refused(RefusalReason::Malformed, why)
+        })?;
+        let author = delivery.author;
+        if author
+            .as_ref()
+            .is_some_and(|author| author.len() > 2 * sealbus_seal::MAX_NAME_LENGTH + 1)
+        {
             let why = "the name of the agent that wrote it is too long";
-            return Err(refused(RefusalReason::Malformed, why.to_owned()));
+            return Err(refused(RefusalReason::Malformed, why));
         }
         let checked = Checked {
             connection: self.connection,
-            tag: delivery.delivery_tag,
+            tag: delivery.tag,
             process,
-            author: author.map(Arc::from),
-            proof: header(PROOF).map(<[u8]>::to_vec),
+            author,
+            proof: delivery.proof,
             refused: sent_back,
-            payload: Bytes::from(delivery.data),
+            payload: delivery.payload,
         };
         Ok((name, stamp, checked))
     }
 
-    /// Its turn has come.
+    /// The process that sent it, by its name and its identity. Each process is parsed once.
+    fn process(&mut self, delivery: &Delivery) -> Result<(Arc<str>, Arc<Identity>), Refused> {
+        let shared = &self.link.wire.shared;
+        let is_proved = shared.config.security.level().authenticates();
+        let named = if is_proved {
+            delivery.from.as_deref().ok_or_else(|| {
+                let why =
+                    "the broker does not say who sent it, so nobody knows which process wrote it";
+                refused(RefusalReason::NotProved, why)
+            })?
+        } else {
+            delivery.process.as_deref().ok_or_else(|| {
+                let why = "it does not say which process wrote it";
+                refused(RefusalReason::Malformed, why)
+            })?
+        };
+        if let Some(known) = self.processes.get(named) {
+            return Ok(known.clone());
+        }
+        let identity = if is_proved {
+            shared.client.identity_of(named)
+        } else {
+            format!("spiffe://{}/{named}", shared.config.platform)
+                .parse()
+                .ok()
+        };
+        let identity = identity
+            .filter(|identity| matches!(identity, Identity::Process { .. }))
+            .ok_or_else(|| {
+                let why = format!(
+                    "{named:?} is no process of this platform, and only processes write frames"
+                );
+                refused(RefusalReason::WrongIdentity, why)
+            })?;
+        if self.processes.len() >= PROCESSES {
+            self.processes.clear();
+        }
+        let known: (Arc<str>, _) = (identity.to_string().into(), Arc::new(identity));
+        self.processes.insert(named.to_owned(), known.clone());
+        Ok(known)
+    }
+
+    /// Hands over a frame whose turn has come.
     fn hand_over(&mut self, checked: Checked) {
         self.may_acknowledge(&checked);
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);
@@ -355,14 +345,14 @@ impl Inbox {
         }
     }
 
-    /// Who wrote it, as far as it is proved.
+    /// Finds out who wrote a frame, and how that is proved.
     fn origin(
         &mut self,
         process: &Arc<Identity>,
         author: Option<&Arc<str>>,
         proof: Option<&[u8]>,
     ) -> Result<(FrameOrigin, Provenance), Refused> {
-        let RabbitSecurity::Auth(trust) = &self.link.wire.config().security else {
+        let BrokerSecurity::Auth(trust) = &self.link.wire.config().security else {
             let origin = author.map_or(FrameOrigin::Process, |author| {
                 FrameOrigin::Agent(author.clone())
             });

@@ -1,16 +1,15 @@
 //! The endpoint of a process: its agents' links to the broker, as a transport of the bus.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
-    Acknowledgement, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing,
-    ProcessDestination, ProcessEndpoint, Rejected, Transport, TransportError, UndeliverableReason,
-    WeakBus, is_foreign,
+    BoxFuture, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing, ProcessDestination,
+    ProcessEndpoint, Rejected, Transport, TransportError, UndeliverableReason, WeakBus, is_foreign,
 };
 use sealbus_seal::{Credential, Identity, ProcessId, Timestamp, VerifyError};
 use thiserror::Error;
@@ -18,10 +17,11 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::config::{ProcessLogin, RabbitConfig, RabbitSecurity};
-use super::link::Link;
-use super::process_link::ProcessLink;
-use super::{consumer, frame_inbox, publisher};
+use crate::client::Client;
+use crate::config::{BrokerConfig, BrokerSecurity, ProcessLogin};
+use crate::link::Link;
+use crate::process_link::ProcessLink;
+use crate::{frame_inbox, inbox, publisher};
 
 /// Why there is no endpoint.
 #[derive(Debug, Error)]
@@ -34,7 +34,7 @@ pub enum OpenError {
     TransportTaken,
 }
 
-/// What is known about an agent's link, for `ps` and logs.
+/// The state of an agent's link, for `ps` and logs.
 #[derive(Clone, Debug)]
 pub struct LinkReport {
     /// The agent.
@@ -50,7 +50,8 @@ pub struct LinkReport {
 }
 
 pub(crate) struct Shared {
-    pub(crate) config: RabbitConfig,
+    pub(crate) config: BrokerConfig,
+    pub(crate) client: Arc<dyn Client>,
     pub(crate) bus: WeakBus,
     /// Which of the brokers the next connection tries first.
     pub(crate) next_broker: AtomicUsize,
@@ -58,32 +59,40 @@ pub(crate) struct Shared {
     links: Mutex<HashMap<u64, Arc<Link>>>,
     /// The link for the buses of processes.
     process: OnceLock<Arc<ProcessLink>>,
+    /// The transport was shut down.
+    has_ended: AtomicBool,
     pub(crate) runtime: Handle,
 }
 
 /// The endpoint of a process. Cloning it gives another handle to the same one.
 #[derive(Clone)]
-pub struct RabbitEndpoint {
+pub struct BrokerEndpoint {
     shared: Arc<Shared>,
 }
 
-impl RabbitEndpoint {
-    /// Becomes the transport of `bus`. Its tasks run on the runtime this is called on. Each agent connects when it is
-    /// attached.
+impl BrokerEndpoint {
+    /// Becomes the transport of `bus`. Its tasks run on the runtime this is called on. Each agent connects by `client` when it
+    /// is attached.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(config: RabbitConfig, bus: &Bus) -> Result<Self, OpenError> {
+    pub fn open(
+        config: BrokerConfig,
+        client: Arc<dyn Client>,
+        bus: &Bus,
+    ) -> Result<Self, OpenError> {
         if config.addresses.is_empty() {
             return Err(OpenError::NoAddress);
         }
         let start = random();
         let shared = Arc::new(Shared {
             config,
+            client,
             bus: bus.downgrade(),
             next_broker: AtomicUsize::new(start as usize),
             links: Mutex::default(),
             process: OnceLock::new(),
+            has_ended: AtomicBool::new(false),
             runtime: Handle::current(),
         });
         let process = shared.config.process.clone().and_then(|process| {
@@ -97,10 +106,11 @@ impl RabbitEndpoint {
             let _ = shared.process.set(process.clone());
             shared.runtime.spawn(frame_inbox::run(process));
         }
-        if !bus.set_transport(Arc::new(RabbitMq(shared.clone()))) {
+        let endpoint = Self { shared };
+        if !bus.set_transport(Arc::new(endpoint.clone())) {
             return Err(OpenError::TransportTaken);
         }
-        Ok(Self { shared })
+        Ok(endpoint)
     }
 
     /// Waits until messages can come to `agent`, for `patience` at most; says whether they can.
@@ -111,52 +121,12 @@ impl RabbitEndpoint {
         }
     }
 
-    /// Whether messages can come to `agent`, from now on; none if it is not attached.
-    pub fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
-        let links = self.shared.links.lock();
-        let link = links
-            .values()
-            .find(|link| **link.agent.name() == *agent && !link.wire.has_left())?;
-        Some(link.wire.is_receiving.subscribe())
-    }
-
     /// Waits until frames of other processes can come, for `patience` at most; says whether they can.
     pub async fn receiving_frames(&self, patience: Duration) -> bool {
         let Some(process) = self.shared.process.get() else {
             return false;
         };
         becomes_true(process.wire.is_receiving.subscribe(), patience).await
-    }
-
-    /// The process has a new certificate: connections are made with it from now on.
-    pub fn set_process_credential(&self, credential: Arc<Credential>) {
-        if let Some(process) = self.shared.process.get() {
-            process.set_credential(credential);
-        }
-    }
-
-    /// The deny list has changed: agents of this process that were revoked send and receive nothing more. The broker
-    /// closes their connections as well, once the Master has removed their users.
-    pub fn trust_changed(&self) {
-        let RabbitSecurity::Auth(trust) = &self.shared.config.security else {
-            return;
-        };
-        let now = Timestamp::from(SystemTime::now());
-        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
-        for link in links {
-            let credential = link.agent.credential();
-            let verified = credential.map(|credential| trust.verify(credential.chain(), now));
-            if let Some(Err(error @ VerifyError::Revoked { .. })) = verified {
-                link.revoked(&error.to_string());
-            }
-        }
-    }
-
-    /// A process is no more: nothing is to be remembered of it.
-    pub fn forget_process(&self, process: &Identity) {
-        if let Some(own) = self.shared.process.get() {
-            own.forget_process(process);
-        }
     }
 
     /// The links there are.
@@ -176,10 +146,13 @@ impl RabbitEndpoint {
             })
             .collect()
     }
+}
 
-    /// Waits until all that was sent is confirmed, for `grace` at most, then closes all connections.
-    pub async fn shut_down(&self, grace: Duration) {
+impl BrokerEndpoint {
+    /// Waits until all that was sent is confirmed, then closes all connections.
+    async fn end(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
+        self.shared.has_ended.store(true, Ordering::Release);
         let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
         for link in &links {
             link.wire.leaving.send_replace(true);
@@ -229,36 +202,80 @@ fn random() -> u64 {
     )
 }
 
-/// The endpoint as the bus sees it.
-struct RabbitMq(Arc<Shared>);
-
-impl Transport for RabbitMq {
+impl Transport for BrokerEndpoint {
     fn name(&self) -> &'static str {
-        "rabbitmq"
+        self.shared.client.name()
     }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            levels: self.0.config.security.level().and_weaker(),
-            largest_message: self.0.config.largest_message,
-            acknowledgement: Acknowledgement::OnMajority,
+            levels: self.shared.config.security.level().and_weaker(),
+            largest_message: self.shared.config.largest_message,
+            acknowledgement: self.shared.client.acknowledgement(),
             resumes: true,
             // A queue grows on the broker's disk; its alarms hold back all who send.
             pushes_back: false,
         }
     }
 
+    /// Connections are made with it from now on.
+    fn set_process_credential(&self, credential: &Arc<Credential>) -> Result<(), TransportError> {
+        if let Some(process) = self.shared.process.get() {
+            process.set_credential(credential.clone());
+        }
+        Ok(())
+    }
+
+    /// Agents of this process that were revoked send and receive nothing more. The broker closes their connections as well,
+    /// once the Master has removed their logins.
+    fn trust_changed(&self) {
+        let BrokerSecurity::Auth(trust) = &self.shared.config.security else {
+            return;
+        };
+        let now = Timestamp::from(SystemTime::now());
+        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
+        for link in links {
+            let credential = link.agent.credential();
+            let verified = credential.map(|credential| trust.verify(credential.chain(), now));
+            if let Some(Err(error @ VerifyError::Revoked { .. })) = verified {
+                link.revoked(&error.to_string());
+            }
+        }
+    }
+
+    /// Messages for its agents wait at the broker.
+    fn forget_process(&self, process: &Identity) {
+        if let Some(own) = self.shared.process.get() {
+            own.forget_process(process);
+        }
+    }
+
+    fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(self.end(grace))
+    }
+
+    fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
+        let links = self.shared.links.lock();
+        let link = links
+            .values()
+            .find(|link| **link.agent.name() == *agent && !link.wire.has_left())?;
+        Some(link.wire.is_receiving.subscribe())
+    }
+
     fn attach(&self, agent: &Arc<LocalAgent>) -> Result<(), TransportError> {
-        let level = self.0.config.security.level();
+        let level = self.shared.config.security.level();
         if level.encrypts() && agent.credential().is_none() {
             return Err(TransportError::NoCredential {
                 agent: agent.name().to_string(),
                 level,
             });
         }
-        let link = Link::new(agent.clone(), self.0.clone(), random());
-        self.0.links.lock().insert(agent.number(), link.clone());
-        self.0.runtime.spawn(consumer::run(link));
+        let link = Link::new(agent.clone(), self.shared.clone(), random());
+        self.shared
+            .links
+            .lock()
+            .insert(agent.number(), link.clone());
+        self.shared.runtime.spawn(inbox::run(link));
         Ok(())
     }
 
@@ -266,30 +283,15 @@ impl Transport for RabbitMq {
     fn credential_changed(&self, _: &Arc<LocalAgent>) {}
 
     fn detach(&self, agent: &Arc<LocalAgent>) {
-        let Some(link) = self.0.links.lock().get(&agent.number()).cloned() else {
+        let Some(link) = self.shared.links.lock().get(&agent.number()).cloned() else {
             return;
         };
-        if let Some(process) = self.0.process.get() {
+        if let Some(process) = self.shared.process.get() {
             process.agent_left(agent.number());
         }
         link.wire.leaving.send_replace(true);
         link.wire.news.notify_one();
-        let shared = Arc::downgrade(&self.0);
-        let number = agent.number();
-        // Its last messages are still on their way.
-        self.0.runtime.spawn(async move {
-            let patience = link.wire.config().give_up;
-            let deadline = Instant::now() + patience;
-            while !link.wire.is_settled()
-                && Instant::now() < deadline
-                && !*link.wire.ending.borrow()
-            {
-                sleep(Duration::from_millis(20)).await;
-            }
-            if let Some(shared) = Weak::upgrade(&shared) {
-                shared.links.lock().remove(&number);
-            }
-        });
+        self.shared.forget_when_settled(link);
     }
 
     fn flush(&self) {}
@@ -299,14 +301,14 @@ impl Transport for RabbitMq {
         _: &ProcessEndpoint,
         receiver: &str,
     ) -> Result<Arc<dyn Destination>, TransportError> {
-        if is_foreign(receiver, &self.0.config.platform) {
+        if is_foreign(receiver, &self.shared.config.platform) {
             return Err(TransportError::NotOffered {
                 transport: self.name(),
                 what: "messages to other platforms",
             });
         }
         Ok(Arc::new(Queue {
-            shared: self.0.clone(),
+            shared: self.shared.clone(),
             receiver: receiver.into(),
             gate: Gate::default(),
         }))
@@ -320,12 +322,47 @@ impl Transport for RabbitMq {
             transport: self.name(),
             what: "frames to what is no process",
         };
-        let own = self.0.process.get().ok_or_else(not_offered)?;
+        let own = self.shared.process.get().ok_or_else(not_offered)?;
         if own.wire.has_left() {
             return Err(TransportError::ShutDown(self.name()));
         }
         let way = own.way(&process.identity).ok_or_else(not_offered)?;
         Ok(way)
+    }
+}
+
+impl Shared {
+    /// The link of an agent, and whether it is new. The bus may hold messages of an agent that has left meanwhile: they go out
+    /// on a link that only sends. `None`: the transport was shut down.
+    fn link_of(self: &Arc<Self>, sender: &Arc<LocalAgent>) -> Option<(Arc<Link>, bool)> {
+        let mut links = self.links.lock();
+        if let Some(link) = links.get(&sender.number()) {
+            return Some((link.clone(), false));
+        }
+        if self.has_ended.load(Ordering::Acquire) {
+            return None;
+        }
+        let link = Link::new(sender.clone(), self.clone(), random());
+        link.wire.leaving.send_replace(true);
+        links.insert(sender.number(), link.clone());
+        Some((link, true))
+    }
+
+    /// Forgets the link of an agent that has left, once its last messages have gone out.
+    fn forget_when_settled(self: &Arc<Self>, link: Arc<Link>) {
+        let shared = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            let deadline = Instant::now() + link.wire.config().give_up;
+            while !link.wire.is_settled()
+                && Instant::now() < deadline
+                && !*link.wire.ending.borrow()
+            {
+                sleep(Duration::from_millis(20)).await;
+            }
+            if let Some(shared) = Weak::upgrade(&shared) {
+                shared.links.lock().remove(&link.agent.number());
+            }
+        });
     }
 }
 
@@ -336,13 +373,8 @@ struct Queue {
     gate: Gate,
 }
 
-impl Destination for Queue {
-    fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
-        let link = {
-            let links = self.shared.links.lock();
-            links.get(&sender.number()).cloned()
-        };
-        let link = link.ok_or(Rejected::Closed)?;
+impl Queue {
+    fn accept(&self, link: &Arc<Link>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
         if let Some(reason) = link.revocation.get() {
             return Err(Rejected::Impossible(reason.clone()));
         }
@@ -361,12 +393,25 @@ impl Destination for Queue {
             }));
         }
         waiting.accept(&self.receiver, Bytes::from(payload), (), Instant::now());
+        // Under the lock: the task that sends ends under it as well.
+        let is_sending = link.wire.sends.swap(true, Ordering::AcqRel);
         drop(waiting);
-        if !link.wire.sends.swap(true, Ordering::AcqRel) {
+        if !is_sending {
             self.shared.runtime.spawn(publisher::run(link.clone()));
         }
-        publisher::publish(&*link);
+        publisher::publish(&**link);
         Ok(())
+    }
+}
+
+impl Destination for Queue {
+    fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected> {
+        let (link, is_new) = self.shared.link_of(sender).ok_or(Rejected::Closed)?;
+        let accepted = self.accept(&link, outgoing);
+        if is_new {
+            self.shared.forget_when_settled(link);
+        }
+        accepted
     }
 
     fn gate(&self) -> &Gate {

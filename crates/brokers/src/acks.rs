@@ -1,17 +1,15 @@
-//! What was delivered on a connection and can be acknowledged.
+//! Deliveries of one connection, and which of them can be acknowledged. No I/O.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use lapin::options::BasicAckOptions;
-use lapin::{Channel, Result as LapinResult};
+use crate::client::{BrokerFailure, Receiving};
 
-/// How soon acknowledgements follow others. Each is a command to the queue, which its members have to agree on and keep: at a
-/// high rate one for each message costs the broker, and this process, more than the message.
+/// The pause between acknowledgements. Each one is a command to the queue, and its members have to agree on it and keep it. At a
+/// high rate, one for each message costs the broker and this process more than the message.
 const APART: Duration = Duration::from_millis(5);
-/// So many are not held back.
+/// So many are acknowledged without a pause.
 pub(crate) const MANY: usize = 64;
 
 /// Which deliveries can be acknowledged, in as few words as possible.
@@ -26,7 +24,7 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// When what may be acknowledged now should be. After a pause at once.
+    /// When to acknowledge what may be acknowledged now; at once if there is none.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.sent.map(|sent| sent + APART)
     }
@@ -57,23 +55,18 @@ impl Acks {
         }
     }
 
-    /// Acknowledges what may be, at `now`. Nobody waits until it is written: should the connection break before, all of it comes again.
-    pub(crate) fn send(&mut self, channel: &Channel, now: Instant) -> LapinResult<()> {
+    /// Acknowledges what may be, at `now`. Should the connection break before the broker hears of it, all of it comes again.
+    pub(crate) fn send(
+        &mut self,
+        receiving: &mut dyn Receiving,
+        now: Instant,
+    ) -> Result<(), BrokerFailure> {
         if !self.is_waiting() {
             return Ok(());
         }
         self.sent = Some(now);
         let (up_to, singles) = self.next();
-        let all = up_to.map(|tag| (tag, true));
-        for (tag, multiple) in all
-            .into_iter()
-            .chain(singles.into_iter().map(|tag| (tag, false)))
-        {
-            // Asked once, it stands in the library's line.
-            let sent = channel.basic_ack(tag, BasicAckOptions { multiple });
-            sent.now_or_never().unwrap_or(Ok(()))?;
-        }
-        Ok(())
+        receiving.acknowledge(up_to, &singles)
     }
 
     /// The tag up to which all are acknowledged, and the others that are.

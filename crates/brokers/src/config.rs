@@ -1,4 +1,4 @@
-//! How a process reaches its broker.
+//! How a process uses its broker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use sealbus_seal::{Credential, Identity, PlatformName, SecurityLevel, Trust};
 use serde::{Deserialize, Serialize};
 
-/// A user and password, at the levels where agents do not prove who they are.
+/// A user and a password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
-    /// The user, which all agents share.
+    /// The user.
     pub user: String,
     /// Its password.
     pub password: String,
@@ -26,16 +26,16 @@ impl fmt::Debug for Login {
 
 /// How agents log in.
 #[derive(Clone, Debug)]
-pub enum RabbitSecurity {
-    /// Level `none`: plain AMQP, for measuring.
+pub enum BrokerSecurity {
+    /// Level `none`: no encryption, for measuring. All agents share a login.
     None(Login),
-    /// Level `tls`: the broker proves that it is the platform's; agents share a user.
+    /// Level `tls`: the broker proves that it is the platform's. All agents share a login.
     Tls(Login, Arc<Trust>),
-    /// Level `auth`: each agent logs in with its own certificate (SASL EXTERNAL).
+    /// Level `auth`: each agent logs in with its own certificate.
     Auth(Arc<Trust>),
 }
 
-impl RabbitSecurity {
+impl BrokerSecurity {
     /// The level it stands for.
     pub fn level(&self) -> SecurityLevel {
         match self {
@@ -46,7 +46,7 @@ impl RabbitSecurity {
     }
 }
 
-/// Who a process is on the broker, where the buses of processes talk to each other.
+/// The identity of a process on the broker, under which its bus talks to the buses of other processes.
 #[derive(Clone, Debug)]
 pub struct ProcessLogin {
     /// The process.
@@ -55,18 +55,16 @@ pub struct ProcessLogin {
     pub credential: Option<Arc<Credential>>,
 }
 
-/// How a process reaches its broker. [`RabbitConfig::new`] has the usual values.
+/// How a process uses its broker. [`BrokerConfig::new`] has the usual values.
 #[derive(Clone, Debug)]
-pub struct RabbitConfig {
+pub struct BrokerConfig {
     /// The platform.
     pub platform: PlatformName,
     /// The brokers of the cluster, as `HOST:PORT`. Tried in turn, each agent beginning at another one.
     pub addresses: Vec<String>,
-    /// The virtual host.
-    pub vhost: String,
     /// Level, and what belongs to it.
-    pub security: RabbitSecurity,
-    /// The process; without it nothing is said to the buses of other processes, and channels reach no further than this one.
+    pub security: BrokerSecurity,
+    /// The process. Without it, nothing is said to the buses of other processes, and channels reach no further than this one.
     pub process: Option<ProcessLogin>,
     /// The largest message sent or received, in bytes, encoded.
     pub largest_message: usize,
@@ -76,27 +74,23 @@ pub struct RabbitConfig {
     pub unconfirmed_bytes: usize,
     /// Messages that one agent holds and has not taken, before the broker keeps the others.
     pub prefetch: u16,
-    /// After so long without a message a message is given to the broker to drop, if it has not been delivered; it is
-    /// kept without limit otherwise.
+    /// How long the broker keeps a message that nobody takes; without it, for ever.
     pub message_life: Option<Duration>,
-    /// How often both sides say that they are there.
-    pub heartbeat: Duration,
     /// How long a broker may take to answer when it is connected to.
     pub connect_time: Duration,
-    /// How long the broker may be away, or not take a message, before its sender is told that it is lost.
+    /// How long the broker may be away, or not take a message, before the sender is told that the message is lost.
     pub give_up: Duration,
-    /// How long a message waits for the one before it, should the broker have changed their order: longer than it takes
-    /// the broker to find out that a connection is dead.
+    /// How long a message waits for the one before it, should the broker have changed their order. It is longer than the
+    /// broker takes to find out that a connection is dead.
     pub reorder_time: Duration,
     /// The pause before a connection is tried again: the first, and the longest as it doubles.
     pub redial: (Duration, Duration),
 }
 
-impl RabbitConfig {
+impl BrokerConfig {
     /// The usual configuration: messages up to 16 MiB, 1024 of them unconfirmed, lost after a minute without a broker.
-    pub fn new(platform: PlatformName, addresses: Vec<String>, security: RabbitSecurity) -> Self {
+    pub fn new(platform: PlatformName, addresses: Vec<String>, security: BrokerSecurity) -> Self {
         Self {
-            vhost: platform.to_string(),
             platform,
             addresses,
             security,
@@ -106,7 +100,6 @@ impl RabbitConfig {
             unconfirmed_bytes: 8 << 20,
             prefetch: 512,
             message_life: None,
-            heartbeat: Duration::from_secs(10),
             connect_time: Duration::from_secs(20),
             give_up: Duration::from_secs(60),
             reorder_time: Duration::from_secs(30),

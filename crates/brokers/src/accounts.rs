@@ -1,0 +1,202 @@
+//! The logins and the queues of a platform, as the Master keeps them.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealbus_seal::{Identity, SecurityLevel};
+use tokio::sync::Mutex;
+
+use crate::administration::{Account, Administration};
+use crate::client::BrokerFailure;
+use crate::envelope::Receiver;
+
+/// Where agents and processes are placed, by the platform's directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// The addresses from which agents may log in, by the agents' whole names.
+    pub agents: HashMap<String, HashSet<IpAddr>>,
+    /// Agents whose queues stay though they may not log in now, by whole name.
+    pub awaited: HashSet<String>,
+    /// Processes, by their numbers.
+    pub processes: HashSet<String>,
+}
+
+impl Placed {
+    /// Lets an agent log in from `address`.
+    pub fn admit(&mut self, agent: String, address: IpAddr) {
+        self.agents.entry(agent).or_default().insert(address);
+    }
+
+    fn may_log_in(&self, account: &Account) -> bool {
+        match &account.identity {
+            Identity::Process { process, .. } => self.processes.contains(&process.to_string()),
+            identity => identity
+                .agent_name()
+                .and_then(|name| self.agents.get(&name))
+                .is_some_and(|addresses| addresses.contains(&account.address)),
+        }
+    }
+
+    fn has_queue(&self, queue: &Receiver) -> bool {
+        match queue {
+            Receiver::Agent(name) => {
+                self.agents.contains_key(&**name) || self.awaited.contains(&**name)
+            }
+            Receiver::Process(number) => self.processes.contains(&**number),
+        }
+    }
+}
+
+/// Keeps the logins and the queues at a broker in line with who is placed where.
+pub struct Accounts {
+    administration: Arc<dyn Administration>,
+    level: SecurityLevel,
+    /// How long a queue was seen empty before it is removed. A broker may learn late that a reader died, and what the reader
+    /// held is in the queue only then.
+    settling: Duration,
+    /// Held while a login is made or removed, so that nobody is dismissed who was admitted meanwhile. Dismissal waits for
+    /// nothing else.
+    logins: Mutex<()>,
+    /// Held while a queue is opened, emptied or removed: agents that have ended, and since when nothing was left in their
+    /// queues.
+    emptied: Mutex<HashMap<Arc<str>, Instant>>,
+}
+
+impl Accounts {
+    /// The accounts of a platform at this level. A queue is removed once it was seen empty for `settling`.
+    pub fn new(
+        administration: Arc<dyn Administration>,
+        level: SecurityLevel,
+        settling: Duration,
+    ) -> Self {
+        Self {
+            administration,
+            level,
+            settling,
+            logins: Mutex::new(()),
+            emptied: Mutex::default(),
+        }
+    }
+
+    /// Lets an agent or a process log in from `address`, and has messages wait for it from now on. Anybody else is left alone.
+    ///
+    /// # Errors
+    /// [`BrokerFailure`]: asking again may help.
+    pub async fn admit(&self, identity: &Identity, address: IpAddr) -> Result<(), BrokerFailure> {
+        let queue = match identity {
+            Identity::Process { process, .. } => Receiver::Process(process.to_string().into()),
+            identity => match identity.agent_name() {
+                Some(name) => Receiver::Agent(name.into()),
+                None => return Ok(()),
+            },
+        };
+        {
+            let mut emptied = self.emptied.lock().await;
+            if let Receiver::Agent(name) = &queue {
+                emptied.remove(name);
+            }
+            self.administration.open_queue(&queue).await?;
+        }
+        if self.level.authenticates() {
+            let account = Account {
+                identity: identity.clone(),
+                address,
+            };
+            let _logins = self.logins.lock().await;
+            self.administration.admit(&account).await?;
+        }
+        Ok(())
+    }
+
+    /// Dismisses the accounts of those that are not placed where they may log in from, and gives them back. `placed` is
+    /// asked when nobody else changes logins; `None` ends the work.
+    ///
+    /// # Errors
+    /// [`BrokerFailure`]: asking again may help.
+    pub async fn dismiss_others<F: Future<Output = Option<Placed>>>(
+        &self,
+        placed: impl FnOnce() -> F,
+    ) -> Result<Vec<Account>, BrokerFailure> {
+        let _logins = self.logins.lock().await;
+        let Some(placed) = placed().await else {
+            return Ok(Vec::new());
+        };
+        let mut dismissed = Vec::new();
+        for account in self.administration.accounts().await? {
+            if !placed.may_log_in(&account) {
+                self.administration.dismiss(&account).await?;
+                dismissed.push(account);
+            }
+        }
+        Ok(dismissed)
+    }
+
+    /// Removes the queues of those that are placed nowhere. What an agent left unread goes to the dead letters first, a part
+    /// at each call: says whether there may be more of it.
+    ///
+    /// # Errors
+    /// [`BrokerFailure`]: asking again may help.
+    pub async fn close_others<F: Future<Output = Option<Placed>>>(
+        &self,
+        placed: impl Fn() -> F,
+    ) -> Result<bool, BrokerFailure> {
+        let queues = self.administration.queues().await?;
+        let Some(seen) = placed().await else {
+            return Ok(false);
+        };
+        {
+            let names: HashSet<_> = queues.iter().collect();
+            let is_there = |agent: &Arc<str>| names.contains(&Receiver::Agent(agent.clone()));
+            let mut emptied = self.emptied.lock().await;
+            emptied.retain(|agent, _| is_there(agent));
+        }
+        let mut is_more = false;
+        for queue in queues.into_iter().filter(|queue| !seen.has_queue(queue)) {
+            // Asked again while nobody is admitted: the agent may be placed by now.
+            let mut emptied = self.emptied.lock().await;
+            let Some(placed) = placed().await else {
+                return Ok(false);
+            };
+            if placed.has_queue(&queue) {
+                continue;
+            }
+            match &queue {
+                Receiver::Agent(agent) => {
+                    is_more |= self.close(agent, &queue, &mut emptied).await?
+                }
+                // The directory tells those who wrote to a process of its end.
+                Receiver::Process(_) => self.administration.remove_queue(&queue).await?,
+            }
+        }
+        Ok(is_more)
+    }
+
+    /// Takes a part of what an agent that has ended left, or removes its queue; whether it took something.
+    async fn close(
+        &self,
+        agent: &Arc<str>,
+        queue: &Receiver,
+        emptied: &mut HashMap<Arc<str>, Instant>,
+    ) -> Result<bool, BrokerFailure> {
+        if self.administration.is_read(queue).await? {
+            return Ok(false);
+        }
+        let buried = self.administration.bury(agent).await?;
+        // Messages that a dead reader holds count too, until the broker gives them back.
+        let depth = self.administration.depth(queue).await?;
+        let is_empty = buried == 0 && depth.is_none_or(|messages| messages == 0);
+        let since = emptied.entry(agent.clone()).or_insert_with(Instant::now);
+        if !is_empty {
+            *since = Instant::now();
+        }
+        if !is_empty || since.elapsed() < self.settling {
+            return Ok(buried > 0);
+        }
+        emptied.remove(agent);
+        self.administration.remove_queue(queue).await?;
+        tracing::debug!(agent = &**agent, "has no queue any more");
+        Ok(false)
+    }
+}

@@ -1,0 +1,130 @@
+//! The contract of a broker's client.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use sealbus_bus::{Acknowledgement, BoxFuture};
+use sealbus_seal::{Credential, Identity};
+use thiserror::Error;
+
+use crate::envelope::{Delivery, Envelope, Receiver};
+
+/// A broker did not do what it was asked, and why.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct BrokerFailure(Box<dyn std::error::Error + Send + Sync>);
+
+impl BrokerFailure {
+    /// The failure that `why` describes.
+    pub fn new(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(why.into())
+    }
+}
+
+/// The agent or the process in whose name a connection is made.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// Its name in logs.
+    pub name: Arc<str>,
+    /// Its own queue.
+    pub queue: Receiver,
+    /// The certificate that it proves its name with.
+    pub credential: Option<Arc<Credential>>,
+}
+
+/// A broker as one process reaches it.
+pub trait Client: Send + Sync + 'static {
+    /// Its name in logs and manifests, such as `rabbitmq`.
+    fn name(&self) -> &'static str;
+
+    /// The strength of the answer [`Answer::Taken`].
+    fn acknowledgement(&self) -> Acknowledgement;
+
+    /// The agent or the process of this platform that a user is; `None`: it is neither.
+    fn identity_of(&self, user: &str) -> Option<Identity>;
+
+    /// Connects to the broker at `address` to publish in the name of `owner`.
+    fn open_sending<'a>(
+        &'a self,
+        address: &'a str,
+        owner: &'a Owner,
+    ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>>;
+
+    /// Connects to the broker at `address` and begins to receive from the queue of `owner`. The broker hands out no more
+    /// than `prefetch` deliveries before something is acknowledged.
+    fn open_receiving<'a>(
+        &'a self,
+        address: &'a str,
+        owner: &'a Owner,
+        prefetch: u16,
+    ) -> BoxFuture<'a, Result<Box<dyn Receiving>, BrokerFailure>>;
+}
+
+/// The broker's answer to what was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The broker has it.
+    Taken,
+    /// The broker does not have it, and may take it another time.
+    NotTaken,
+    /// The receiver has no queue.
+    NoQueue,
+}
+
+/// Whether the broker takes messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It is short of something, and leaves what is published without an answer until it has enough again.
+    Blocked(String),
+    /// It takes messages again.
+    Unblocked,
+}
+
+/// A connection that publishes. It is dropped once any call has failed.
+pub trait Sending: Send {
+    /// Puts an envelope behind those published before, without waiting. `order` names it in the answer.
+    fn publish(&mut self, order: u64, envelope: Envelope);
+
+    /// The next answer, in any order. An answer to what was answered before is ignored.
+    fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(u64, Answer), BrokerFailure>>;
+
+    /// The next change of the broker's condition.
+    fn poll_condition(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Condition, BrokerFailure>>;
+
+    /// Ends the connection, and says `why`.
+    fn close(&mut self, why: &'static str) -> BoxFuture<'static, ()>;
+}
+
+/// A connection that receives from one queue. It is dropped once any call has failed. What was delivered on it and not
+/// acknowledged is delivered again on another one.
+pub trait Receiving: Send {
+    /// The next deliveries: those that are there together. What came before the connection broke is handed out first.
+    /// Nothing is lost if the future is dropped.
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>>;
+
+    /// Acknowledges all deliveries up to a tag, and single ones, without waiting.
+    ///
+    /// # Errors
+    /// If the connection is known to be broken.
+    fn acknowledge(
+        &mut self,
+        up_to: Option<u64>,
+        singles: &BTreeSet<u64>,
+    ) -> Result<(), BrokerFailure>;
+
+    /// Has the broker keep a delivery among the dead letters, without waiting.
+    ///
+    /// # Errors
+    /// If the connection is known to be broken.
+    fn reject(&mut self, tag: u64) -> Result<(), BrokerFailure>;
+
+    /// Ends the connection after what was said on it, and says `why`. What was not acknowledged stays in the queue.
+    fn close(self: Box<Self>, why: &'static str) -> BoxFuture<'static, ()>;
+}

@@ -1,0 +1,187 @@
+//! A connection that publishes.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::{FutureExt, Stream, StreamExt};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{Channel, Confirmation, Connection, ErrorKind, Event, Result as LapinResult};
+use sealbus_bus::BoxFuture;
+
+use super::connect::Opened;
+use super::properties;
+use crate::client::{Answer, BrokerFailure, Condition, Sending};
+use crate::envelope::Envelope;
+use crate::stamp::Stamp;
+
+/// The broker's answer to a message, once it comes. The message stands in the library's line from the first poll on, in order. Nobody
+/// waits until it is written, which would cost two switches of threads for each.
+type Confirming = Pin<Box<dyn Future<Output = LapinResult<Confirmation>> + Send>>;
+
+/// A message that was published and not answered.
+struct Published {
+    order: u64,
+    number: u64,
+    key: Arc<str>,
+    confirming: Confirming,
+}
+
+/// A connection that publishes.
+pub(super) struct Publications {
+    connection: Arc<Connection>,
+    channel: Arc<Channel>,
+    events: Pin<Box<dyn Stream<Item = Event> + Send>>,
+    user: String,
+    /// In the order of publication; a broker mostly confirms in it.
+    published: VecDeque<Published>,
+    /// Answers that came with another one.
+    answers: VecDeque<(u64, Answer)>,
+}
+
+impl Publications {
+    pub(super) async fn open(opened: Opened) -> LapinResult<Self> {
+        let Opened {
+            connection,
+            events,
+            user,
+        } = opened;
+        let channel = connection.create_channel().await?;
+        channel
+            .confirm_select(ConfirmSelectOptions::default())
+            .await?;
+        Ok(Self {
+            connection: Arc::new(connection),
+            channel: Arc::new(channel),
+            events,
+            user,
+            published: VecDeque::new(),
+            answers: VecDeque::new(),
+        })
+    }
+
+    /// Notes what the broker said to `order`, which had `key` and `number`.
+    fn confirmed(&mut self, (order, key, number): (u64, &str, u64), confirmation: Confirmation) {
+        let (returned, answer) = match confirmation {
+            Confirmation::Ack(returned) => (returned, Answer::Taken),
+            Confirmation::Nack(returned) => (returned, Answer::NotTaken),
+            Confirmation::NotRequested => return,
+        };
+        // The library hands a message that came back to whichever confirmation comes next. The message says itself which it is.
+        let back = returned.and_then(|returned| {
+            let id = returned.properties.message_id().as_ref()?;
+            let number_back = Stamp::parse(id.as_str())?.number;
+            let key_back = returned.routing_key.as_str();
+            let others = self.published.iter();
+            let others = others.map(|it| (it.order, &*it.key, it.number));
+            order_of(
+                (key_back, number_back),
+                others.chain([(order, key, number)]),
+            )
+        });
+        if let Some(back) = back {
+            self.answers.push_back((back, Answer::NoQueue));
+        }
+        if back != Some(order) {
+            self.answers.push_back((order, answer));
+        }
+    }
+}
+
+/// Which of the messages that were published with an order, a key and a number has this key and this number.
+fn order_of<'a>(
+    (key, number): (&str, u64),
+    mut published: impl Iterator<Item = (u64, &'a str, u64)>,
+) -> Option<u64> {
+    let found = published.find(|(_, its_key, its_number)| (*its_key, *its_number) == (key, number));
+    found.map(|(order, ..)| order)
+}
+
+impl Sending for Publications {
+    fn publish(&mut self, order: u64, envelope: Envelope) {
+        let properties = properties::write(&envelope, &self.user);
+        let (exchange, key) = properties::address(&envelope.to);
+        let key: Arc<str> = key.into();
+        let (channel, to, payload) = (self.channel.clone(), key.clone(), envelope.payload);
+        let options = BasicPublishOptions {
+            // Without a queue for the receiver it comes back.
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let mut confirming: Confirming = Box::pin(async move {
+            let (exchange, key) = (exchange.into(), (&*to).into());
+            let confirm = channel.basic_publish(exchange, key, options, &payload, properties);
+            confirm.await?.await
+        });
+        if let Some(confirmation) = confirming.as_mut().now_or_never() {
+            confirming = Box::pin(std::future::ready(confirmation));
+        }
+        self.published.push_back(Published {
+            order,
+            number: envelope.stamp.number,
+            key,
+            confirming,
+        });
+    }
+
+    fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(u64, Answer), BrokerFailure>> {
+        loop {
+            if let Some(answer) = self.answers.pop_front() {
+                return Poll::Ready(Ok(answer));
+            }
+            let Some(first) = self.published.front_mut() else {
+                return Poll::Pending;
+            };
+            let confirmation = ready!(first.confirming.as_mut().poll(context));
+            let Some(Published {
+                order, key, number, ..
+            }) = self.published.pop_front()
+            else {
+                return Poll::Pending;
+            };
+            match confirmation {
+                Ok(confirmation) => self.confirmed((order, &key, number), confirmation),
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    fn poll_condition(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Condition, BrokerFailure>> {
+        loop {
+            return Poll::Ready(match ready!(self.events.poll_next_unpin(context)) {
+                Some(Event::ConnectionBlocked(reason)) => Ok(Condition::Blocked(reason)),
+                Some(Event::ConnectionUnblocked) => Ok(Condition::Unblocked),
+                Some(Event::Error(error)) => Err(error.into()),
+                Some(_) => continue,
+                None => Err(lapin::Error::from(ErrorKind::MissingHeartbeatError).into()),
+            });
+        }
+    }
+
+    fn close(&mut self, why: &'static str) -> BoxFuture<'static, ()> {
+        let connection = self.connection.clone();
+        Box::pin(async move {
+            let _ = connection.close(200, why.into()).await;
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order_of;
+
+    #[test]
+    fn what_came_back_is_known_by_receiver_and_number() {
+        let published = [(0, "b@f", 1), (1, "c@f", 1), (2, "b@f", 2)];
+        for (key, number, order) in [("b@f", 2, Some(2)), ("c@f", 1, Some(1)), ("c@f", 2, None)] {
+            assert_eq!(order_of((key, number), published.into_iter()), order);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The RabbitMQ of a platform: started in a folder of the Master's, or found.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_bus::BoxFuture;
+use sealbus_seal::tls::{CertificateSource, Connector};
+use sealbus_seal::{ProcessId, SecurityLevel};
+use serde::{Deserialize, Serialize};
+
+use super::files::{BrokerCertificate, BrokerSetup, write_private};
+use super::managed::{BrokerPorts, ManagedBroker};
+use super::management::Management;
+use crate::administration::Administration;
+use crate::client::BrokerFailure;
+use crate::config::Login;
+use crate::site::{Found, Program, Site};
+
+/// File name of the operator's password, and of that which all agents share.
+const PASSWORDS: &str = "passwords.json";
+/// The operator's user on a managed broker.
+const OPERATOR: &str = "sealbus-operator";
+/// The user all agents share at levels `none` and `tls`.
+const AGENTS: &str = "sealbus-agents";
+
+/// The RabbitMQ a platform runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RabbitSettings {
+    /// Which.
+    pub broker: BrokerChoice,
+    /// How long a message waits that nobody takes, before it goes to the dead letters; without it, for ever.
+    pub message_life: Option<Duration>,
+}
+
+/// Which RabbitMQ a platform runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BrokerChoice {
+    /// One that is started with the platform and ended with it.
+    Managed,
+    /// One that is there.
+    Existing {
+        /// The brokers of the cluster, as `HOST:PORT`.
+        addresses: Vec<String>,
+        /// Their management interfaces (HTTPS).
+        management: Vec<String>,
+        /// A management administrator.
+        operator: Login,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Passwords {
+    operator: String,
+    agents: String,
+}
+
+/// Starts or finds the RabbitMQ of a platform, and makes what all agents share.
+///
+/// # Errors
+/// [`BrokerFailure`]: what could not be started, reached, written or prepared.
+pub async fn start(choice: &BrokerChoice, site: &Site<'_>) -> Result<Found, BrokerFailure> {
+    let files = |error: io::Error| {
+        let folder = site.folder.display();
+        BrokerFailure::new(format!(
+            "the broker's files in {folder} cannot be written: {error}"
+        ))
+    };
+    let passwords = passwords(site.folder).map_err(files)?;
+    let source = CertificateSource::new(site.credential).map_err(BrokerFailure::new)?;
+    // The management interface asks for no certificate: its users have passwords.
+    let tls = Connector::new(SecurityLevel::Tls, source, site.trust.clone(), &[])
+        .map_err(BrokerFailure::new)?;
+    let vhost = site.platform.to_string();
+    let mut program = None;
+    let (addresses, management, operator) = match choice {
+        BrokerChoice::Existing {
+            addresses,
+            management,
+            operator,
+        } => (addresses.clone(), management.clone(), operator.clone()),
+        BrokerChoice::Managed => {
+            let operator = Login {
+                user: OPERATOR.to_owned(),
+                password: passwords.operator,
+            };
+            let ports = BrokerPorts::keep(site.folder, site.address).map_err(files)?;
+            let setup = BrokerSetup {
+                level: site.level,
+                address: site.address,
+                port: ports.amqp,
+                management_port: ports.management,
+                operator: operator.clone(),
+                vhost: vhost.clone(),
+                certificate: BrokerCertificate::new(site.root, site.credential),
+                installed_at: site.folder.display().to_string(),
+            };
+            setup.write(site.folder).map_err(files)?;
+            let started = ManagedBroker::start(site.folder, site.address, ports).await;
+            program = Some(started.map_err(BrokerFailure::new)?);
+            let at = |port| SocketAddr::new(site.address, port).to_string();
+            (vec![at(ports.amqp)], vec![at(ports.management)], operator)
+        }
+    };
+    let administration = Management::new(management, &vhost, &operator, tls, site.platform.clone());
+    let login = (!site.level.authenticates()).then(|| Login {
+        user: AGENTS.to_owned(),
+        password: passwords.agents,
+    });
+    if let Err(error) = administration.prepare(login.as_ref()).await {
+        if let Some(program) = &mut program {
+            program.stop().await;
+        }
+        return Err(error);
+    }
+    Ok(Found {
+        administration: Arc::new(administration),
+        program: program.map(|program| Box::new(program) as Box<dyn Program>),
+        addresses,
+        vhost,
+        login,
+    })
+}
+
+impl Program for ManagedBroker {
+    fn keep_running(&mut self) -> BoxFuture<'_, Result<bool, BrokerFailure>> {
+        Box::pin(async { Self::keep_running(self).await.map_err(BrokerFailure::new) })
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(Self::stop(self))
+    }
+}
+
+/// The passwords kept in `folder`, or new ones.
+fn passwords(folder: &Path) -> io::Result<Passwords> {
+    let path = folder.join(PASSWORDS);
+    if let Ok(kept) = fs::read(&path)
+        && let Ok(passwords) = serde_json::from_slice(&kept)
+    {
+        return Ok(passwords);
+    }
+    let random = || {
+        ProcessId::random()
+            .map(|id| id.to_string())
+            .map_err(|error| io::Error::other(error.to_string()))
+    };
+    let passwords = Passwords {
+        operator: random()?,
+        agents: random()?,
+    };
+    fs::create_dir_all(folder)?;
+    write_private(&path, &serde_json::to_vec(&passwords)?)?;
+    Ok(passwords)
+}

@@ -1,0 +1,79 @@
+//! What an agent has sent goes out though the agent has left, and holds up nobody else's messages.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_brokers::{Accounts, BrokerConfig, Login};
+use sealbus_bus::{BoxFuture, Location};
+use sealbus_seal::SecurityLevel;
+use support::memory::MemoryBroker;
+use support::processes::{Connected, Directory, Ground, Process};
+use support::{Authority, message, receive, text, wait_for};
+
+#[tokio::test]
+async fn messages_held_for_a_receiver_outlive_their_sender_and_fail_nobody_elses() {
+    let broker = MemoryBroker::quiet();
+    let ground = Ground {
+        authority: Arc::new(Authority::new()),
+        level: SecurityLevel::Auth,
+        administration: Arc::new(broker.clone()),
+        shared: Login {
+            user: String::new(),
+            password: String::new(),
+        },
+        settling: Duration::ZERO,
+    };
+    let accounts = Accounts::new(ground.administration.clone(), ground.level, ground.settling);
+    let directory = Arc::new(Directory::default());
+    let connect = |mut config: BrokerConfig| -> BoxFuture<'static, Connected> {
+        config.addresses = vec!["memory".to_owned()];
+        let (client, way) = broker.client(&config);
+        Box::pin(std::future::ready((config, client, way)))
+    };
+    let here = Process::open(&ground, &accounts, &directory, "node-1", &connect).await;
+    let there = Process::open(&ground, &accounts, &directory, "node-2", &connect).await;
+    let attach = async |process: &Process, name| {
+        process
+            .attach(&ground, &accounts, name, None, Vec::new())
+            .await
+    };
+    let (from_bob, mut at_bob) = attach(&there, "bob@factory").await;
+    let (from_gone, _at_gone) = attach(&here, "gone@factory").await;
+    let (from_alice, _at_alice) = attach(&here, "alice@factory").await;
+    // Bob is moving: what is sent to him waits.
+    let locate = |location| {
+        directory
+            .0
+            .lock()
+            .insert("bob@factory".to_owned(), location);
+        here.bus.location_changed("bob@factory");
+    };
+    locate(Location::InTransit);
+    from_gone
+        .send(message("bob@factory", "from one that leaves"))
+        .await
+        .unwrap();
+    here.bus.detach("gone@factory");
+    wait_for("the sender's link to be gone", async || {
+        let links = here.endpoint.links();
+        links.iter().all(|link| &*link.agent != "gone@factory")
+    })
+    .await;
+    from_alice
+        .send(message("bob@factory", "from one that stays"))
+        .await
+        .unwrap();
+    locate(Location::Process(there.contact()));
+    let mut received = [
+        text(receive(&mut at_bob).await),
+        text(receive(&mut at_bob).await),
+    ];
+    // Two senders have no order between them.
+    received.sort();
+    assert_eq!(received, ["from one that leaves", "from one that stays"]);
+    drop(from_bob);
+}

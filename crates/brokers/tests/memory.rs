@@ -1,0 +1,150 @@
+//! The transport over a broker in memory: the suite of all transports while the broker keeps all it is told, and while it
+//! loses, doubles, delays and cuts.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::Arc;
+
+use sealbus_brokers::{BrokerConfig, Login};
+use sealbus_bus::BoxFuture;
+use sealbus_conformance::{Promise, Setting, Verdict, World};
+use sealbus_seal::SecurityLevel;
+use support::Authority;
+use support::memory::MemoryBroker;
+use support::processes::{Connected, Ground, Processes};
+
+struct Memory {
+    level: SecurityLevel,
+    /// The seed of a hostile broker.
+    seed: Option<u64>,
+    promise: Promise,
+}
+
+impl Memory {
+    fn broker(&self) -> MemoryBroker {
+        let broker = self
+            .seed
+            .map_or_else(MemoryBroker::quiet, MemoryBroker::hostile);
+        match self.promise {
+            // Where an agent has moved to, it is not known which messages it took before, nor which came first.
+            Promise::Moving => broker.losing_nothing(),
+            _ => broker,
+        }
+    }
+}
+
+/// The platform `factory` on a broker in memory.
+fn ground(broker: &MemoryBroker, level: SecurityLevel) -> Arc<Ground> {
+    Arc::new(Ground {
+        authority: Arc::new(Authority::new()),
+        level,
+        administration: Arc::new(broker.clone()),
+        shared: Login {
+            user: "agents".to_owned(),
+            password: "shared by all".to_owned(),
+        },
+        // It knows at once who reads.
+        settling: std::time::Duration::ZERO,
+    })
+}
+
+/// How processes reach a broker in memory.
+fn connecting(broker: &MemoryBroker) -> impl Fn(BrokerConfig) -> BoxFuture<'static, Connected> {
+    let broker = broker.clone();
+    move |mut config| {
+        config.addresses = vec!["memory".to_owned()];
+        let (client, way) = broker.client(&config);
+        Box::pin(std::future::ready((config, client, way)))
+    }
+}
+
+impl Setting for Memory {
+    fn name(&self) -> String {
+        match self.seed {
+            None => format!("memory, {}", self.level),
+            Some(seed) => format!("hostile memory (SEALBUS_SEED={seed}), {}", self.level),
+        }
+    }
+
+    fn open(&self, processes: usize) -> BoxFuture<'_, Box<dyn World>> {
+        Box::pin(async move {
+            let broker = self.broker();
+            let ground = ground(&broker, self.level);
+            let processes = Processes::open(ground, processes, connecting(&broker)).await;
+            Box::new(processes) as Box<dyn World>
+        })
+    }
+
+    fn lacks(&self, promise: Promise) -> Option<&'static str> {
+        match promise {
+            Promise::PushBack | Promise::PushBackAlone | Promise::FramesPushBack => {
+                Some("what is not taken waits at the broker")
+            }
+            Promise::ForgedSender | Promise::RevokedSender if !self.level.authenticates() => {
+                Some("senders are not proved at this level")
+            }
+            _ => None,
+        }
+    }
+}
+
+async fn keeps(setting: Memory) {
+    let promise = setting.promise;
+    let expected = match setting.lacks(promise) {
+        None => Verdict::Kept,
+        Some(why) => Verdict::NotGiven(why.to_owned()),
+    };
+    match sealbus_conformance::run(&setting, promise).await {
+        Ok(verdict) => assert_eq!(verdict, expected),
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+macro_rules! suite {
+    ($($name:ident $promise:ident),* $(,)?) => {
+        mod quiet {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    for level in [SecurityLevel::Auth, SecurityLevel::None] {
+                        let promise = Promise::$promise;
+                        keeps(Memory { level, seed: None, promise }).await;
+                    }
+                }
+            )*
+        }
+
+        mod hostile {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    for seed in sealbus_conformance::schedule::seeds(2) {
+                        let level = SecurityLevel::Auth;
+                        let promise = Promise::$promise;
+                        keeps(Memory { level, seed: Some(seed), promise }).await;
+                    }
+                }
+            )*
+        }
+
+        #[test]
+        fn every_promise_has_its_test() {
+            assert_eq!([$(Promise::$promise),*], Promise::ALL);
+        }
+    };
+}
+
+suite! {
+    order Order, receivers Receivers, resume Resume, push_back PushBack,
+    push_back_alone PushBackAlone, crash Crash, moving Moving, comes_back ComesBack,
+    forged_sender ForgedSender, revoked_sender RevokedSender, size_limit SizeLimit,
+    frames Frames, frames_push_back FramesPushBack, frames_resume FramesResume,
+    events Events, events_resume EventsResume, directed Directed, request Request,
+    valid_from ValidFrom, expiry Expiry, filter Filter,
+    slow_subscription SlowSubscription, events_push_back EventsPushBack,
+    rights Rights, refused_by_name RefusedByName
+}

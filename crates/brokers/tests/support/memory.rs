@@ -1,0 +1,725 @@
+//! A broker in memory. On demand it loses, doubles, delays and cuts, as a seed says.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::SystemTime;
+
+use parking_lot::{Mutex, MutexGuard};
+use sealbus_brokers::{
+    Account, Administration, Answer, BrokerConfig, BrokerFailure, BrokerSecurity, Client,
+    Condition, DeadLetter, Death, Delivery, Envelope, Login, Member, Owner, Receiver, Receiving,
+    Sending, Waiting,
+};
+use sealbus_bus::{Acknowledgement, BoxFuture};
+use sealbus_conformance::schedule::Random;
+use sealbus_seal::{Identity, Timestamp};
+use tokio::runtime::Handle;
+
+use super::processes::Way;
+
+/// Deliveries handed out together at most.
+const TOGETHER: u64 = 64;
+/// Messages that must have been taken or acknowledged before connections are broken again: something gets through between
+/// two breaks.
+const BETWEEN_CUTS: u64 = 200;
+/// Dead letters, or messages of an ended agent, taken together.
+const PART: usize = 20;
+
+/// A message in a queue.
+#[derive(Clone)]
+struct Message {
+    from: Option<String>,
+    envelope: Envelope,
+}
+
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    /// By their places.
+    waiting: BTreeMap<u64, Message>,
+}
+
+/// A connection that publishes.
+#[derive(Default)]
+struct Publications {
+    /// Published, and not looked at by the broker.
+    line: VecDeque<(u64, Envelope)>,
+    answers: VecDeque<(u64, Answer)>,
+}
+
+/// A connection that receives.
+struct Deliveries {
+    queue: Receiver,
+    prefetch: usize,
+    next: u64,
+    /// By tag: the place in the queue, and the message.
+    open: BTreeMap<u64, (u64, Message)>,
+}
+
+enum Work {
+    Publishes(Publications),
+    Receives(Deliveries),
+}
+
+struct Connection {
+    /// Of which process.
+    way: u64,
+    user: Option<String>,
+    work: Work,
+    waker: Option<Waker>,
+}
+
+struct State {
+    random: Random,
+    is_hostile: bool,
+    /// It breaks connections of its own accord, and takes messages late.
+    loses: bool,
+    queues: HashMap<Receiver, Queue>,
+    accounts: Vec<Account>,
+    /// Those there are. A broken one is taken out.
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+    dead: VecDeque<DeadLetter>,
+    dead_so_far: u64,
+    closed: BTreeSet<u64>,
+    /// Messages taken or acknowledged since connections were broken last.
+    carried: u64,
+    /// The broker looks at a line.
+    is_working: bool,
+}
+
+/// A broker in memory.
+#[derive(Clone)]
+pub struct MemoryBroker(Arc<Mutex<State>>);
+
+fn broken() -> BrokerFailure {
+    BrokerFailure::new("the connection broke")
+}
+
+impl State {
+    /// True in one of so many cases, if the broker is hostile.
+    fn strikes(&mut self, one_in: u64) -> bool {
+        self.is_hostile && self.random.one_in(one_in)
+    }
+
+    fn wake(&mut self, connection: u64) {
+        let connection = self.connections.get_mut(&connection);
+        if let Some(waker) = connection.and_then(|it| it.waker.take()) {
+            waker.wake();
+        }
+    }
+
+    fn wake_readers(&mut self, queue: &Receiver) {
+        let reads = |work: &Work| matches!(work, Work::Receives(it) if it.queue == *queue);
+        for connection in self.connections.values_mut() {
+            if reads(&connection.work)
+                && let Some(waker) = connection.waker.take()
+            {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Breaks a connection: what was published on it and not taken is lost, and what was not acknowledged is delivered again.
+    fn cut(&mut self, connection: u64) {
+        let Some(connection) = self.connections.remove(&connection) else {
+            return;
+        };
+        if let Work::Receives(Deliveries { queue, open, .. }) = connection.work {
+            if let Some(there) = self.queues.get_mut(&queue) {
+                there.waiting.extend(open.into_values());
+            }
+            self.wake_readers(&queue);
+        }
+        if let Some(waker) = connection.waker {
+            waker.wake();
+        }
+    }
+
+    fn cut_where(&mut self, is_meant: impl Fn(&Connection) -> bool) {
+        let meant = self.connections.iter().filter(|(_, it)| is_meant(it));
+        let meant: Vec<u64> = meant.map(|(number, _)| *number).collect();
+        for number in meant {
+            self.cut(number);
+        }
+    }
+
+    /// Looks at one message of one line; says whether there may be more.
+    fn work(&mut self) -> bool {
+        let is_waiting = |work: &Work| matches!(work, Work::Publishes(it) if !it.line.is_empty());
+        let lines = self
+            .connections
+            .iter()
+            .filter(|(_, it)| is_waiting(&it.work));
+        let lines: Vec<u64> = lines.map(|(number, _)| *number).collect();
+        if lines.is_empty() {
+            return false;
+        }
+        let chosen = lines[self.random.below(lines.len() as u64) as usize];
+        // It is lost, with all that came after it.
+        if self.loses && self.strikes(300) {
+            self.cut(chosen);
+            return true;
+        }
+        let refuses = self.loses && self.strikes(100);
+        let Some(Connection {
+            user,
+            work: Work::Publishes(publications),
+            ..
+        }) = self.connections.get_mut(&chosen)
+        else {
+            return true;
+        };
+        let Some((order, envelope)) = publications.line.pop_front() else {
+            return true;
+        };
+        let from = user.clone();
+        let to = envelope.to.clone();
+        let answer = match self.queues.get_mut(&to) {
+            None => Answer::NoQueue,
+            Some(_) if refuses => Answer::NotTaken,
+            Some(queue) => {
+                queue.waiting.insert(queue.next, Message { from, envelope });
+                queue.next += 1;
+                self.carried += 1;
+                self.wake_readers(&to);
+                Answer::Taken
+            }
+        };
+        // Taken, and its sender does not hear of it.
+        if self.loses && self.strikes(300) {
+            self.cut(chosen);
+            return true;
+        }
+        if let Some(Connection {
+            work: Work::Publishes(publications),
+            ..
+        }) = self.connections.get_mut(&chosen)
+        {
+            publications.answers.push_back((order, answer));
+        }
+        self.wake(chosen);
+        true
+    }
+
+    fn receiver(&mut self, connection: u64) -> Result<&mut Deliveries, BrokerFailure> {
+        match self.connections.get_mut(&connection).map(|it| &mut it.work) {
+            Some(Work::Receives(deliveries)) => Ok(deliveries),
+            _ => Err(broken()),
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        number: u64,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Vec<Delivery>, BrokerFailure>> {
+        let is_hostile = self.is_hostile;
+        let count = 1 + self.random.below(TOGETHER) as usize;
+        let Ok(Deliveries {
+            queue,
+            prefetch,
+            open,
+            ..
+        }) = self.receiver(number)
+        else {
+            return Poll::Ready(Err(broken()));
+        };
+        let room = prefetch.saturating_sub(open.len());
+        let queue = queue.clone();
+        let Some(there) = self.queues.get_mut(&queue) else {
+            self.cut(number);
+            return Poll::Ready(Err(broken()));
+        };
+        let count = if is_hostile { count } else { TOGETHER as usize }.min(room);
+        let mut taken = Vec::new();
+        while taken.len() < count
+            && let Some(first) = there.waiting.pop_first()
+        {
+            taken.push(first);
+        }
+        if taken.is_empty() {
+            if let Some(connection) = self.connections.get_mut(&number) {
+                connection.waker = Some(context.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        let Ok(deliveries) = self.receiver(number) else {
+            return Poll::Ready(Err(broken()));
+        };
+        let mut out = Vec::new();
+        for (place, message) in taken {
+            deliveries.next += 1;
+            let tag = deliveries.next;
+            let Message { from, envelope } = message.clone();
+            deliveries.open.insert(tag, (place, message));
+            out.push(Delivery {
+                tag,
+                from,
+                stamp: Some(envelope.stamp),
+                kind: Some(envelope.kind),
+                process: envelope.process,
+                author: envelope.author,
+                proof: envelope.proof,
+                payload: envelope.payload,
+            });
+        }
+        Poll::Ready(Ok(out))
+    }
+
+    fn take(&mut self, number: u64, tag: u64) -> Result<Option<Message>, BrokerFailure> {
+        let taken = self.receiver(number)?.open.remove(&tag);
+        self.carried += 1;
+        Ok(taken.map(|(_, message)| message))
+    }
+
+    fn bury(&mut self, message: Message, receiver: &Receiver, death: Death) {
+        let from = message.from.map(|user| {
+            let identity: Option<Identity> = user.parse().ok();
+            identity.and_then(|it| it.agent_name()).unwrap_or(user)
+        });
+        self.dead_so_far += 1;
+        self.dead.push_back(DeadLetter {
+            from,
+            receiver: match receiver {
+                Receiver::Agent(name) => Some(name.to_string()),
+                Receiver::Process(_) => None,
+            },
+            death,
+            at: None,
+            payload: message.envelope.payload,
+        });
+    }
+}
+
+impl MemoryBroker {
+    /// A broker that keeps all it is told.
+    pub fn quiet() -> Self {
+        Self::new(0, false)
+    }
+
+    /// A broker that breaks connections, loses, doubles and delays, as the seed says.
+    pub fn hostile(seed: u64) -> Self {
+        Self::new(seed, true)
+    }
+
+    fn new(seed: u64, is_hostile: bool) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            random: Random(seed),
+            is_hostile,
+            loses: is_hostile,
+            queues: HashMap::new(),
+            accounts: Vec::new(),
+            connections: BTreeMap::new(),
+            next: 0,
+            dead: VecDeque::new(),
+            dead_so_far: 0,
+            closed: BTreeSet::new(),
+            carried: 0,
+            is_working: false,
+        })))
+    }
+
+    /// The same, and all it does is delay.
+    pub fn losing_nothing(self) -> Self {
+        self.state().loses = false;
+        self
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    /// A client of a process with this configuration, and its way.
+    pub fn client(&self, config: &BrokerConfig) -> (Arc<dyn Client>, Arc<dyn Way>) {
+        let way = {
+            let mut state = self.state();
+            state.next += 1;
+            state.next
+        };
+        let client = MemoryClient {
+            broker: self.clone(),
+            way,
+            security: config.security.clone(),
+        };
+        let way = MemoryWay {
+            broker: self.clone(),
+            way,
+        };
+        (Arc::new(client), Arc::new(way))
+    }
+
+    /// Connections that read a queue.
+    pub fn readers(&self, queue: &Receiver) -> usize {
+        let state = self.state();
+        let reads = |work: &Work| matches!(work, Work::Receives(it) if it.queue == *queue);
+        let connections = state.connections.values();
+        connections.filter(|it| reads(&it.work)).count()
+    }
+
+    /// Has a task look at what is published, a message at a time.
+    fn begin_work(&self) {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.is_working, true) {
+            return;
+        }
+        let broker = self.clone();
+        Handle::current().spawn(async move {
+            loop {
+                {
+                    let mut state = broker.state();
+                    if !state.work() {
+                        state.is_working = false;
+                        return;
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+}
+
+struct MemoryWay {
+    broker: MemoryBroker,
+    way: u64,
+}
+
+impl Way for MemoryWay {
+    fn cut(&self) {
+        let mut state = self.broker.state();
+        if state.carried >= BETWEEN_CUTS {
+            state.carried = 0;
+            // Those of all processes: who cuts first cuts for the others.
+            state.cut_where(|_| true);
+        }
+    }
+
+    fn close(&self) {
+        let mut state = self.broker.state();
+        state.closed.insert(self.way);
+        state.cut_where(|connection| connection.way == self.way);
+    }
+}
+
+struct MemoryClient {
+    broker: MemoryBroker,
+    way: u64,
+    security: BrokerSecurity,
+}
+
+impl MemoryClient {
+    fn open(&self, owner: &Owner, work: Work) -> Result<MemoryConnection, BrokerFailure> {
+        let identity = match &self.security {
+            BrokerSecurity::None(_) | BrokerSecurity::Tls(..) => None,
+            BrokerSecurity::Auth(trust) => {
+                let credential = owner.credential.as_ref();
+                let credential = credential.ok_or_else(|| BrokerFailure::new("no certificate"))?;
+                let now = Timestamp::from(SystemTime::now());
+                let chain = credential.chain();
+                let verified = trust.verify(chain, now).map_err(BrokerFailure::new)?;
+                Some(verified.identity().clone())
+            }
+        };
+        let mut state = self.broker.state();
+        let is_admitted =
+            |identity: &Identity| state.accounts.iter().any(|it| it.identity == *identity);
+        if state.closed.contains(&self.way) || !identity.as_ref().is_none_or(is_admitted) {
+            return Err(BrokerFailure::new("not let in"));
+        }
+        if let Work::Receives(deliveries) = &work
+            && !state.queues.contains_key(&deliveries.queue)
+        {
+            return Err(BrokerFailure::new("there is no such queue"));
+        }
+        state.next += 1;
+        let number = state.next;
+        let connection = Connection {
+            way: self.way,
+            user: identity.map(|identity| identity.to_string()),
+            work,
+            waker: None,
+        };
+        state.connections.insert(number, connection);
+        Ok(MemoryConnection {
+            broker: self.broker.clone(),
+            number,
+        })
+    }
+}
+
+impl Client for MemoryClient {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn acknowledgement(&self) -> Acknowledgement {
+        Acknowledgement::OnDisk
+    }
+
+    fn identity_of(&self, user: &str) -> Option<Identity> {
+        user.parse().ok()
+    }
+
+    fn open_sending<'a>(
+        &'a self,
+        _: &'a str,
+        owner: &'a Owner,
+    ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>> {
+        Box::pin(async {
+            let work = Work::Publishes(Publications::default());
+            Ok(Box::new(self.open(owner, work)?) as Box<dyn Sending>)
+        })
+    }
+
+    fn open_receiving<'a>(
+        &'a self,
+        _: &'a str,
+        owner: &'a Owner,
+        prefetch: u16,
+    ) -> BoxFuture<'a, Result<Box<dyn Receiving>, BrokerFailure>> {
+        Box::pin(async move {
+            let work = Work::Receives(Deliveries {
+                queue: owner.queue.clone(),
+                prefetch: prefetch.into(),
+                next: 0,
+                open: BTreeMap::new(),
+            });
+            Ok(Box::new(self.open(owner, work)?) as Box<dyn Receiving>)
+        })
+    }
+}
+
+struct MemoryConnection {
+    broker: MemoryBroker,
+    number: u64,
+}
+
+impl Drop for MemoryConnection {
+    fn drop(&mut self) {
+        self.broker.state().cut(self.number);
+    }
+}
+
+impl Sending for MemoryConnection {
+    fn publish(&mut self, order: u64, envelope: Envelope) {
+        {
+            let mut state = self.broker.state();
+            if let Some(Connection {
+                work: Work::Publishes(publications),
+                ..
+            }) = state.connections.get_mut(&self.number)
+            {
+                publications.line.push_back((order, envelope));
+            }
+        }
+        self.broker.begin_work();
+    }
+
+    fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(u64, Answer), BrokerFailure>> {
+        let mut state = self.broker.state();
+        let Some(connection) = state.connections.get_mut(&self.number) else {
+            return Poll::Ready(Err(broken()));
+        };
+        let Work::Publishes(publications) = &mut connection.work else {
+            return Poll::Ready(Err(broken()));
+        };
+        match publications.answers.pop_front() {
+            Some(answer) => Poll::Ready(Ok(answer)),
+            None => {
+                connection.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn poll_condition(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Condition, BrokerFailure>> {
+        let mut state = self.broker.state();
+        match state.connections.get_mut(&self.number) {
+            Some(connection) => {
+                connection.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            None => Poll::Ready(Err(broken())),
+        }
+    }
+
+    fn close(&mut self, _: &'static str) -> BoxFuture<'static, ()> {
+        self.broker.state().cut(self.number);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Receiving for MemoryConnection {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>> {
+        Box::pin(poll_fn(|context| {
+            let mut state = self.broker.state();
+            if state.loses && state.strikes(200) {
+                state.cut(self.number);
+            }
+            state.deliver(self.number, context)
+        }))
+    }
+
+    fn acknowledge(
+        &mut self,
+        up_to: Option<u64>,
+        singles: &BTreeSet<u64>,
+    ) -> Result<(), BrokerFailure> {
+        let mut state = self.broker.state();
+        // The broker does not hear of it, so it delivers all of it again.
+        if state.loses && state.strikes(200) {
+            state.cut(self.number);
+            return Err(broken());
+        }
+        if let Some(last) = up_to {
+            let open = &state.receiver(self.number)?.open;
+            let tags: Vec<u64> = open.range(..=last).map(|(tag, _)| *tag).collect();
+            for tag in tags {
+                state.take(self.number, tag)?;
+            }
+        }
+        for tag in singles {
+            state.take(self.number, *tag)?;
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, tag: u64) -> Result<(), BrokerFailure> {
+        let mut state = self.broker.state();
+        let queue = state.receiver(self.number)?.queue.clone();
+        if let Some(message) = state.take(self.number, tag)? {
+            state.bury(message, &queue, Death::Refused);
+        }
+        Ok(())
+    }
+
+    fn close(self: Box<Self>, _: &'static str) -> BoxFuture<'static, ()> {
+        self.broker.state().cut(self.number);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// The answer to what the Master asked.
+type Asked<'a, T> = BoxFuture<'a, Result<T, BrokerFailure>>;
+
+fn answer<'a, T: Send + 'a>(value: T) -> Asked<'a, T> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Administration for MemoryBroker {
+    fn prepare<'a>(&'a self, _: Option<&'a Login>) -> Asked<'a, ()> {
+        answer(())
+    }
+
+    fn open_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()> {
+        self.state().queues.entry(queue.clone()).or_default();
+        answer(())
+    }
+
+    fn admit<'a>(&'a self, account: &'a Account) -> Asked<'a, ()> {
+        let mut state = self.state();
+        if !state.accounts.contains(account) {
+            state.accounts.push(account.clone());
+        }
+        answer(())
+    }
+
+    fn dismiss<'a>(&'a self, account: &'a Account) -> Asked<'a, ()> {
+        let mut state = self.state();
+        state.accounts.retain(|known| known != account);
+        let user = account.identity.to_string();
+        state.cut_where(|connection| connection.user.as_ref() == Some(&user));
+        answer(())
+    }
+
+    fn accounts(&self) -> Asked<'_, Vec<Account>> {
+        answer(self.state().accounts.clone())
+    }
+
+    fn queues(&self) -> Asked<'_, Vec<Receiver>> {
+        let mut queues: Vec<_> = self.state().queues.keys().cloned().collect();
+        queues.sort();
+        answer(queues)
+    }
+
+    fn is_read<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, bool> {
+        answer(self.readers(queue) > 0)
+    }
+
+    fn depth<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, Option<u64>> {
+        let state = self.state();
+        let held: usize = state
+            .connections
+            .values()
+            .map(|connection| match &connection.work {
+                Work::Receives(it) if it.queue == *queue => it.open.len(),
+                _ => 0,
+            })
+            .sum();
+        let queue = state.queues.get(queue);
+        answer(queue.map(|queue| (queue.waiting.len() + held) as u64))
+    }
+
+    fn remove_queue<'a>(&'a self, queue: &'a Receiver) -> Asked<'a, ()> {
+        let mut state = self.state();
+        state.queues.remove(queue);
+        state.cut_where(
+            |connection| matches!(&connection.work, Work::Receives(it) if it.queue == *queue),
+        );
+        answer(())
+    }
+
+    fn bury<'a>(&'a self, agent: &'a str) -> Asked<'a, usize> {
+        let mut state = self.state();
+        let receiver = Receiver::Agent(agent.into());
+        let mut buried = 0;
+        while buried < PART
+            && let Some(queue) = state.queues.get_mut(&receiver)
+            && let Some((_, message)) = queue.waiting.pop_first()
+        {
+            state.bury(message, &receiver, Death::Left);
+            buried += 1;
+        }
+        answer(buried)
+    }
+
+    fn take_dead(&self) -> Asked<'_, Vec<DeadLetter>> {
+        let mut state = self.state();
+        let count = PART.min(state.dead.len());
+        answer(state.dead.drain(..count).collect())
+    }
+
+    fn members(&self) -> Asked<'_, Vec<Member>> {
+        answer(vec![Member {
+            name: "memory".to_owned(),
+            running: true,
+            memory_alarm: false,
+            disk_alarm: false,
+        }])
+    }
+
+    fn waiting(&self) -> Asked<'_, Waiting> {
+        let state = self.state();
+        let mut agents = Vec::new();
+        for (owner, queue) in &state.queues {
+            if let Receiver::Agent(name) = owner
+                && !queue.waiting.is_empty()
+            {
+                agents.push((name.to_string(), queue.waiting.len() as u64));
+            }
+        }
+        agents.sort();
+        answer(Waiting {
+            agents,
+            dead_letters: state.dead_so_far,
+        })
+    }
+}
