@@ -9,6 +9,7 @@ use super::channel_log::KeptLog;
 use super::node::{GatewayStatus, LogPosition};
 use super::post::WaitingLetter;
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
+use crate::answers::answers;
 
 /// What an operator asks of the Master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -297,6 +298,26 @@ pub enum AdminAnswer {
     },
     /// To everything else.
     Done,
+}
+
+answers! { AdminAnswer:
+    status = Self::Status(status) => status, PlatformStatus;
+    mailbox = Self::Mailbox { letters, total, silent } => (letters, total, silent), (Vec<WaitingLetter>, u64, Vec<SilentNode>);
+    channel_logs = Self::ChannelLogs { logs, silent } => (logs, silent), (Vec<KeptLog>, Vec<SilentNode>);
+    nodes = Self::Nodes { nodes } => nodes, Vec<NodeStatus>;
+    agents = Self::Agents { agents } => agents, Vec<AgentStatus>;
+    refusals = Self::Refusals { records } => records, Vec<RefusalRecord>;
+    secret = Self::Secret { token, expires } => (token, expires), (String, UnixMillis);
+    log = Self::Log { text, next } => (text, next), (String, u64);
+    certification_events = Self::CertificationEvents { events, next } => (events, next), (Vec<CertificationEvent>, u64);
+    certificates = Self::Certificates { certificates } => certificates, Vec<CertificateStatus>;
+    root = Self::Root { certificate } => certificate, String;
+    replies = Self::Replies { replies } => replies, Vec<String>;
+    services = Self::Services { services } => services, Vec<ServiceStatus>;
+    gateway = Self::Gateway { status, rules } => (status, rules), (Option<GatewayStatus>, GatewayPolicy);
+    moved = Self::Moved { agents, node } => (agents, node), (Vec<String>, String);
+    broker = Self::Broker(status) => status, BrokerStatus;
+    broker_certified = Self::BrokerCertified { root, chain } => (root, chain), (Blob, Vec<Blob>);
 }
 
 /// The platform as a whole.

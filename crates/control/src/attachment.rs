@@ -10,6 +10,7 @@ use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, PlatformDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
+use crate::answers::answers;
 
 /// What an agent process asks of its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,6 +147,15 @@ pub enum AttachmentAnswer {
     },
     /// To everything else.
     Done,
+}
+
+answers! { AttachmentAnswer:
+    welcome = Self::Welcome(welcome) => *welcome, Welcome;
+    certified = Self::Certified { chain } => chain, Vec<Blob>;
+    location = Self::Location(location) => location, AgentLocation;
+    inherited = Self::Inherited { part } => part, FrozenPart;
+    posted = Self::Posted { refused } => refused, Vec<Option<Fault>>;
+    channel_log = Self::ChannelLog { log } => log, LogAnswer;
 }
 
 /// What a process learns when it attaches.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Blob, Fault, UnixMillis};
+use crate::answers::answers;
 
 /// What is asked of the logs of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +67,13 @@ pub enum LogAnswer {
         /// By channel.
         logs: Vec<KeptLog>,
     },
+}
+
+answers! { LogAnswer:
+    kept = Self::Kept { outcomes } => outcomes, Vec<KeepOutcome>;
+    since = Self::Since { since } => since, Option<u64>;
+    read = Self::Read { pieces } => pieces, Vec<LogPiece>;
+    list = Self::List { logs } => logs, Vec<KeptLog>;
 }
 
 /// An event to be kept.

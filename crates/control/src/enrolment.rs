@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Blob, NodeDescription, PlatformDescription, UnixMillis};
+use crate::answers::answers;
 use crate::statement::Signed;
 
 /// What a node asks of the Master.
@@ -48,6 +49,11 @@ pub enum EnrolmentAnswer {
         /// DER, leaf first.
         chain: Vec<Blob>,
     },
+}
+
+answers! { EnrolmentAnswer:
+    joined = Self::Joined(joined) => *joined, Joined;
+    certified = Self::Certified { chain } => chain, Vec<Blob>;
 }
 
 /// What a node learns when it joins or comes back.

@@ -12,6 +12,7 @@
 //! newer peer may say more. Instants are milliseconds since the Unix epoch.
 
 pub mod admin;
+mod answers;
 pub mod attachment;
 mod blob;
 pub mod channel_log;
@@ -61,6 +62,13 @@ impl Fault {
             message: message.into(),
             advice: None,
         }
+    }
+
+    /// The answer that came is one to another question.
+    pub fn other_answer() -> Self {
+        let message = "the other side answered something else than was asked";
+        Self::new(FaultCode::Internal, message)
+            .advise("run the same version of sealbus on both sides: `sealbus version`")
     }
 
     /// Adds what to do about it.

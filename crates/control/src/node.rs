@@ -16,6 +16,7 @@ use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
+use crate::answers::answers;
 use crate::statement::Signed;
 
 /// Ontology of the platform's own messages.
@@ -426,6 +427,13 @@ pub enum NodeAnswer {
     },
     /// To everything else.
     Done,
+}
+
+answers! { NodeAnswer:
+    part = Self::Part { part } => part, FrozenPart;
+    log = Self::Log { text, next } => (text, next), (String, u64);
+    mailbox = Self::Mailbox { letters, total } => (letters, total), (Vec<WaitingLetter>, u64);
+    channel_log = Self::ChannelLog { log } => log, LogAnswer;
 }
 
 /// A process the Master placed on a node.

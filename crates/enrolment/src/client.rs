@@ -38,12 +38,6 @@ pub enum EnrolmentError {
     /// The Master refused.
     #[error(transparent)]
     Refused(#[from] Fault),
-    /// The Master's answer makes no sense.
-    #[error("the Master of {platform} answered something else than was asked")]
-    Nonsense {
-        /// The platform.
-        platform: PlatformName,
-    },
 }
 
 impl Enrolment {
@@ -60,12 +54,5 @@ impl Enrolment {
         let answer = caller.call(request, PATIENCE).await;
         driving.abort();
         Ok(answer?)
-    }
-
-    /// The error for an answer to another question.
-    pub fn nonsense(&self) -> EnrolmentError {
-        EnrolmentError::Nonsense {
-            platform: self.platform.clone(),
-        }
     }
 }

@@ -446,15 +446,12 @@ impl Admin {
         let agent = local(agent);
         let (mut letters, mut total, mut silent) = (Vec::new(), 0, Vec::new());
         for (node, answer) in self.ask_all_nodes(&NodeRequest::Mailbox { agent }).await? {
-            match answer {
-                Ok(NodeAnswer::Mailbox {
-                    letters: more,
-                    total: there,
-                }) => {
+            match answer.and_then(NodeAnswer::mailbox) {
+                Ok((more, there)) => {
                     letters.extend(more);
                     total += there;
                 }
-                answer => silent.push(silent_node(node, answer)),
+                Err(fault) => silent.push(silent_node(node, fault)),
             }
         }
         Ok(AdminAnswer::Mailbox {
@@ -470,11 +467,10 @@ impl Admin {
         };
         let (mut logs, mut silent) = (Vec::new(), Vec::new());
         for (node, answer) in self.ask_all_nodes(&request).await? {
-            match answer {
-                Ok(NodeAnswer::ChannelLog {
-                    log: LogAnswer::List { logs: more },
-                }) => logs.extend(more),
-                answer => silent.push(silent_node(node, answer)),
+            let listed = answer.and_then(NodeAnswer::channel_log);
+            match listed.and_then(LogAnswer::list) {
+                Ok(more) => logs.extend(more),
+                Err(fault) => silent.push(silent_node(node, fault)),
             }
         }
         logs.sort_by(|one, two| (&one.channel, &one.node).cmp(&(&two.channel, &two.node)));
@@ -512,13 +508,9 @@ impl Admin {
             from,
             limit: LOG_PIECE,
         };
-        match self.system.master.ask(&node, &request, READING).await? {
-            NodeAnswer::Log { text, next } => Ok(AdminAnswer::Log { text, next }),
-            _ => Err(Fault::new(
-                FaultCode::Internal,
-                "the node answered something else",
-            )),
-        }
+        let answer: NodeAnswer = self.system.master.ask(&node, &request, READING).await?;
+        let (text, next) = answer.log()?;
+        Ok(AdminAnswer::Log { text, next })
     }
 
     async fn send(&self, message: SendMessage) -> Result<AdminAnswer, Fault> {
@@ -673,12 +665,11 @@ fn internal(error: &dyn std::error::Error) -> Fault {
     Fault::new(FaultCode::Internal, error.to_string())
 }
 
-fn silent_node(node: String, answer: Result<NodeAnswer, Fault>) -> SilentNode {
-    let why = match answer {
-        Ok(_) => "it answered something else".to_owned(),
-        Err(fault) => fault.message,
-    };
-    SilentNode { node, why }
+fn silent_node(node: String, fault: Fault) -> SilentNode {
+    SilentNode {
+        node,
+        why: fault.message,
+    }
 }
 
 fn local(agent: &str) -> String {

@@ -104,13 +104,8 @@ impl Shared {
         patience: Duration,
     ) -> Result<LogAnswer, Fault> {
         let request = NodeRequest::ChannelLog { request };
-        match self.correspondent()?.ask(node, &request, patience).await? {
-            NodeAnswer::ChannelLog { log } => Ok(log),
-            _ => Err(Fault::new(
-                FaultCode::Internal,
-                format!("{node} answered something else"),
-            )),
-        }
+        let answer: NodeAnswer = self.correspondent()?.ask(node, &request, patience).await?;
+        answer.channel_log()
     }
 
     /// Since when any node knows a durable subscription.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::shared::Shared;
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
-use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
+use sealbus_control::enrolment::EnrolmentRequest;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs};
 use sealbus_control::node::MasterRequest;
 use sealbus_control::post::{LetterOutcome, PostedLetter};
@@ -47,11 +47,7 @@ impl NodeHost {
             .ask(&EnrolmentRequest::Certify { voucher })
             .await
         {
-            Ok(EnrolmentAnswer::Certified { chain }) => Ok(chain),
-            Ok(_) => Err(Fault::new(
-                FaultCode::Internal,
-                self.enrolment.nonsense().to_string(),
-            )),
+            Ok(answer) => answer.certified(),
             Err(EnrolmentError::Refused(fault)) => Err(fault),
             Err(error) => Err(Fault::new(FaultCode::Unavailable, error.to_string())),
         }

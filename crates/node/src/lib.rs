@@ -353,7 +353,7 @@ async fn join(
         node: description.clone(),
         request: Blob(key.signing_request()?),
     };
-    joined(enrolment, enrolment.ask(&request).await?, key)
+    joined(enrolment.ask(&request).await?, key)
 }
 
 async fn come_back(
@@ -371,7 +371,7 @@ async fn come_back(
     let answer = enrolment
         .ask(&EnrolmentRequest::Return { statement })
         .await?;
-    joined(enrolment, answer, key)
+    joined(answer, key)
 }
 
 /// Waits for `work`, which a slow disk may make long, and says by coming back again and again that the node is there: it would
@@ -418,14 +418,8 @@ async fn come_back_patiently(
     }
 }
 
-fn joined(
-    enrolment: &Enrolment,
-    answer: EnrolmentAnswer,
-    key: KeyPair,
-) -> Result<(Joined, Credential), NodeError> {
-    let EnrolmentAnswer::Joined(joined) = answer else {
-        return Err(enrolment.nonsense().into());
-    };
+fn joined(answer: EnrolmentAnswer, key: KeyPair) -> Result<(Joined, Credential), NodeError> {
+    let joined = answer.joined().map_err(EnrolmentError::from)?;
     let credential = Credential::new(key, chain_of(&joined)?)?;
-    Ok((*joined, credential))
+    Ok((joined, credential))
 }

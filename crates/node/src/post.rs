@@ -69,10 +69,7 @@ impl Ways for NodeWays {
                     Ok(Forwarded::Kept(refused))
                 }
                 NodeAnswer::Elsewhere => Ok(Forwarded::Elsewhere),
-                _ => Err(Fault::new(
-                    FaultCode::Internal,
-                    format!("{node} answered something else"),
-                )),
+                _ => Err(Fault::other_answer()),
             }
         }
         .boxed()

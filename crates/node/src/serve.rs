@@ -251,16 +251,10 @@ impl Shared {
             process: source.process,
             index,
         };
-        match self
+        let answer: NodeAnswer = self
             .correspondent()?
             .ask(&source.node, &request, FETCHING)
-            .await?
-        {
-            NodeAnswer::Part { part } => Ok(part),
-            _ => Err(Fault::new(
-                FaultCode::Internal,
-                "the former node answered something else",
-            )),
-        }
+            .await?;
+        answer.part()
     }
 }

@@ -52,21 +52,21 @@ impl NodeLogs {
         })
     }
 
-    async fn ask(&self, node: &str, request: LogRequest) -> Result<LogAnswer, NotRead> {
-        self.host
-            .channel_log(node, request)
-            .await
-            .map_err(|fault| match fault.code {
-                FaultCode::Unavailable | FaultCode::Full | FaultCode::Storage => {
-                    NotRead::Away(fault.to_string())
-                }
-                _ => NotRead::Refused(fault.to_string()),
-            })
+    /// Asks the logs of `node`, and takes out of the answer what it is to hold.
+    async fn ask<T>(
+        &self,
+        node: &str,
+        request: LogRequest,
+        take: impl FnOnce(LogAnswer) -> Result<T, Fault>,
+    ) -> Result<T, NotRead> {
+        let answer = self.host.channel_log(node, request).await;
+        answer.and_then(take).map_err(|fault| match fault.code {
+            FaultCode::Unavailable | FaultCode::Full | FaultCode::Storage => {
+                NotRead::Away(fault.to_string())
+            }
+            _ => NotRead::Refused(fault.to_string()),
+        })
     }
-}
-
-fn nonsense() -> NotRead {
-    NotRead::Refused("the node answered something else than was asked".to_owned())
 }
 
 fn micros(time: SystemTime) -> u64 {
@@ -130,12 +130,8 @@ impl ChannelLogs for NodeLogs {
             durable: durable.to_owned(),
         };
         Box::pin(async move {
-            match self.ask(&self.node, request).await? {
-                LogAnswer::Since { since } => {
-                    Ok(since.map(|since| UNIX_EPOCH + Duration::from_micros(since)))
-                }
-                _ => Err(nonsense()),
-            }
+            let since = self.ask(&self.node, request, LogAnswer::since).await?;
+            Ok(since.map(|since| UNIX_EPOCH + Duration::from_micros(since)))
         })
     }
 
@@ -148,9 +144,7 @@ impl ChannelLogs for NodeLogs {
             let request = LogRequest::Read {
                 question: question(reading),
             };
-            let LogAnswer::Read { pieces } = self.ask(node, request).await? else {
-                return Err(nonsense());
-            };
+            let pieces = self.ask(node, request, LogAnswer::read).await?;
             pieces
                 .into_iter()
                 .map(|piece| {
@@ -190,7 +184,7 @@ impl ChannelLogs for NodeLogs {
                 .map(|(channel, position)| (channel.to_string(), position))
                 .collect(),
         };
-        Box::pin(async move { self.ask(node, request).await.map(|_| ()) })
+        Box::pin(async move { self.ask(node, request, |_| Ok(())).await })
     }
 }
 
@@ -250,9 +244,7 @@ impl Keeper for EventKeeper {
 
     async fn ask(&self, events: Vec<PostedEvent>) -> Result<Vec<Result<u64, Fault>>, Fault> {
         let request = LogRequest::Keep { events };
-        let LogAnswer::Kept { outcomes } = self.host.channel_log(&self.node, request).await? else {
-            return Ok(Vec::new());
-        };
+        let outcomes = self.host.channel_log(&self.node, request).await?.kept()?;
         let outcomes = outcomes.into_iter().map(|outcome| match outcome {
             KeepOutcome::Kept { number } => Ok(number),
             KeepOutcome::Refused { fault } => Err(fault),

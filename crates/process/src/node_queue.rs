@@ -129,10 +129,7 @@ async fn give<K: Keeper>(keeper: &K, batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
     let items: Vec<K::Prepared> = batch.iter().map(|posted| posted.item.clone()).collect();
     let answers = match keeper.ask(items).await {
         Ok(answers) if answers.len() == batch.len() => answers,
-        Ok(_) => {
-            let problem = "the node answered something else than was asked";
-            return refuse(batch, &Fault::new(FaultCode::Internal, problem));
-        }
+        Ok(_) => return refuse(batch, &Fault::other_answer()),
         Err(fault) if fault.code == FaultCode::Unavailable => {
             tracing::debug!(%fault, "what is to be kept waits for the node");
             let waits = still_wanted(batch);

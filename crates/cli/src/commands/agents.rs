@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::time::Duration;
 
-use sealbus_control::admin::{AdminAnswer, AdminRequest, AgentStatus};
+use sealbus_control::admin::{AdminRequest, AgentStatus};
 use sealbus_control::node::LogPosition;
 use serde_json::json;
 
-use super::{cell, instant, unexpected};
+use super::{cell, instant};
 use crate::arguments::{Kill, Logs, Move, Ps, Start, Ticket};
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -27,9 +27,7 @@ pub(crate) async fn ps(
     if ps.refused {
         return refused(connection, output).await;
     }
-    let AdminAnswer::Agents { agents } = connection.ask(AdminRequest::Agents).await? else {
-        return Err(unexpected());
-    };
+    let agents = connection.ask(AdminRequest::Agents).await?.agents()?;
     output.show(&agents, || list(&agents));
     Ok(())
 }
@@ -63,9 +61,7 @@ fn list(agents: &[AgentStatus]) -> String {
 }
 
 async fn refused(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let AdminAnswer::Refusals { records } = connection.ask(AdminRequest::Refusals).await? else {
-        return Err(unexpected());
-    };
+    let records = connection.ask(AdminRequest::Refusals).await?.refusals()?;
     output.show(&records, || {
         let mut table = table(&["LAST", "COUNT", "WHO", "TO", "REASON"]);
         for record in &records {
@@ -91,9 +87,7 @@ pub(crate) async fn start(
     let request = AdminRequest::StartAgain {
         agent: start.agent.clone(),
     };
-    let AdminAnswer::Agents { agents } = connection.ask(request).await? else {
-        return Err(unexpected());
-    };
+    let agents = connection.ask(request).await?.agents()?;
     let is_it = |name: &str| name == start.agent || name.split('@').next() == Some(&start.agent);
     let agent = agents.iter().find(|agent| is_it(&agent.name));
     let node = agent.and_then(|agent| agent.node.clone());
@@ -140,9 +134,7 @@ pub(crate) async fn relocate(
         agent: to.agent.clone(),
         node: to.node.clone(),
     };
-    let AdminAnswer::Moved { agents, node } = connection.ask(request).await? else {
-        return Err(unexpected());
-    };
+    let (agents, node) = connection.ask(request).await?.moved()?;
     waiting.finish_and_clear();
     output.show(&json!({ "agents": agents, "node": node }), || {
         format!("{} now on {node}", agents.join(", "))
@@ -161,9 +153,7 @@ pub(crate) async fn ticket(
         node: ticket.node.clone(),
         lifetime: ticket.lifetime.0.as_secs().max(1),
     };
-    let AdminAnswer::Secret { token, expires } = connection.ask(request).await? else {
-        return Err(unexpected());
-    };
+    let (token, expires) = connection.ask(request).await?.secret()?;
     output.show(
         &json!({ "agent": ticket.agent, "ticket": token, "expires": expires }),
         || token.clone(),
@@ -183,9 +173,7 @@ pub(crate) async fn logs(
             agent: logs.agent.clone(),
             from,
         };
-        let AdminAnswer::Log { text, next } = connection.ask(request).await? else {
-            return Err(unexpected());
-        };
+        let (text, next) = connection.ask(request).await?.log()?;
         let caught_up = text.is_empty();
         if output.is_json() {
             for line in text.lines() {

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sealbus_brokers::rabbitmq::{BrokerCertificate, BrokerSetup, README};
-use sealbus_control::admin::{AdminAnswer, AdminRequest, BrokerStatus};
+use sealbus_control::admin::{AdminRequest, BrokerStatus};
 use sealbus_control::{Blob, Login};
 use sealbus_manifest::{BrokerEntry, Manifest};
 use sealbus_master::certify_broker_of;
@@ -16,7 +16,7 @@ use sealbus_seal::{
 };
 use serde_json::json;
 
-use super::{cell, instant, unexpected};
+use super::{cell, instant};
 use crate::arguments::{BrokerRabbitMq, General};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
@@ -172,10 +172,7 @@ pub(crate) async fn dead_letters(
 }
 
 async fn ask(connection: &mut Connection) -> Result<BrokerStatus, CliError> {
-    match connection.ask(AdminRequest::Broker).await? {
-        AdminAnswer::Broker(status) => Ok(status),
-        _ => Err(unexpected()),
-    }
+    Ok(connection.ask(AdminRequest::Broker).await?.broker()?)
 }
 
 /// The address and port of `HOST:PORT`, if the host is an address.
@@ -243,9 +240,7 @@ async fn certify(
                 address,
                 request: Blob(request),
             };
-            let AdminAnswer::BrokerCertified { root, chain } = master.ask(request).await? else {
-                return Err(unexpected());
-            };
+            let (root, chain) = master.ask(request).await?.broker_certified()?;
             let chain = chain.into_iter().map(|der| der.0.into()).collect();
             (root.0, CertificateChain::new(chain)?)
         }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sealbus_control::admin::{AdminAnswer, AdminRequest, CertificateStatus, CertificationEvent};
+use sealbus_control::admin::{AdminRequest, CertificateStatus, CertificationEvent};
 
-use super::{cell, instant, now, unexpected};
+use super::{cell, instant, now};
 use crate::arguments::{CaList, CaLog, CaRevoke};
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -61,13 +61,10 @@ async fn page(
     connection: &mut Connection,
     from: u64,
 ) -> Result<(Vec<CertificationEvent>, u64), CliError> {
-    match connection
+    Ok(connection
         .ask(AdminRequest::CertificationEvents { from, limit: PAGE })
         .await?
-    {
-        AdminAnswer::CertificationEvents { events, next } => Ok((events, next)),
-        _ => Err(unexpected()),
-    }
+        .certification_events()?)
 }
 
 fn concerns(event: &CertificationEvent, agent: Option<&str>) -> bool {
@@ -96,12 +93,10 @@ pub(crate) async fn list(
     list: &CaList,
     output: Output,
 ) -> Result<(), CliError> {
-    let AdminAnswer::Certificates { certificates } = connection
+    let certificates = connection
         .ask(AdminRequest::Certificates { all: !list.valid })
         .await?
-    else {
-        return Err(unexpected());
-    };
+        .certificates()?;
     output.show(&certificates, || shown(&certificates));
     Ok(())
 }
@@ -146,9 +141,7 @@ pub(crate) async fn revoke(
         what: revoke.name.clone(),
         reason: revoke.reason.clone(),
     };
-    let AdminAnswer::Certificates { certificates } = connection.ask(request).await? else {
-        return Err(unexpected());
-    };
+    let certificates = connection.ask(request).await?.certificates()?;
     output.show(&certificates, || {
         format!("revoked {} of {}", certificates.len(), revoke.name)
     });
@@ -157,9 +150,7 @@ pub(crate) async fn revoke(
 
 /// `sealbus ca root`
 pub(crate) async fn root(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let AdminAnswer::Root { certificate } = connection.ask(AdminRequest::Root).await? else {
-        return Err(unexpected());
-    };
+    let certificate = connection.ask(AdminRequest::Root).await?.root()?;
     output.show(&certificate, || certificate.trim_end().to_owned());
     Ok(())
 }

@@ -11,14 +11,14 @@ use sealbus::channel::{
 use sealbus::{AclMessage, Content, ContentError, Performative, Platform};
 use sealbus_bus::Lifetime;
 use sealbus_channels::{Channels, Ended};
-use sealbus_control::admin::{AdminAnswer, AdminRequest, SilentNode};
+use sealbus_control::admin::{AdminRequest, SilentNode};
 use sealbus_control::channel_log::KeptLog;
 use sealbus_fipa::Number;
 use sealbus_process::AgentHandle;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{content, instant, unexpected};
+use super::{content, instant};
 use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, Since};
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -46,9 +46,7 @@ impl Member {
             node: None,
             lifetime: TICKET_LIFETIME,
         };
-        let AdminAnswer::Secret { token, .. } = connection.ask(request).await? else {
-            return Err(unexpected());
-        };
+        let (token, _) = connection.ask(request).await?.secret()?;
         let platform = Platform::with_ticket(&token).await.map_err(failed)?;
         let agent = platform.agent(&name).await.map_err(failed)?;
         let channels = Channels::of(agent.outbox().bus());
@@ -154,11 +152,10 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
         })
         .collect();
     subscribers.sort_by(|one, two| (&one.channels, &one.agent).cmp(&(&two.channels, &two.agent)));
-    let AdminAnswer::ChannelLogs { logs, silent } =
-        connection.ask(AdminRequest::ChannelLogs).await?
-    else {
-        return Err(unexpected());
-    };
+    let (logs, silent) = connection
+        .ask(AdminRequest::ChannelLogs)
+        .await?
+        .channel_logs()?;
     for SilentNode { node, why } in &silent {
         anstream::eprintln!("warning: what {node} keeps is not shown: {why}");
     }

@@ -8,7 +8,6 @@ use sealbus_manifest::GATEWAY_VARIABLE;
 use sealbus_platform::gateway::Gateway;
 use serde_json::json;
 
-use super::unexpected;
 use crate::arguments::{DfFederate, GatewayAllow, GatewayDeny};
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -57,9 +56,7 @@ pub(crate) async fn deny(
 
 /// `sealbus gateway counters`
 pub(crate) async fn counters(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let AdminAnswer::Gateway { status, .. } = connection.ask(AdminRequest::Gateway).await? else {
-        return Err(unexpected());
-    };
+    let (status, _) = connection.ask(AdminRequest::Gateway).await?.gateway()?;
     let status = status.ok_or_else(not_running)?;
     output.show(&status.counters, || counts(&status));
     Ok(())
@@ -86,9 +83,7 @@ pub(crate) async fn federate(
 }
 
 fn show(answer: AdminAnswer, output: Output) -> Result<(), CliError> {
-    let AdminAnswer::Gateway { status, rules } = answer else {
-        return Err(unexpected());
-    };
+    let (status, rules) = answer.gateway()?;
     output.show(&json!({ "gateway": status, "rules": rules }), || {
         let mut text = match &status {
             Some(status) => format!(

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::AdminRequest;
 use sealbus_node::{LeftBehind, end_left_behind};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::run::GRACE;
-use super::unexpected;
 use crate::connection::Connection;
 use crate::error::CliError;
 
@@ -138,10 +137,11 @@ impl LocalNode {
             node: Some(self.name.clone()),
             lifetime: TOKEN_LIFETIME,
         };
-        let token = match Connection::to(&self.platform).await?.ask(request).await? {
-            AdminAnswer::Secret { token, .. } => token,
-            _ => return Err(unexpected()),
-        };
+        let (token, _) = Connection::to(&self.platform)
+            .await?
+            .ask(request)
+            .await?
+            .secret()?;
         std::fs::create_dir_all(&self.directory).map_err(failed("create", &self.directory))?;
         let path = self.directory.join("node.log");
         let log = std::fs::File::options()

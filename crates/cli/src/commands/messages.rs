@@ -3,7 +3,7 @@
 use sealbus_control::admin::{AdminAnswer, AdminRequest, SendMessage, SilentNode};
 use serde_json::json;
 
-use super::{content, instant, unexpected};
+use super::{content, instant};
 use crate::arguments::{DfRegister, DfSearch, Mailbox, Send};
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -18,14 +18,7 @@ pub(crate) async fn mailbox(
     let request = AdminRequest::Mailbox {
         agent: mailbox.agent.clone(),
     };
-    let AdminAnswer::Mailbox {
-        letters,
-        total,
-        silent,
-    } = connection.ask(request).await?
-    else {
-        return Err(unexpected());
-    };
+    let (letters, total, silent) = connection.ask(request).await?.mailbox()?;
     let all = json!({ "letters": letters, "total": total, "silent": silent });
     output.show(&all, || {
         let mut table = table(&[
@@ -86,9 +79,8 @@ pub(crate) async fn send(
     let answer = connection.ask(AdminRequest::Send { message }).await?;
     waiting.finish_and_clear();
     let replies = match answer {
-        AdminAnswer::Replies { replies } => replies,
         AdminAnswer::Done => Vec::new(),
-        _ => return Err(unexpected()),
+        answer => answer.replies()?,
     };
     if wait > 0 && replies.is_empty() {
         return Err(CliError::Failed {
@@ -121,9 +113,7 @@ pub(crate) async fn search(
         service_type: search.service_type.clone(),
         service_name: search.service_name.clone(),
     };
-    let AdminAnswer::Services { services } = connection.ask(request).await? else {
-        return Err(unexpected());
-    };
+    let services = connection.ask(request).await?.services()?;
     output.show(&services, || {
         let mut table = table(&["AGENT", "TYPE", "NAME"]);
         for service in &services {

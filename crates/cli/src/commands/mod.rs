@@ -23,7 +23,6 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use crate::arguments::{Arguments, Completion};
-use crate::error::CliError;
 use crate::output::Output;
 
 /// `sealbus completion SHELL`
@@ -105,12 +104,4 @@ fn now() -> UnixMillis {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The Master answered something else than was asked: it is of another version.
-pub(crate) fn unexpected() -> CliError {
-    CliError::Failed {
-        message: "the Master's answer does not fit the question".to_owned(),
-        help: Some("run the same version of sealbus on both sides: `sealbus version`".to_owned()),
-    }
 }

@@ -1,9 +1,9 @@
 //! `nodes`, `token`: the machines of the platform.
 
-use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::AdminRequest;
 use serde_json::json;
 
-use super::{instant, unexpected};
+use super::instant;
 use crate::arguments::Token;
 use crate::connection::Connection;
 use crate::error::CliError;
@@ -11,9 +11,7 @@ use crate::output::{Output, table};
 
 /// `sealbus nodes`
 pub(crate) async fn nodes(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let AdminAnswer::Nodes { nodes } = connection.ask(AdminRequest::Nodes).await? else {
-        return Err(unexpected());
-    };
+    let nodes = connection.ask(AdminRequest::Nodes).await?.nodes()?;
     output.show(&nodes, || {
         let mut table = table(&[
             "NODE",
@@ -52,9 +50,7 @@ pub(crate) async fn token(
         node: token.name.clone(),
         lifetime: token.lifetime.0.as_secs().max(1),
     };
-    let AdminAnswer::Secret { token, expires } = connection.ask(request).await? else {
-        return Err(unexpected());
-    };
+    let (token, expires) = connection.ask(request).await?.secret()?;
     output.show(&json!({ "token": token, "expires": expires }), || {
         token.clone()
     });

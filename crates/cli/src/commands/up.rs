@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sealbus_control::Login;
 use sealbus_control::Rules;
-use sealbus_control::admin::{AdminAnswer, AdminRequest, NodeState};
+use sealbus_control::admin::{AdminRequest, NodeState};
 use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError};
 use sealbus_master::{
     BrokerChoice, Master, MasterConfig, MasterError, PlatformSettings, RabbitSettings,
@@ -15,7 +15,6 @@ use serde_json::json;
 
 use super::local_node::LocalNodes;
 use super::run::{EndSignals, GRACE, log};
-use super::unexpected;
 use crate::arguments::{General, Up};
 use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
@@ -185,9 +184,7 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
     let mut connection = Connection::to(directory).await?;
     let deadline = Instant::now() + JOINING;
     loop {
-        let AdminAnswer::Nodes { nodes } = connection.ask(AdminRequest::Nodes).await? else {
-            return Err(unexpected());
-        };
+        let nodes = connection.ask(AdminRequest::Nodes).await?.nodes()?;
         let alive = nodes
             .iter()
             .filter(|node| node.state == NodeState::Alive)

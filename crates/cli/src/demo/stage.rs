@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use sealbus_control::admin::{
-    AdminAnswer, AdminRequest, AgentStatus, PlatformStatus, SendMessage, ServiceStatus,
+    AdminRequest, AgentStatus, PlatformStatus, SendMessage, ServiceStatus,
 };
 use sealbus_seal::SecurityLevel;
 use serde::Serialize;
@@ -15,7 +15,6 @@ use tokio::process::{Child, Command};
 
 use super::conversation::{RECEIVER, SENDER};
 use crate::arguments::DemoTransport;
-use crate::commands::unexpected;
 use crate::connection::Connection;
 use crate::error::CliError;
 
@@ -114,13 +113,9 @@ impl Stage {
 
     /// Where its broker listens.
     pub(crate) async fn broker(&self) -> Result<Option<SocketAddr>, CliError> {
-        match self.connect().await?.ask(AdminRequest::Broker).await? {
-            AdminAnswer::Broker(status) => Ok(status
-                .addresses
-                .first()
-                .and_then(|address| address.parse().ok())),
-            _ => Err(unexpected()),
-        }
+        let status = self.connect().await?.ask(AdminRequest::Broker).await?;
+        let first = status.broker()?.addresses.into_iter().next();
+        Ok(first.and_then(|address| address.parse().ok()))
     }
 
     /// Where its state, its logs and its manifest are.
@@ -170,26 +165,27 @@ impl Stage {
             service_type: Some(service_type.to_owned()),
             service_name: None,
         };
-        match self.connect().await?.ask(request).await? {
-            AdminAnswer::Services { services } => Ok(services),
-            _ => Err(unexpected()),
-        }
+        Ok(self.connect().await?.ask(request).await?.services()?)
     }
 
     /// The agents, by name.
     pub(crate) async fn agents(&self) -> Result<Vec<AgentStatus>, CliError> {
-        match self.connect().await?.ask(AdminRequest::Agents).await? {
-            AdminAnswer::Agents { agents } => Ok(agents),
-            _ => Err(unexpected()),
-        }
+        Ok(self
+            .connect()
+            .await?
+            .ask(AdminRequest::Agents)
+            .await?
+            .agents()?)
     }
 
     /// The platform's own account of itself.
     pub(crate) async fn status(&self) -> Result<PlatformStatus, CliError> {
-        match self.connect().await?.ask(AdminRequest::Status).await? {
-            AdminAnswer::Status(status) => Ok(status),
-            _ => Err(unexpected()),
-        }
+        Ok(self
+            .connect()
+            .await?
+            .ask(AdminRequest::Status)
+            .await?
+            .status()?)
     }
 
     /// Asks an agent in JSON, and reads its answer.
@@ -221,9 +217,7 @@ impl Stage {
             .await?
             .ask(AdminRequest::Send { message })
             .await?;
-        let AdminAnswer::Replies { replies } = answer else {
-            return Err(unexpected());
-        };
+        let replies = answer.replies()?;
         let reply = replies.first().ok_or_else(|| {
             failed(format!(
                 "{agent} did not answer within {} s",

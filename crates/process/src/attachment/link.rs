@@ -7,7 +7,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::{AttachError, PATIENCE, freezing, nonsense};
+use super::{AttachError, PATIENCE, freezing};
 use sealbus_control::attachment::{AttachmentAnswer, AttachmentNotice, AttachmentRequest, Welcome};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
@@ -196,15 +196,11 @@ where
     let (caller, incoming, drive) = rpc::open(stream, MAX_FRAME);
     let driving = tokio::spawn(drive);
     let request = AttachmentRequest::Attach { ticket, now: now() };
-    match caller.call(&request, PATIENCE).await? {
-        AttachmentAnswer::Welcome(welcome) => Ok((
-            Open {
-                caller,
-                incoming,
-                driving,
-            },
-            *welcome,
-        )),
-        _ => Err(nonsense().into()),
-    }
+    let answer: AttachmentAnswer = caller.call(&request, PATIENCE).await?;
+    let open = Open {
+        caller,
+        incoming,
+        driving,
+    };
+    Ok((open, answer.welcome()?))
 }

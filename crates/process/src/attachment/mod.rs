@@ -147,14 +147,6 @@ fn gone() -> Fault {
     Fault::new(FaultCode::Unavailable, "the node is not there now")
 }
 
-fn nonsense() -> Fault {
-    Fault::new(
-        FaultCode::Internal,
-        "the node answered something else than was asked",
-    )
-    .advise("node and program may be of different versions")
-}
-
 impl Host for Attachment {
     fn membership(&self) -> &Membership {
         &self.membership
@@ -170,12 +162,8 @@ impl Host for Attachment {
                 subject,
                 request: Blob(request),
             };
-            match self.ask(request).await? {
-                AttachmentAnswer::Certified { chain } => {
-                    Ok(chain.into_iter().map(|der| der.0).collect())
-                }
-                _ => Err(nonsense()),
-            }
+            let chain = self.ask(request).await?.certified()?;
+            Ok(chain.into_iter().map(|der| der.0).collect())
         }
         .boxed()
     }
@@ -194,10 +182,7 @@ impl Host for Attachment {
             let request = AttachmentRequest::Resolve {
                 agent: agent.to_owned(),
             };
-            match self.ask(request).await? {
-                AttachmentAnswer::Location(location) => Ok(location),
-                _ => Err(nonsense()),
-            }
+            self.ask(request).await?.location()
         }
         .boxed()
     }
@@ -228,11 +213,9 @@ impl Host for Attachment {
 
     fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
         async move {
-            let count = letters.len();
-            match self.ask(AttachmentRequest::Post { letters }).await? {
-                AttachmentAnswer::Posted { refused } if refused.len() == count => Ok(refused),
-                _ => Err(nonsense()),
-            }
+            self.ask(AttachmentRequest::Post { letters })
+                .await?
+                .posted()
         }
         .boxed()
     }
@@ -262,10 +245,7 @@ impl Host for Attachment {
                 node: node.to_owned(),
                 request,
             };
-            match self.ask(request).await? {
-                AttachmentAnswer::ChannelLog { log } => Ok(log),
-                _ => Err(nonsense()),
-            }
+            self.ask(request).await?.channel_log()
         }
         .boxed()
     }
@@ -276,11 +256,9 @@ impl Host for Attachment {
             let mut index = 0;
             loop {
                 let answer = self.ask(AttachmentRequest::Inherit { index }).await?;
-                let AttachmentAnswer::Inherited { part } = answer else {
-                    return Err(nonsense());
-                };
+                let part = answer.inherited()?;
                 if part.index != index {
-                    return Err(nonsense());
+                    return Err(Fault::other_answer());
                 }
                 bytes.extend_from_slice(&part.bytes.0);
                 index += 1;

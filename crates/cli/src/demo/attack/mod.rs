@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use sealbus_control::RefusalRecord;
-use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::AdminRequest;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -18,7 +18,6 @@ use super::local_name;
 use super::report::Refusal;
 use super::stage::{PLATFORM, Stage};
 use crate::arguments::{AttackKind, DemoTransport};
-use crate::commands::unexpected;
 use crate::error::CliError;
 
 pub(crate) use intruder::run;
@@ -228,10 +227,7 @@ impl Intruder {
                 node: None,
                 lifetime: PATIENCE.as_secs(),
             };
-            let AdminAnswer::Secret { token, .. } = stage.connect().await?.ask(request).await?
-            else {
-                return Err(unexpected());
-            };
+            let (token, _) = stage.connect().await?.ask(request).await?.secret()?;
             command.env("SEALBUS_TICKET", token);
         }
         let mut process = command
@@ -241,7 +237,10 @@ impl Intruder {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
-        let output = process.stdout.take().ok_or_else(unexpected)?;
+        let output = process.stdout.take().ok_or_else(|| CliError::Failed {
+            message: "the intruder has no output to read".to_owned(),
+            help: None,
+        })?;
         let output = BufReader::new(output).lines();
         Ok(Self {
             process,
@@ -302,10 +301,12 @@ impl Intruder {
 
 /// The refusals of the platform's processes so far.
 async fn refusals(stage: &Stage) -> Result<Vec<RefusalRecord>, CliError> {
-    match stage.connect().await?.ask(AdminRequest::Refusals).await? {
-        AdminAnswer::Refusals { records } => Ok(records),
-        _ => Err(unexpected()),
-    }
+    Ok(stage
+        .connect()
+        .await?
+        .ask(AdminRequest::Refusals)
+        .await?
+        .refusals()?)
 }
 
 /// The first refusal for a reason that was not given before. Processes report once a second, so what an earlier
