@@ -27,8 +27,7 @@ use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
 use super::dialogue::unreached;
 
-/// The parameter in which AMS and DF say that more has matched a search than a limit lets them tell, and which limit.
-pub const LIMIT_PARAMETER: &str = "X-Sealbus-Limit";
+pub use super::dialogue::LIMIT_PARAMETER;
 
 /// A request to a DF. The sender, the conversation-id and the deadline are left open.
 pub fn ask_df(df: &Aid, function: &DfFunction) -> AclMessage {

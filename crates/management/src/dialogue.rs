@@ -4,8 +4,10 @@ use sealbus_fipa::management::{Exception, ONTOLOGY};
 use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Profile, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative};
 
-use super::client::LIMIT_PARAMETER;
 use sealbus_store::StoreError;
+
+/// The parameter in which AMS and DF say that more has matched a search than a limit lets them tell, and which limit.
+pub const LIMIT_PARAMETER: &str = "X-Sealbus-Limit";
 
 /// Reads the content of a request.
 pub(super) fn read<'m>(message: &'m AclMessage) -> Result<Content<'m>, Exception> {
