@@ -23,6 +23,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use crate::arguments::{Arguments, Completion};
+use crate::error::CliError;
 use crate::output::Output;
 
 /// `sealbus completion SHELL`
