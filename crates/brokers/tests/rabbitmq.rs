@@ -154,6 +154,8 @@ async fn the_broker_starts_again(platform: &mut Platform) {
 async fn an_alarm_of_the_broker_holds_senders_back(platform: &Platform) {
     let mut config = platform.config();
     config.unconfirmed_messages = 32;
+    // No message is to be given up while `rabbitmqctl` works, which takes more than a minute on a busy machine.
+    config.give_up = std::time::Duration::from_secs(900);
     let h = platform.agent_with("h", config).await;
     let mut i = platform.agent("i").await;
     platform.control(&["set_vm_memory_high_watermark", "0.00001"]);
