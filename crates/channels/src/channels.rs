@@ -1,93 +1,43 @@
 //! The AgentBus as agents use it: publish, send, request, subscribe. Around the [exchange](super::exchange), on the bus's
 //! runtime.
 
+mod inlet;
 mod kept;
+mod publishing;
+mod request;
+mod subscription;
+mod ways;
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use sealbus_fipa::AclMessage;
 use sealbus_seal::Identity;
 use tokio::sync::Notify;
 
 use super::declared::DeclaredChannels;
-use super::event::ReceivedEvent;
 use super::exchange::{
-    Aftermath, Asked, Attempt, ChannelReport, Collector, Consumer, Ended, Exchange, ExchangeConfig,
-    Now, Outcome, Publication, PublishError, Reach, Receipt, SubscribeError, SubscriptionOptions,
-    SubscriptionReport, Turn,
+    Aftermath, ChannelReport, Consumer, Exchange, ExchangeConfig, Now, Outcome, SubscribeError,
+    SubscriptionOptions, SubscriptionReport,
 };
 use super::frame::Replay;
 use super::log::{ChannelLogs, Feeds};
 use super::path::ChannelPath;
 use super::permission::ChannelPermissions;
-use super::qos::{ChannelCapabilities, Qos, Reliability};
-use sealbus_bus::LocalAgent;
-use sealbus_bus::Moment;
-use sealbus_bus::Outbox;
-use sealbus_bus::ProcessEndpoint;
-use sealbus_bus::RefusalReason;
-use sealbus_bus::UndeliverableReason;
-use sealbus_bus::{
-    ArrivedFrame, FrameInlet, FrameSender, LostFrame, OutgoingFrame, ProcessDestination,
-    RefusedFrame,
-};
-use sealbus_bus::{Bus, WeakBus};
-use sealbus_bus::{Rejected, TransportError};
-
-/// How long the first best-effort publisher of a process waits to hear who subscribes in other processes.
-const INTRODUCTION: Duration = Duration::from_secs(1);
-/// When a way to another process cannot be had it is asked for again after this.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// When the connection of an agent has no room its frame is tried again after this.
-const CONGESTION: Duration = Duration::from_millis(2);
+use super::qos::{ChannelCapabilities, Qos};
+use inlet::Inlet;
+pub use request::{Answers, Replies, RequestOptions};
+use sealbus_bus::{Bus, Moment, Outbox, ProcessDestination, ProcessEndpoint, WeakBus};
+pub use subscription::Subscription;
 
 /// The AgentBus of a process: [`Channels::of`]. Cloning it gives another handle to the same one.
 #[derive(Clone)]
 pub struct Channels {
     shared: Arc<Shared>,
-}
-
-/// Whom to ask how long: see [`Channels::request`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestOptions {
-    /// How long answers are waited for.
-    pub within: Duration,
-    /// After so many answers the request is over; `None`: when all have answered.
-    pub first: Option<usize>,
-}
-
-impl RequestOptions {
-    /// All answers that come within this time.
-    pub const fn within(time: Duration) -> Self {
-        Self {
-            within: time,
-            first: None,
-        }
-    }
-
-    /// The same, but over after so many answers.
-    #[must_use]
-    pub const fn first(mut self, count: usize) -> Self {
-        self.first = Some(count);
-        self
-    }
-}
-
-/// What became of a request.
-#[derive(Clone, Debug)]
-pub struct Answers {
-    /// The answers, in the order they came.
-    pub replies: Vec<ReceivedEvent>,
-    /// The agents that were asked and have not answered: they declined, are gone, or took too long.
-    pub unanswered: Vec<Arc<str>>,
 }
 
 pub(crate) struct Shared {
@@ -241,151 +191,6 @@ impl Channels {
         is_ready
     }
 
-    /// The first best-effort event of a process gives others a little time to say that they want it.
-    async fn introduce(&self, qos: &Qos) {
-        if qos.reliability == Reliability::BestEffort
-            && !self.shared.was_introduced.load(Ordering::Acquire)
-        {
-            self.ready(INTRODUCTION).await;
-        }
-    }
-
-    /// Publishes an event: everyone gets it whose subscription matches. Waits until every process of the platform has announced
-    /// what it subscribes to; while a subscription that pushes back, or a process, has no room; and for acknowledgements, if
-    /// the QoS asks for them.
-    ///
-    /// What was accepted reaches every process that is known to subscribe, or its publisher finds a `failure` message
-    /// in its mailbox that names the channel; unless the QoS is best-effort.
-    ///
-    /// What is persistent is on the disk of this process's node before anybody gets it.
-    ///
-    /// # Errors
-    /// [`PublishError`]; nobody has it then, but for [`PublishError::Unacknowledged`].
-    pub async fn publish(
-        &self,
-        outbox: &Outbox,
-        channel: &ChannelPath,
-        qos: &Qos,
-        message: impl Into<Arc<AclMessage>>,
-    ) -> Result<Reach, PublishError> {
-        let message = self.prepare(outbox, qos, message.into())?;
-        self.introduce(qos).await;
-        if qos.persistence.is_persistent() {
-            return self.publish_kept(outbox, channel, qos, &message).await;
-        }
-        self.put(
-            outbox,
-            channel,
-            qos,
-            &message,
-            None,
-            |exchange, publication, now| exchange.publish(publication, now),
-        )
-        .await
-    }
-
-    /// Publishes an event if there is room for it everywhere, and every process has announced what it subscribes to; `None`
-    /// if not, and always for what is persistent. Waits for nothing, nor for acknowledgements.
-    ///
-    /// # Errors
-    /// As [`publish`](Self::publish).
-    pub fn try_publish(
-        &self,
-        outbox: &Outbox,
-        channel: &ChannelPath,
-        qos: &Qos,
-        message: impl Into<Arc<AclMessage>>,
-    ) -> Result<Option<Reach>, PublishError> {
-        let message = self.prepare(outbox, qos, message.into())?;
-        if qos.persistence.is_persistent() {
-            return Ok(None);
-        }
-        let publication = Publication {
-            publisher: outbox.name(),
-            channel,
-            qos,
-            message: &message,
-            kept: None,
-            receipt: None,
-            turn: Turn::of(outbox.agent().number()),
-        };
-        let attempt = self
-            .shared
-            .work(|exchange, now| exchange.publish(&publication, now));
-        Ok(match attempt? {
-            Attempt::Done(reach) => Some(reach),
-            Attempt::Full(_) => None,
-        })
-    }
-
-    /// Sends to the one agent `receiver` on the channel. Waits as [`publish`](Self::publish).
-    ///
-    /// # Errors
-    /// [`PublishError::NotOnChannel`] if the agent has no subscription that matches, else as `publish`. If it goes away
-    /// before it has the message, that comes back as a `failure`.
-    pub async fn send(
-        &self,
-        outbox: &Outbox,
-        channel: &ChannelPath,
-        receiver: &str,
-        qos: &Qos,
-        message: impl Into<Arc<AclMessage>>,
-    ) -> Result<Reach, PublishError> {
-        let mut message = self.prepare(outbox, qos, message.into())?;
-        if message.receivers.is_empty() {
-            Arc::make_mut(&mut message).receivers = vec![sealbus_bus::aid_of(receiver)];
-        }
-        self.introduce(qos).await;
-        let receiver: Arc<str> = receiver.into();
-        self.put(
-            outbox,
-            channel,
-            qos,
-            &message,
-            None,
-            |exchange, publication, now| exchange.send(publication, &receiver, now),
-        )
-        .await
-    }
-
-    /// Asks everyone on the channel who answers requests. The answers come as they are given.
-    ///
-    /// # Errors
-    /// As [`publish`](Self::publish). That nobody answers is none.
-    pub async fn request(
-        &self,
-        outbox: &Outbox,
-        channel: &ChannelPath,
-        qos: &Qos,
-        message: impl Into<Arc<AclMessage>>,
-        options: RequestOptions,
-    ) -> Result<Replies, PublishError> {
-        let message = self.prepare(outbox, qos, message.into())?;
-        self.introduce(qos).await;
-        let qos = Qos {
-            // The answers say who has it.
-            acknowledgement: None,
-            ..*qos
-        };
-        let Asked { id, collector } = self
-            .put(
-                outbox,
-                channel,
-                &qos,
-                &message,
-                None,
-                |exchange, publication, now| {
-                    exchange.request(publication, options.within, options.first, now)
-                },
-            )
-            .await?;
-        Ok(Replies {
-            channels: self.clone(),
-            id,
-            collector,
-        })
-    }
-
     /// Subscribes the agent of `outbox`. Other processes hear of it at once.
     ///
     /// # Errors
@@ -422,55 +227,6 @@ impl Channels {
     pub fn subscriptions(&self) -> Vec<SubscriptionReport> {
         self.shared.exchange.lock().subscription_reports()
     }
-
-    /// Checks what is asked, and fills in the sender.
-    fn prepare(
-        &self,
-        outbox: &Outbox,
-        qos: &Qos,
-        message: Arc<AclMessage>,
-    ) -> Result<Arc<AclMessage>, PublishError> {
-        if outbox.agent().mailbox().is_barred() {
-            return Err(PublishError::Barred(outbox.name().clone()));
-        }
-        let (capabilities, transport) = self.shared.capabilities();
-        qos.check_against(capabilities, transport)?;
-        sign(outbox.agent(), message)
-    }
-
-    async fn put<T>(
-        &self,
-        outbox: &Outbox,
-        channel: &ChannelPath,
-        qos: &Qos,
-        message: &Arc<AclMessage>,
-        kept: Option<(u64, Moment)>,
-        mut put: impl FnMut(&mut Exchange, &Publication<'_>, Now) -> Result<Attempt<T>, PublishError>,
-    ) -> Result<T, PublishError> {
-        let receipt = qos.acknowledgement.is_some().then(Arc::<Receipt>::default);
-        let done = self
-            .shared
-            .pass(outbox.agent().number(), |turn| {
-                let publication = Publication {
-                    publisher: outbox.name(),
-                    channel,
-                    qos,
-                    message,
-                    kept,
-                    receipt: receipt.as_ref(),
-                    turn,
-                };
-                self.shared
-                    .work(|exchange, now| put(exchange, &publication, now))
-            })
-            .await?;
-        if let Some(receipt) = receipt {
-            receipt.wait().await.map_err(PublishError::Unacknowledged)?;
-        }
-        // A publisher that never has to wait must not keep the thread from everybody else.
-        tokio::task::consume_budget().await;
-        Ok(done)
-    }
 }
 
 /// One task more that waits.
@@ -486,197 +242,6 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The message under the agent's own name.
-fn sign(agent: &LocalAgent, mut message: Arc<AclMessage>) -> Result<Arc<AclMessage>, PublishError> {
-    match &message.sender {
-        Some(sender) if sender.name == **agent.name() => {}
-        Some(sender) => {
-            return Err(PublishError::ForgedSender {
-                agent: agent.name().clone(),
-                claimed: sender.name.clone(),
-            });
-        }
-        None => Arc::make_mut(&mut message).sender = Some(agent.aid()),
-    }
-    Ok(message)
-}
-
-/// A subscription of an agent; dropping it ends it.
-pub struct Subscription {
-    channels: Channels,
-    agent: Arc<LocalAgent>,
-    consumer: Arc<Consumer>,
-}
-
-impl Subscription {
-    /// Waits for the next event, message or request. `None`: the subscription has [ended](Self::ended). Safe to cancel.
-    pub async fn recv(&mut self) -> Option<ReceivedEvent> {
-        // Nor must a subscriber that never has to; before the event is taken, so that none is lost on cancellation.
-        tokio::task::consume_budget().await;
-        poll_fn(|context| self.poll_recv(context)).await
-    }
-
-    /// Waits until there is an event, message or request, then appends up to `most` of them to `out`. Returns how many; 0
-    /// only if the subscription has [ended](Self::ended). Safe to cancel.
-    pub async fn recv_many(&mut self, out: &mut Vec<ReceivedEvent>, most: usize) -> usize {
-        tokio::task::consume_budget().await;
-        poll_fn(|context| match self.take_many(Some(context), out, most) {
-            0 if self.consumer.ended().is_none() => Poll::Pending,
-            count => Poll::Ready(count),
-        })
-        .await
-    }
-
-    /// As [`recv`](Self::recv), for those who write futures themselves. Only the last who polled is woken.
-    pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Option<ReceivedEvent>> {
-        match self.take(Some(context)) {
-            Some(event) => Poll::Ready(Some(event)),
-            None if self.consumer.ended().is_some() => Poll::Ready(None),
-            None => Poll::Pending,
-        }
-    }
-
-    /// The next event, message or request, if one is there.
-    pub fn try_recv(&self) -> Option<ReceivedEvent> {
-        self.take(None)
-    }
-
-    fn take(&self, context: Option<&Context<'_>>) -> Option<ReceivedEvent> {
-        let mut event = None;
-        self.take_into(context, |taken| event = Some(taken), 1);
-        event
-    }
-
-    fn take_many(
-        &self,
-        context: Option<&Context<'_>>,
-        out: &mut Vec<ReceivedEvent>,
-        most: usize,
-    ) -> usize {
-        self.take_into(context, |event| out.push(event), most)
-    }
-
-    fn take_into(
-        &self,
-        context: Option<&Context<'_>>,
-        out: impl FnMut(ReceivedEvent),
-        most: usize,
-    ) -> usize {
-        let mut aftermath = Aftermath::default();
-        let now = Moment::from(SystemTime::now());
-        let waker = context.map(Context::waker);
-        let count = self.consumer.take(now, waker, most, out, &mut aftermath);
-        self.channels.shared.settle(&self.consumer, aftermath);
-        count
-    }
-
-    /// Answers a request that came from this subscription. Each is answered once.
-    ///
-    /// Make the message with `create_reply`, so that the requester knows the conversation again.
-    ///
-    /// # Errors
-    /// [`PublishError::NotAsked`] if it was answered before, or too late; and what hinders publishing.
-    pub async fn reply(
-        &self,
-        request: &ReceivedEvent,
-        message: impl Into<Arc<AclMessage>>,
-    ) -> Result<(), PublishError> {
-        if self.agent.mailbox().is_barred() {
-            return Err(PublishError::Barred(self.agent.name().clone()));
-        }
-        let message = sign(&self.agent, message.into())?;
-        let shared = &self.channels.shared;
-        shared
-            .pass(self.agent.number(), |turn| {
-                shared.work(|exchange, now| {
-                    exchange.reply(&self.consumer, request, &message, turn, now)
-                })
-            })
-            .await
-    }
-
-    /// Lets the requester know that this subscription does not answer.
-    pub fn decline(&self, request: &ReceivedEvent) {
-        self.channels
-            .shared
-            .work(|exchange, now| exchange.decline_request(&self.consumer, request, now));
-    }
-
-    /// Why it has ended, if it has; what was taken before can still be received.
-    pub fn ended(&self) -> Option<Ended> {
-        self.consumer.ended()
-    }
-
-    /// What was subscribed to.
-    pub fn options(&self) -> &SubscriptionOptions {
-        &self.consumer.options
-    }
-
-    /// Events that wait, their bytes, and what happened so far.
-    pub fn counts(&self) -> (usize, usize, super::queue::QueueCounters) {
-        self.consumer.counts()
-    }
-
-    /// The logs that it cannot read further, if it reads kept events.
-    pub fn damaged(&self) -> Vec<super::log::DamagedLog> {
-        let tracker = self.consumer.tracker.as_ref();
-        tracker.map_or_else(Vec::new, |tracker| tracker.damaged())
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.channels
-            .shared
-            .work(|exchange, now| exchange.unsubscribe(self.consumer.id, Ended::Cancelled, now));
-    }
-}
-
-/// The answers to a request, as they come; dropping it ends the request.
-pub struct Replies {
-    channels: Channels,
-    id: u64,
-    collector: Arc<Collector>,
-}
-
-impl Replies {
-    /// Waits for the next answer. `None`: all have answered, enough have, or the time is over. Safe to cancel.
-    pub async fn next(&mut self) -> Option<ReceivedEvent> {
-        loop {
-            match self.collector.take() {
-                Ok(Some(reply)) => return Some(reply),
-                Ok(None) => self.collector.news().await,
-                Err(()) => return None,
-            }
-        }
-    }
-
-    /// Waits until the request is over, and gives all answers that were not taken yet.
-    pub async fn all(mut self) -> Answers {
-        let mut replies = Vec::new();
-        while let Some(reply) = self.next().await {
-            replies.push(reply);
-        }
-        Answers {
-            replies,
-            unanswered: self.collector.unanswered(),
-        }
-    }
-
-    /// The agents that were asked and have not answered; complete once [`next`](Self::next) has given `None`.
-    pub fn unanswered(&self) -> Vec<Arc<str>> {
-        self.collector.unanswered()
-    }
-}
-
-impl Drop for Replies {
-    fn drop(&mut self) {
-        self.channels
-            .shared
-            .work(|exchange, _| exchange.end_request(self.id));
     }
 }
 
@@ -734,30 +299,6 @@ impl Shared {
         }
     }
 
-    /// Repeats an attempt of the agent of this number, waiting at the gates it is sent to.
-    async fn pass<T>(
-        &self,
-        agent: u64,
-        mut attempt: impl FnMut(Turn<'_>) -> Result<Attempt<T>, PublishError>,
-    ) -> Result<T, PublishError> {
-        let mut gate = match attempt(Turn::of(agent))? {
-            Attempt::Done(done) => return Ok(done),
-            Attempt::Full(gate) => gate,
-        };
-        loop {
-            let answer = gate
-                .pass_as(agent, || match attempt(Turn::at(agent, &gate)) {
-                    Ok(Attempt::Full(other)) if Arc::ptr_eq(&other, &gate) => None,
-                    answer => Some(answer),
-                })
-                .await;
-            match answer? {
-                Attempt::Done(done) => return Ok(done),
-                Attempt::Full(other) => gate = other,
-            }
-        }
-    }
-
     /// Does what is to be done after events have left a queue.
     fn settle(self: &Arc<Self>, consumer: &Consumer, aftermath: Aftermath) {
         if aftermath.is_empty() {
@@ -767,132 +308,6 @@ impl Shared {
             return;
         }
         self.work(|exchange, now| exchange.settle(consumer.id, aftermath, now));
-    }
-
-    /// Hands the transport what there is for a process. `waiter`: the way whose gate the caller waits at. Returns
-    /// whether that one is full still.
-    fn pump(
-        self: &Arc<Self>,
-        exchange: &mut Exchange,
-        index: u32,
-        waiter: Option<&Arc<dyn ProcessDestination>>,
-        now: Now,
-    ) -> bool {
-        let Some(bus) = self.bus.upgrade() else {
-            return false;
-        };
-        let mut has_asked = false;
-        while let Some(parcel) = exchange.next_parcel(index) {
-            let way = match self.way(&bus, exchange, index) {
-                Ok(way) => way,
-                Err(error) => {
-                    tracing::debug!(%error, "no way to another process");
-                    exchange.block(index);
-                    self.try_later(&bus, index, ASK_AGAIN);
-                    return false;
-                }
-            };
-            let agent = match &parcel.author {
-                None => None,
-                Some(name) => match bus.agent(name) {
-                    Some(agent) => Some(agent),
-                    None => {
-                        let reason = UndeliverableReason::Refused {
-                            reason: RefusalReason::NotProved,
-                            explanation: format!(
-                                "{name} has left, and cannot prove itself any more"
-                            ),
-                        };
-                        exchange.impossible(index, &reason, now);
-                        continue;
-                    }
-                },
-            };
-            let sent = way.try_send(&OutgoingFrame {
-                sender: agent
-                    .as_ref()
-                    .map_or(FrameSender::Process, FrameSender::Agent),
-                head: &parcel.head,
-                body: &parcel.content,
-                tail: parcel.tail,
-                is_deferred: false,
-            });
-            match sent {
-                Ok(()) => exchange.sent(index, now),
-                Err(Rejected::Impossible(reason)) => exchange.impossible(index, &reason, now),
-                // The agent's own connection has no room; no gate of the way opens for that.
-                Err(Rejected::Congested) => {
-                    exchange.block(index);
-                    self.try_later(&bus, index, CONGESTION);
-                    return false;
-                }
-                Err(Rejected::Full) => {
-                    exchange.block(index);
-                    if waiter.is_some_and(|waiter| Arc::ptr_eq(waiter, &way)) {
-                        return true;
-                    }
-                    self.wait_for_room(&bus, index, way);
-                    return false;
-                }
-                Err(Rejected::Closed | Rejected::Moving) => {
-                    self.ways.lock().remove(&index);
-                    if has_asked {
-                        exchange.block(index);
-                        self.try_later(&bus, index, ASK_AGAIN);
-                        return false;
-                    }
-                    has_asked = true;
-                }
-            }
-        }
-        false
-    }
-
-    fn way(
-        &self,
-        bus: &Bus,
-        exchange: &Exchange,
-        index: u32,
-    ) -> Result<Arc<dyn ProcessDestination>, TransportError> {
-        if let Some(way) = self.ways.lock().get(&index) {
-            return Ok(way.clone());
-        }
-        let gone = || TransportError::OverLimit("the process is not known".to_owned());
-        let identity = exchange.identity(index).ok_or_else(gone)?;
-        let endpoint = self.endpoints.lock().get(&**identity).cloned();
-        let endpoint = endpoint.ok_or_else(gone)?;
-        let transport = bus.transport().ok_or_else(|| {
-            TransportError::OverLimit("this process has no transport to other processes".to_owned())
-        })?;
-        let way = transport.process_destination(&endpoint)?;
-        self.ways.lock().insert(index, way.clone());
-        Ok(way)
-    }
-
-    fn wait_for_room(self: &Arc<Self>, bus: &Bus, index: u32, way: Arc<dyn ProcessDestination>) {
-        let weak = Arc::downgrade(self);
-        bus.runtime().spawn(async move {
-            way.gate()
-                .pass(|| {
-                    let shared = weak.upgrade()?;
-                    let is_full = shared.work(|exchange, now| {
-                        exchange.unblock(index);
-                        shared.pump(exchange, index, Some(&way), now)
-                    });
-                    (!is_full).then_some(())
-                })
-                .await;
-        });
-    }
-
-    fn try_later(self: &Arc<Self>, bus: &Bus, index: u32, after: Duration) {
-        let weak = Arc::downgrade(self);
-        bus.runtime().spawn(async move {
-            tokio::time::sleep(after).await;
-            if let Some(shared) = weak.upgrade() {
-                shared.work(|exchange, _| exchange.unblock(index));
-            }
-        });
     }
 
     fn tell(&self, outcomes: Vec<Outcome>) {
@@ -978,93 +393,8 @@ async fn keep_time(weak: Weak<Shared>, alarm: Arc<Notify>) {
     }
 }
 
-struct Inlet(Arc<Shared>);
-
-impl FrameInlet for Inlet {
-    fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
-        let result = self.0.work(|exchange, now| {
-            let taken = frames.drain(..).map(|frame| exchange.take(frame, now));
-            let refused = taken.enumerate().filter_map(|(place, taken)| {
-                let (frame, refused) = *taken.err()?;
-                Some(RefusedFrame {
-                    place,
-                    frame,
-                    refused,
-                })
-            });
-            refused.collect()
-        });
-        if self.0.waiting.load(Ordering::Acquire) > 0 {
-            self.0.introduced.notify_waiters();
-        }
-        result
-    }
-
-    fn process_joined(&self, process: &ProcessEndpoint) {
-        let former = self
-            .0
-            .endpoints
-            .lock()
-            .insert(process.identity.clone(), process.clone());
-        self.0.work(|exchange, now| {
-            if former.is_some_and(|former| former != *process)
-                && let Some(index) = exchange.index_of(&process.identity)
-            {
-                self.0.ways.lock().remove(&index);
-            }
-            exchange.process_joined(&process.identity, now);
-        });
-    }
-
-    /// Its subscriptions end.
-    fn agent_left(&self, name: &str) {
-        self.0.work(|exchange, now| exchange.agent_left(name, now));
-        self.0.turns.forget(name);
-    }
-
-    fn process_left(&self, process: &Identity) {
-        self.0.endpoints.lock().remove(process);
-        self.0.work(|exchange, now| {
-            if let Some(index) = exchange.index_of(process) {
-                self.0.ways.lock().remove(&index);
-            }
-            exchange.process_left(process, now);
-        });
-        self.0.introduced.notify_waiters();
-    }
-
-    fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason) {
-        self.0.work(|exchange, now| match reason {
-            UndeliverableReason::Refused { .. } | UndeliverableReason::TooLarge { .. } => {
-                for frame in frames {
-                    exchange.frame_refused(process, &frame.payload, reason, now);
-                }
-            }
-            // The exchange keeps what is to be sent again, and knows by its numbers what comes twice.
-            _ => exchange.frames_lost(process, now),
-        });
-    }
-}
-
 impl fmt::Debug for Channels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channels").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription")
-            .field("agent", &self.consumer.agent)
-            .field("pattern", &self.consumer.options.pattern)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Replies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replies")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
     }
 }

@@ -7,20 +7,17 @@ use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use sealbus_bus::{Gate, Moment, WindowCredit};
 
-use super::publish::Turn;
-use super::receipt::Receipt;
-use super::targets::Filter;
+use super::aftermath::{Aftermath, PeerKey, Source, note_taken};
+use super::options::{Ended, SubscriptionOptions};
+use super::publication::Turn;
 use crate::event::{Mechanism, ReceivedEvent, RequestId};
-use crate::flow::{FlowPolicy, QueueLimits};
-use crate::frame::Replay;
-use crate::log::{LogNote, Tracker};
-use crate::pattern::ChannelPattern;
+use crate::filter::ChannelFilter;
+use crate::flow::FlowPolicy;
+use crate::log::Tracker;
 use crate::qos::Reliability;
 use crate::queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
-use sealbus_bus::Gate;
-use sealbus_bus::Moment;
-use sealbus_bus::WindowCredit;
 
 /// Requests that an agent has taken and not answered, before the oldest counts as not to be answered.
 const OPEN_REQUESTS: usize = 4096;
@@ -30,113 +27,6 @@ const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
 const LARGEST_WINDOW: usize = 4 << 20;
 /// Between two lines in the log that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Tells another process from all others that there were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PeerKey {
-    pub(super) index: u32,
-    /// Counts the sessions with it.
-    pub(super) serial: u32,
-}
-
-/// What an agent wants of a channel.
-#[derive(Clone, Debug)]
-pub struct SubscriptionOptions {
-    /// The channels.
-    pub pattern: ChannelPattern,
-    /// Only what this expression holds for; empty: everything.
-    pub filter: String,
-    /// What happens when it is full.
-    pub policy: FlowPolicy,
-    /// How much it holds.
-    pub limits: QueueLimits,
-    /// Whether it takes events.
-    pub takes_events: bool,
-    /// Whether its agent answers requests; they come to it then.
-    pub answers: bool,
-    /// The name under which it goes on after an absence, on persistent channels.
-    pub durable: Option<String>,
-    /// From where on it reads persistent channels.
-    pub replay: Replay,
-}
-
-impl SubscriptionOptions {
-    /// All events and directed messages of the channels that match, and no requests.
-    pub fn new(pattern: ChannelPattern) -> Self {
-        Self {
-            pattern,
-            filter: String::new(),
-            policy: FlowPolicy::default(),
-            limits: QueueLimits::default(),
-            takes_events: true,
-            answers: false,
-            durable: None,
-            replay: Replay::Now,
-        }
-    }
-
-    /// Whether it gets the events of persistent channels from the logs, and not as they are published.
-    pub fn reads_logs(&self) -> bool {
-        self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
-    }
-
-    /// The same with requests.
-    #[must_use]
-    pub fn answering(mut self) -> Self {
-        self.answers = true;
-        self
-    }
-
-    /// The same for what `filter` holds for.
-    #[must_use]
-    pub fn filtered(mut self, filter: impl Into<String>) -> Self {
-        self.filter = filter.into();
-        self
-    }
-
-    /// The same with another flow policy.
-    #[must_use]
-    pub fn with_policy(mut self, policy: FlowPolicy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// The same with other limits.
-    #[must_use]
-    pub fn with_limits(mut self, limits: QueueLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-}
-
-/// Tells another process when all the agents that an event was for have taken it.
-#[derive(Debug)]
-pub(super) struct TakenNote {
-    pub(super) peer: PeerKey,
-    pub(super) number: u64,
-    /// How many are to take it, and whether one of them will not.
-    pub(super) state: Mutex<(usize, bool)>,
-}
-
-/// Where an event came from.
-#[derive(Debug)]
-pub(super) enum Source {
-    /// An agent of this process.
-    Here(Option<Arc<Receipt>>),
-    /// Another process; with what is to be told it.
-    There(PeerKey, Option<Arc<TakenNote>>),
-    /// A log.
-    Log(Box<LogNote>),
-}
-
-impl Source {
-    pub(super) fn peer(&self) -> Option<PeerKey> {
-        match self {
-            Self::Here(_) | Self::Log(_) => None,
-            Self::There(peer, _) => Some(*peer),
-        }
-    }
-}
 
 struct Entry {
     event: ReceivedEvent,
@@ -149,31 +39,6 @@ impl Entry {
     fn payer(&self) -> Option<PeerKey> {
         let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
         self.source.peer().filter(|_| is_kept)
-    }
-}
-
-/// What the exchange has to do after events have left a queue.
-#[derive(Default)]
-pub(crate) struct Aftermath {
-    /// Processes that may send more: up to so many bytes in all.
-    pub(super) credit: Vec<(PeerKey, u64)>,
-    /// Requests that will not be answered: whose, and which.
-    pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
-    /// Events that all agents have taken, or not all will: of whom, the frame, and whether they have.
-    pub(super) taken: Vec<(PeerKey, u64, bool)>,
-    /// Whether there is room again for publishers of this process.
-    pub(super) has_room: bool,
-}
-
-impl Aftermath {
-    /// Whether there is room again for publishers of this process.
-    pub(crate) fn frees_room(&self) -> bool {
-        self.has_room
-    }
-
-    /// Whether the exchange has nothing to do.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.credit.is_empty() && self.unanswered.is_empty() && self.taken.is_empty()
     }
 }
 
@@ -222,33 +87,12 @@ pub(super) enum Room {
     Full(Duration),
 }
 
-/// Why a subscription has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Its agent cancelled it, or has left.
-    Cancelled,
-    /// It was full, and its policy is to disconnect.
-    Disconnected,
-    /// Its agent may not read any of its channels any more.
-    NotPermitted,
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cancelled => "it was cancelled, or its agent has left",
-            Self::Disconnected => "it was slower than its channel, and its policy is to disconnect",
-            Self::NotPermitted => "its agent may not read its channels any more",
-        })
-    }
-}
-
 /// A subscription of this process.
 pub(crate) struct Consumer {
     pub(crate) id: u32,
     pub(crate) agent: Arc<str>,
     pub(crate) options: SubscriptionOptions,
-    pub(super) filter: Option<Filter>,
+    pub(super) filter: Option<ChannelFilter>,
     /// What it has read of the logs, if it reads them.
     pub(crate) tracker: Option<Arc<Tracker>>,
     state: Mutex<State>,
@@ -273,7 +117,7 @@ impl Consumer {
         id: u32,
         agent: Arc<str>,
         options: SubscriptionOptions,
-        filter: Option<Filter>,
+        filter: Option<ChannelFilter>,
     ) -> Self {
         let queue = SubscriptionQueue::new(options.policy, options.limits);
         Self {
@@ -712,35 +556,6 @@ fn requester(event: &ReceivedEvent) -> Arc<str> {
         .sender()
         .map(|sender| sender.name().into())
         .unwrap_or_default()
-}
-
-/// One agent has taken an event, or will not.
-fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Aftermath) {
-    match source {
-        Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
-        Source::Here(Some(receipt)) => receipt.fail(&not_taken()),
-        Source::Here(None) | Source::There(_, None) => {}
-        Source::Log(note) if is_taken => note.taken(),
-        Source::Log(note) => note.lost(),
-        Source::There(_, Some(note)) => {
-            let mut state = note.state.lock();
-            state.0 = state.0.saturating_sub(1);
-            state.1 |= !is_taken;
-            if state.0 == 0 {
-                aftermath.taken.push((note.peer, note.number, !state.1));
-            }
-        }
-    }
-}
-
-/// Why a receipt fails whose event an agent did not take.
-pub(super) fn not_taken() -> sealbus_bus::UndeliverableReason {
-    sealbus_bus::UndeliverableReason::Refused {
-        reason: sealbus_bus::RefusalReason::OverLimit,
-        explanation: "an agent that subscribes to the channel did not take it: it expired, was dropped by the \
-                      subscription's flow policy, or the subscription ended"
-            .to_owned(),
-    }
 }
 
 impl fmt::Debug for Consumer {

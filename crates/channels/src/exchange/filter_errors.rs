@@ -4,7 +4,6 @@
 //! What a filter cannot be evaluated for is not sent. The subscriber's process could not know of it by itself, so it is told of
 //! the first such message at once, and of the next ones together, every second.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,10 +11,10 @@ use std::time::Duration;
 use sealbus_fipa::AclMessageRef;
 
 use super::consumer::Consumer;
-use super::targets::{Filter, Targets};
+use super::targets::Targets;
 use super::{Exchange, Now, Outcome};
 use crate::event::ChannelHeader;
-use crate::filter::{EvaluationError, MAX_FILTER_COST};
+use crate::filter::{ChannelFilter, EvaluationError, MAX_FILTER_COST};
 use crate::frame::Frame;
 
 /// Between two words to a process about the same filters.
@@ -57,7 +56,7 @@ impl<'a> Sieve<'a> {
     }
 
     /// Whether a message passes the filter of a subscription that cannot be told of it, or may.
-    pub(super) fn may_pass(&mut self, filter: Option<&Filter>) -> bool {
+    pub(super) fn may_pass(&mut self, filter: Option<&ChannelFilter>) -> bool {
         let Some(filter) = filter else { return true };
         if self.is_exhausted() {
             return true;
@@ -83,7 +82,7 @@ impl<'a> Sieve<'a> {
             .retain(|(whose, _)| !matches!(whose, Whose::There(of, _) if *of == at));
     }
 
-    fn passes(&mut self, whose: Whose, filter: Option<&Filter>) -> bool {
+    fn passes(&mut self, whose: Whose, filter: Option<&ChannelFilter>) -> bool {
         let Some(filter) = filter else { return true };
         let (outcome, cost) = filter.evaluate(self.header, self.message);
         self.cost = self.cost.saturating_add(cost);
@@ -97,12 +96,17 @@ impl<'a> Sieve<'a> {
     }
 
     /// Whether it passes the filter of a subscription of this process. One that cannot be evaluated holds it back.
-    pub(super) fn passes_here(&mut self, index: usize, filter: Option<&Filter>) -> bool {
+    pub(super) fn passes_here(&mut self, index: usize, filter: Option<&ChannelFilter>) -> bool {
         self.passes(Whose::Here(index), filter)
     }
 
     /// The same for a subscription of another process.
-    pub(super) fn passes_there(&mut self, at: usize, id: u32, filter: Option<&Filter>) -> bool {
+    pub(super) fn passes_there(
+        &mut self,
+        at: usize,
+        id: u32,
+        filter: Option<&ChannelFilter>,
+    ) -> bool {
         if self.is_exhausted() && filter.is_some() {
             self.failed
                 .push((Whose::There(at, id), EvaluationError::Cost));
@@ -114,13 +118,6 @@ impl<'a> Sieve<'a> {
     pub(super) fn failed(self) -> FailedFilters {
         FailedFilters(self.failed)
     }
-}
-
-/// What a process has not been told yet of the filters of its subscriptions: by number, how often and why.
-#[derive(Debug, Default)]
-pub(super) struct Untold {
-    by_subscription: BTreeMap<u32, (u64, String)>,
-    pub(super) at: Option<Duration>,
 }
 
 impl Exchange {

@@ -25,16 +25,23 @@
 //! **Rights** are looked at where an event arrives, by the identity that its transport proved, and where a subscription is
 //! announced to; at the publisher once more, so that it learns of it early.
 
+mod aftermath;
+mod announcements;
 mod arrival;
 mod collector;
 mod config;
 mod consumer;
+mod counts;
+mod delivery;
+mod encoding;
 mod filter_errors;
 #[cfg(test)]
 mod hostile;
+mod options;
 mod peer;
 mod peers;
 mod processes;
+mod publication;
 mod publish;
 mod receipt;
 mod reports;
@@ -43,12 +50,14 @@ mod room;
 #[cfg(test)]
 mod scenes;
 mod sending;
+mod sessions;
 #[cfg(test)]
 mod simulation;
 mod stream;
 mod subscriptions;
 mod targets;
 mod time;
+mod verdicts;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -57,13 +66,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealbus_seal::Identity;
 
+pub(crate) use aftermath::Aftermath;
 pub(crate) use collector::Collector;
 pub(crate) use config::ExchangeConfig;
-pub(crate) use consumer::{Aftermath, Consumer};
-pub use consumer::{Ended, SubscriptionOptions};
+pub(crate) use consumer::Consumer;
+pub use options::{Ended, SubscriptionOptions};
 use peers::Peers;
-pub(crate) use publish::{Asked, Attempt, Publication, Turn};
-pub use publish::{PublishError, Reach};
+pub(crate) use publication::{Asked, Attempt, Publication, Turn};
+pub use publication::{PublishError, Reach};
 pub(crate) use receipt::Receipt;
 pub use reports::{ChannelReport, SubscriptionReport};
 use requests::Asking;

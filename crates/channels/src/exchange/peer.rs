@@ -1,6 +1,6 @@
 //! What the exchange knows of another process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,11 +8,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sealbus_seal::Identity;
 
-use super::consumer::PeerKey;
-use super::filter_errors::Untold;
+use super::aftermath::PeerKey;
 use super::receipt::Receipt;
 use super::stream::{Incoming, Kept, Outgoing, Parcel};
-use super::targets::Filter;
+use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
 use crate::frame::{Announcement, Frame, Replay, Stamp, session};
 use crate::pattern::ChannelPattern;
@@ -24,7 +23,7 @@ use sealbus_bus::Gate;
 pub(crate) struct RemoteSubscription {
     pub(crate) agent: Arc<str>,
     pub(crate) pattern: ChannelPattern,
-    pub(crate) filter: Option<Filter>,
+    pub(crate) filter: Option<ChannelFilter>,
     pub(crate) policy: FlowPolicy,
     pub(crate) takes_events: bool,
     pub(crate) answers: bool,
@@ -47,7 +46,7 @@ impl RemoteSubscription {
     pub(super) fn new(
         agent: Arc<str>,
         pattern: ChannelPattern,
-        filter: Option<Filter>,
+        filter: Option<ChannelFilter>,
         announcement: &Announcement<'_>,
     ) -> Self {
         Self {
@@ -121,6 +120,13 @@ impl RemoteSubscription {
     pub(super) fn take_missed(&self) -> u64 {
         self.missed.swap(0, Ordering::Relaxed)
     }
+}
+
+/// What a process has not been told yet of the filters of its subscriptions: by number, how often and why.
+#[derive(Debug, Default)]
+pub(super) struct Untold {
+    pub(super) by_subscription: BTreeMap<u32, (u64, String)>,
+    pub(super) at: Option<Duration>,
 }
 
 /// Another process.

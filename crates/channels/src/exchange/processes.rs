@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use sealbus_seal::Identity;
 
-use super::consumer::PeerKey;
-use super::filter_errors::Untold;
-use super::peer::{Peer, RemoteSubscription};
-use super::publish::{PublishError, Turn};
+use super::aftermath::PeerKey;
+use super::peer::{Peer, RemoteSubscription, Untold};
+use super::publication::{PublishError, Turn};
 use super::stream::{self, Kept};
 use super::subscriptions::announce;
 use super::{Exchange, Now, Outcome};

@@ -1,198 +1,26 @@
 //! What agents of this process put on channels: events, directed messages, requests and answers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use bytes::Bytes;
-use sealbus_fipa::{AclMessage, EncodeError, bitefficient};
-use sealbus_seal::Identity;
+use sealbus_bus::{Acknowledgement, MESSAGE_OVERHEAD, Provenance, ReceivedMessage, shared_size};
 use sealbus_seal::permission::ChannelRight;
-use thiserror::Error;
 
-use super::collector::Collector;
-use super::consumer::{Aftermath, Consumer, Put, Source};
+use super::aftermath::{Aftermath, Source};
+use super::consumer::{Consumer, Put};
+use super::encoding::{Encoded, LARGEST_SPARE};
 use super::filter_errors::{FailedFilters, Sieve};
 use super::peer::RemoteSubscription;
+use super::publication::{Attempt, Publication, PublishError, Reach};
 use super::receipt::Receipt;
-use super::requests::Asking;
 use super::stream::{Kept, Parcel};
 use super::targets::{Here, PeerTargets, Targets, There, is_kept};
 use super::{Ended, Exchange, Now, Outcome};
-use crate::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
-use crate::frame::{self, Frame, Head, Stamp};
-use crate::log::{LogNote, LogPlace};
+use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
+use crate::frame::{self, Head, Stamp};
+use crate::log::LogNote;
 use crate::path::ChannelPath;
-use crate::qos::{Qos, Reliability};
-use sealbus_bus::Acknowledgement;
-use sealbus_bus::Gate;
-use sealbus_bus::MESSAGE_OVERHEAD;
-use sealbus_bus::Moment;
-use sealbus_bus::NotKept;
-use sealbus_bus::UndeliverableReason;
-use sealbus_bus::{Provenance, ReceivedMessage, shared_size};
-
-/// Content of this length and above is shared with the publisher; shorter content is copied with the rest of the message.
-const SHARED: usize = 2 << 10;
-/// A buffer that has grown beyond this is not kept.
-const LARGEST_SPARE: usize = 64 << 10;
-
-/// Why something was not put on a channel. What goes wrong later comes to the publisher as a `failure` message.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PublishError {
-    /// The agent may not publish there.
-    #[error("agent {agent} may not publish on {channel}: the platform's policy does not allow it")]
-    NotPermitted {
-        /// The agent.
-        agent: Arc<str>,
-        /// The channel.
-        channel: ChannelPath,
-    },
-    /// The agent may not answer there.
-    #[error("agent {agent} may not answer on {channel}: the platform's policy does not allow it")]
-    MayNotAnswer {
-        /// The agent.
-        agent: Arc<str>,
-        /// The channel.
-        channel: ChannelPath,
-    },
-    /// The agent is not on the channel.
-    #[error(
-        "agent {receiver} is not on {channel}: it has no subscription there that is known to this process"
-    )]
-    NotOnChannel {
-        /// The agent.
-        receiver: Arc<str>,
-        /// The channel.
-        channel: ChannelPath,
-    },
-    /// Another process has not said what it subscribes to, so that the event might not reach all who want it.
-    #[error(
-        "not published: {process} has not said within {seconds} s what its agents subscribe to, and would miss it: see \
-         whether that process runs, and publish again; best-effort events do not wait for it"
-    )]
-    NotAnnounced {
-        /// The process.
-        process: Arc<Identity>,
-        /// How long it was waited for.
-        seconds: u64,
-    },
-    /// It is no request that this subscription took, or it was answered before, or it is too late.
-    #[error(
-        "there is no open request to answer: it was answered, has expired, or was not taken by this subscription"
-    )]
-    NotAsked,
-    /// The message cannot be encoded.
-    #[error("the message cannot be encoded: {0}")]
-    Encoding(#[from] EncodeError),
-    /// It is larger than the transport carries.
-    #[error("the message has {size} bytes and the limit is {limit}: send less, or raise the limit")]
-    TooLarge {
-        /// Its size, encoded.
-        size: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// More requests are under way than a process may have.
-    #[error("{0} requests are under way, as many as may be: wait for answers")]
-    TooManyRequests(usize),
-    /// It expires before it could be handed out.
-    #[error("it has expired already, or expires before it is valid")]
-    Expired,
-    /// A message that is another agent's.
-    #[error(
-        "agent {agent} sent a message whose sender is {claimed}: an agent sends under its own name only"
-    )]
-    ForgedSender {
-        /// The agent.
-        agent: Arc<str>,
-        /// The name in the message.
-        claimed: String,
-    },
-    /// The agent has left this process, or is barred from sending.
-    #[error(
-        "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
-    )]
-    Barred(Arc<str>),
-    /// The QoS asked for cannot be had.
-    #[error(transparent)]
-    Unavailable(#[from] crate::qos::UnavailableQos),
-    /// The log does not take it.
-    #[error("the event is not kept: {0}")]
-    NotKept(NotKept),
-    /// It was published, but not everybody acknowledges it.
-    #[error("published, but not acknowledged by all: {0}")]
-    Unacknowledged(UndeliverableReason),
-}
-
-/// Who got what was published.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
-    /// Subscriptions of this process that it was put into.
-    pub here: usize,
-    /// Other processes it was sent to.
-    pub processes: usize,
-    /// Where it is kept, if its channel is persistent. Subscriptions that read it from there are counted neither `here` nor
-    /// among the `processes`.
-    pub kept: Option<LogPlace>,
-}
-
-/// What is to be published.
-pub(crate) struct Publication<'a> {
-    pub(crate) publisher: &'a Arc<str>,
-    pub(crate) channel: &'a ChannelPath,
-    pub(crate) qos: &'a Qos,
-    /// With its sender filled in.
-    pub(crate) message: &'a Arc<AclMessage>,
-    /// Its number in the log, and when it was published, if it was kept before.
-    pub(crate) kept: Option<(u64, Moment)>,
-    /// What hears of acknowledgements.
-    pub(crate) receipt: Option<&'a Arc<Receipt>>,
-    pub(crate) turn: Turn<'a>,
-}
-
-/// Who is to go before those that wait at a gate.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Turn<'a> {
-    /// The number of the agent that publishes or answers.
-    agent: u64,
-    /// The gate at which it has waited.
-    gate: Option<&'a Arc<Gate>>,
-}
-
-impl<'a> Turn<'a> {
-    /// That of an agent that has not waited.
-    pub(crate) fn of(agent: u64) -> Self {
-        Self { agent, gate: None }
-    }
-
-    /// That of an agent that has waited at `gate`.
-    pub(crate) fn at(agent: u64, gate: &'a Arc<Gate>) -> Self {
-        Self {
-            agent,
-            gate: Some(gate),
-        }
-    }
-
-    /// Whether it has to wait behind others at this gate.
-    pub(super) fn is_behind_others_at(self, gate: &Arc<Gate>) -> bool {
-        !self.gate.is_some_and(|own| Arc::ptr_eq(own, gate)) && gate.is_crowded_for(self.agent)
-    }
-}
-
-/// Whether there was room.
-pub(crate) enum Attempt<T> {
-    Done(T),
-    /// There is none: wait at the gate.
-    Full(Arc<Gate>),
-}
-
-/// A request that was sent.
-pub(crate) struct Asked {
-    pub(crate) id: u64,
-    pub(crate) collector: Arc<Collector>,
-}
+use crate::qos::Reliability;
 
 /// Whom it goes to: subscriptions here, and for each other process the subscriptions there, none named for all.
 #[derive(Default)]
@@ -213,22 +41,6 @@ pub(super) struct ChosenThere {
     pub(super) named: Vec<u32>,
     /// Those that pay for it.
     pub(super) charged: Option<Arc<[u32]>>,
-}
-
-/// A message as it goes to other processes; its content, if it is long, is that of the message itself.
-struct Encoded {
-    start: Vec<u8>,
-    content: Bytes,
-    tail: &'static [u8],
-}
-
-/// The content of a message.
-struct SharedContent(Arc<AclMessage>);
-
-impl AsRef<[u8]> for SharedContent {
-    fn as_ref(&self) -> &[u8] {
-        self.0.content_bytes().unwrap_or_default()
-    }
 }
 
 impl Chosen {
@@ -303,7 +115,7 @@ impl Exchange {
     }
 
     /// Publishes an event, sends to one agent on the channel, or asks everyone, as `mechanism` says.
-    fn put(
+    pub(super) fn put(
         &mut self,
         publication: &Publication<'_>,
         mechanism: Mechanism,
@@ -379,32 +191,6 @@ impl Exchange {
             }
         }
         Ok(Attempt::Done((reach, chosen, targets)))
-    }
-
-    /// A message as it goes to other processes.
-    fn encode(&mut self, message: &Arc<AclMessage>) -> Result<Encoded, PublishError> {
-        let mut start = std::mem::take(&mut self.encoded);
-        start.clear();
-        let (mut content, mut tail): (_, &[u8]) = (Bytes::new(), &[]);
-        let length = message.content_bytes().map_or(0, <[u8]>::len);
-        if length < SHARED {
-            bitefficient::encode(message, &mut start)?;
-        } else if let Some(after) = bitefficient::encode_around_content(message, &mut start)? {
-            content = Bytes::from_owner(SharedContent(message.clone()));
-            tail = after;
-        }
-        let size = start.len() + content.len() + tail.len();
-        if size > self.config.largest_message {
-            return Err(PublishError::TooLarge {
-                size,
-                limit: self.config.largest_message,
-            });
-        }
-        Ok(Encoded {
-            start,
-            content,
-            tail,
-        })
     }
 
     /// The subscriptions it is for.
@@ -669,206 +455,5 @@ impl Exchange {
             Attempt::Done((reach, ..)) => Attempt::Done(reach),
             Attempt::Full(gate) => Attempt::Full(gate),
         })
-    }
-
-    /// Asks everyone on the channel who answers. The request is over after `within`, or with `first` answers.
-    pub(crate) fn request(
-        &mut self,
-        publication: &Publication<'_>,
-        within: Duration,
-        first: Option<usize>,
-        now: Now,
-    ) -> Result<Attempt<Asked>, PublishError> {
-        if self.asking.len() >= self.config.requests {
-            return Err(PublishError::TooManyRequests(self.asking.len()));
-        }
-        let id = self.next_request;
-        // Nobody needs to see it after the answers are due.
-        let due = now.moment.plus(within);
-        let mut qos = *publication.qos;
-        let expiry = qos
-            .expiry
-            .map_or(due, |time| time.from(now.moment).min(due));
-        qos.expiry = Some(crate::qos::Time::At(expiry));
-        let publication = Publication {
-            qos: &qos,
-            ..*publication
-        };
-        let collector = Arc::<Collector>::default();
-        let mut asking = Asking {
-            awaiting: HashMap::new(),
-            declined: Vec::new(),
-            collector: collector.clone(),
-            channel: publication.channel.clone(),
-            wanted: first.unwrap_or(usize::MAX),
-            deadline: now.since_start + within,
-        };
-        let mechanism = Mechanism::Request { id: RequestId(id) };
-        self.declined_at_once.clear();
-        let (_, chosen, targets) = match self.put(&publication, mechanism, now)? {
-            Attempt::Done(done) => done,
-            Attempt::Full(gate) => return Ok(Attempt::Full(gate)),
-        };
-        self.next_request += 1;
-        self.set_alarm(Some(asking.deadline));
-        for index in &chosen.here {
-            if let Some(Here { consumer, .. }) = targets.here.get(*index) {
-                let key = (None, consumer.id);
-                if self.declined_at_once.contains(&consumer.id) {
-                    asking.declined.push(consumer.agent.clone());
-                } else {
-                    asking.awaiting.insert(key, consumer.agent.clone());
-                }
-            }
-        }
-        for there in &chosen.there {
-            let Some(of_peer) = targets.there.get(there.at) else {
-                continue;
-            };
-            let mut subscriptions = of_peer.subscriptions.iter();
-            for id in &there.named {
-                if let Some(it) = subscriptions.find(|it| it.id == *id) {
-                    asking
-                        .awaiting
-                        .insert((Some(of_peer.peer), *id), it.subscription.agent.clone());
-                }
-            }
-        }
-        let is_over = asking.awaiting.is_empty() || asking.wanted == 0;
-        self.asking.insert(id, asking);
-        if is_over {
-            self.end_request(id);
-        }
-        Ok(Attempt::Done(Asked { id, collector }))
-    }
-
-    /// Answers a request that the subscription has taken.
-    pub(crate) fn reply(
-        &mut self,
-        consumer: &Arc<Consumer>,
-        request: &ReceivedEvent,
-        message: &Arc<AclMessage>,
-        turn: Turn<'_>,
-        now: Now,
-    ) -> Result<Attempt<()>, PublishError> {
-        let path = &request.header.channel;
-        if !self.rights.may(&consumer.agent, ChannelRight::Answer, path) {
-            return Err(PublishError::MayNotAnswer {
-                agent: consumer.agent.clone(),
-                channel: path.clone(),
-            });
-        }
-        let Some((source, id)) = consumer.close_request(request) else {
-            return Err(PublishError::NotAsked);
-        };
-        let mut qos = request.header.qos;
-        qos.valid_from = None;
-        let header = ChannelHeader::new(
-            Mechanism::Reply { id },
-            path.clone(),
-            qos,
-            request.header.number,
-            now.moment,
-        );
-        let Some(key) = source else {
-            self.take_answer(None, consumer.id, &consumer.agent, id.0, || {
-                let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess);
-                ReceivedEvent::new(header, message)
-            });
-            return Ok(Attempt::Done(()));
-        };
-        let (most_frames, most_bytes) = (self.config.kept_frames, self.config.kept_bytes);
-        let largest = self.config.largest_message;
-        let Some(peer) = self.peer_of(key) else {
-            return Err(PublishError::NotAsked);
-        };
-        let (frames, bytes) = peer.outgoing.size();
-        let is_full = frames >= most_frames || bytes >= most_bytes;
-        if is_full || turn.is_behind_others_at(&peer.gate) {
-            let gate = peer.gate.clone();
-            consumer.reopen_request(request, source, id);
-            return Ok(Attempt::Full(gate));
-        }
-        let mut body = Vec::with_capacity(256);
-        let encoded = bitefficient::encode(message, &mut body).map_err(PublishError::from);
-        let checked = encoded.and_then(|()| {
-            if body.len() > largest {
-                return Err(PublishError::TooLarge {
-                    size: body.len(),
-                    limit: largest,
-                });
-            }
-            Ok(())
-        });
-        if let Err(error) = checked {
-            consumer.reopen_request(request, source, id);
-            return Err(error);
-        }
-        let mut head = Vec::with_capacity(64 + path.as_str().len());
-        Frame::Reply {
-            stamp: peer.stamp(),
-            head: Head::of(&header),
-            subscription: consumer.id,
-            body: &[],
-        }
-        .encode(&mut head);
-        let parcel = Parcel {
-            author: Some(consumer.agent.clone()),
-            message_at: head.len(),
-            head,
-            content: body.into(),
-            tail: &[],
-        };
-        peer.outgoing.push(Kept::new(parcel), now.since_start);
-        self.mark_ready(key.index);
-        let absence = Some(now.since_start + self.config.absence);
-        self.set_alarm(absence);
-        Ok(Attempt::Done(()))
-    }
-
-    /// The subscription does not answer a request it has taken.
-    pub(crate) fn decline_request(
-        &mut self,
-        consumer: &Arc<Consumer>,
-        request: &ReceivedEvent,
-        now: Now,
-    ) {
-        if let Some(open) = consumer.close_request(request) {
-            let aftermath = Aftermath {
-                unanswered: vec![open],
-                ..Aftermath::default()
-            };
-            self.settle(consumer.id, aftermath, now);
-        }
-    }
-
-    /// Hands an answer to whom asked, if it is waited for.
-    pub(super) fn take_answer(
-        &mut self,
-        process: Option<u32>,
-        subscription: u32,
-        agent: &str,
-        request: u64,
-        answer: impl FnOnce() -> ReceivedEvent,
-    ) -> bool {
-        let Some(asking) = self.asking.get_mut(&request) else {
-            // It comes after the deadline, or after enough others.
-            return true;
-        };
-        let key = (process, subscription);
-        if asking
-            .awaiting
-            .get(&key)
-            .is_none_or(|name| **name != *agent)
-        {
-            return false;
-        }
-        asking.awaiting.remove(&key);
-        asking.collector.add(answer());
-        asking.wanted -= 1;
-        if asking.wanted == 0 || asking.awaiting.is_empty() {
-            self.end_request(request);
-        }
-        true
     }
 }

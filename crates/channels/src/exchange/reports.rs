@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use sealbus_seal::Identity;
 
 use super::Exchange;
-use super::targets::Counts;
+use super::counts::Counts;
 use crate::flow::FlowPolicy;
 use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;

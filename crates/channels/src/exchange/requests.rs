@@ -4,8 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Exchange;
+use sealbus_bus::{Provenance, ReceivedMessage};
+use sealbus_fipa::{AclMessage, bitefficient};
+use sealbus_seal::permission::ChannelRight;
+
+use super::aftermath::Aftermath;
 use super::collector::Collector;
+use super::consumer::Consumer;
+use super::publication::{Asked, Attempt, Publication, PublishError, Turn};
+use super::stream::{Kept, Parcel};
+use super::targets::Here;
+use super::{Exchange, Now};
+use crate::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
+use crate::frame::{Frame, Head};
 use crate::path::ChannelPath;
 
 /// A request under way.
@@ -59,5 +70,206 @@ impl Exchange {
             unanswered.sort();
             asking.collector.close(unanswered);
         }
+    }
+
+    /// Asks everyone on the channel who answers. The request is over after `within`, or with `first` answers.
+    pub(crate) fn request(
+        &mut self,
+        publication: &Publication<'_>,
+        within: Duration,
+        first: Option<usize>,
+        now: Now,
+    ) -> Result<Attempt<Asked>, PublishError> {
+        if self.asking.len() >= self.config.requests {
+            return Err(PublishError::TooManyRequests(self.asking.len()));
+        }
+        let id = self.next_request;
+        // Nobody needs to see it after the answers are due.
+        let due = now.moment.plus(within);
+        let mut qos = *publication.qos;
+        let expiry = qos
+            .expiry
+            .map_or(due, |time| time.from(now.moment).min(due));
+        qos.expiry = Some(crate::qos::Time::At(expiry));
+        let publication = Publication {
+            qos: &qos,
+            ..*publication
+        };
+        let collector = Arc::<Collector>::default();
+        let mut asking = Asking {
+            awaiting: HashMap::new(),
+            declined: Vec::new(),
+            collector: collector.clone(),
+            channel: publication.channel.clone(),
+            wanted: first.unwrap_or(usize::MAX),
+            deadline: now.since_start + within,
+        };
+        let mechanism = Mechanism::Request { id: RequestId(id) };
+        self.declined_at_once.clear();
+        let (_, chosen, targets) = match self.put(&publication, mechanism, now)? {
+            Attempt::Done(done) => done,
+            Attempt::Full(gate) => return Ok(Attempt::Full(gate)),
+        };
+        self.next_request += 1;
+        self.set_alarm(Some(asking.deadline));
+        for index in &chosen.here {
+            if let Some(Here { consumer, .. }) = targets.here.get(*index) {
+                let key = (None, consumer.id);
+                if self.declined_at_once.contains(&consumer.id) {
+                    asking.declined.push(consumer.agent.clone());
+                } else {
+                    asking.awaiting.insert(key, consumer.agent.clone());
+                }
+            }
+        }
+        for there in &chosen.there {
+            let Some(of_peer) = targets.there.get(there.at) else {
+                continue;
+            };
+            let mut subscriptions = of_peer.subscriptions.iter();
+            for id in &there.named {
+                if let Some(it) = subscriptions.find(|it| it.id == *id) {
+                    asking
+                        .awaiting
+                        .insert((Some(of_peer.peer), *id), it.subscription.agent.clone());
+                }
+            }
+        }
+        let is_over = asking.awaiting.is_empty() || asking.wanted == 0;
+        self.asking.insert(id, asking);
+        if is_over {
+            self.end_request(id);
+        }
+        Ok(Attempt::Done(Asked { id, collector }))
+    }
+
+    /// Answers a request that the subscription has taken.
+    pub(crate) fn reply(
+        &mut self,
+        consumer: &Arc<Consumer>,
+        request: &ReceivedEvent,
+        message: &Arc<AclMessage>,
+        turn: Turn<'_>,
+        now: Now,
+    ) -> Result<Attempt<()>, PublishError> {
+        let path = &request.header.channel;
+        if !self.rights.may(&consumer.agent, ChannelRight::Answer, path) {
+            return Err(PublishError::MayNotAnswer {
+                agent: consumer.agent.clone(),
+                channel: path.clone(),
+            });
+        }
+        let Some((source, id)) = consumer.close_request(request) else {
+            return Err(PublishError::NotAsked);
+        };
+        let mut qos = request.header.qos;
+        qos.valid_from = None;
+        let header = ChannelHeader::new(
+            Mechanism::Reply { id },
+            path.clone(),
+            qos,
+            request.header.number,
+            now.moment,
+        );
+        let Some(key) = source else {
+            self.take_answer(None, consumer.id, &consumer.agent, id.0, || {
+                let message = ReceivedMessage::shared(message.clone(), Provenance::SameProcess);
+                ReceivedEvent::new(header, message)
+            });
+            return Ok(Attempt::Done(()));
+        };
+        let (most_frames, most_bytes) = (self.config.kept_frames, self.config.kept_bytes);
+        let largest = self.config.largest_message;
+        let Some(peer) = self.peer_of(key) else {
+            return Err(PublishError::NotAsked);
+        };
+        let (frames, bytes) = peer.outgoing.size();
+        let is_full = frames >= most_frames || bytes >= most_bytes;
+        if is_full || turn.is_behind_others_at(&peer.gate) {
+            let gate = peer.gate.clone();
+            consumer.reopen_request(request, source, id);
+            return Ok(Attempt::Full(gate));
+        }
+        let mut body = Vec::with_capacity(256);
+        let encoded = bitefficient::encode(message, &mut body).map_err(PublishError::from);
+        let checked = encoded.and_then(|()| {
+            if body.len() > largest {
+                return Err(PublishError::TooLarge {
+                    size: body.len(),
+                    limit: largest,
+                });
+            }
+            Ok(())
+        });
+        if let Err(error) = checked {
+            consumer.reopen_request(request, source, id);
+            return Err(error);
+        }
+        let mut head = Vec::with_capacity(64 + path.as_str().len());
+        Frame::Reply {
+            stamp: peer.stamp(),
+            head: Head::of(&header),
+            subscription: consumer.id,
+            body: &[],
+        }
+        .encode(&mut head);
+        let parcel = Parcel {
+            author: Some(consumer.agent.clone()),
+            message_at: head.len(),
+            head,
+            content: body.into(),
+            tail: &[],
+        };
+        peer.outgoing.push(Kept::new(parcel), now.since_start);
+        self.mark_ready(key.index);
+        let absence = Some(now.since_start + self.config.absence);
+        self.set_alarm(absence);
+        Ok(Attempt::Done(()))
+    }
+
+    /// The subscription does not answer a request it has taken.
+    pub(crate) fn decline_request(
+        &mut self,
+        consumer: &Arc<Consumer>,
+        request: &ReceivedEvent,
+        now: Now,
+    ) {
+        if let Some(open) = consumer.close_request(request) {
+            let aftermath = Aftermath {
+                unanswered: vec![open],
+                ..Aftermath::default()
+            };
+            self.settle(consumer.id, aftermath, now);
+        }
+    }
+
+    /// Hands an answer to whom asked, if it is waited for.
+    pub(super) fn take_answer(
+        &mut self,
+        process: Option<u32>,
+        subscription: u32,
+        agent: &str,
+        request: u64,
+        answer: impl FnOnce() -> ReceivedEvent,
+    ) -> bool {
+        let Some(asking) = self.asking.get_mut(&request) else {
+            // It comes after the deadline, or after enough others.
+            return true;
+        };
+        let key = (process, subscription);
+        if asking
+            .awaiting
+            .get(&key)
+            .is_none_or(|name| **name != *agent)
+        {
+            return false;
+        }
+        asking.awaiting.remove(&key);
+        asking.collector.add(answer());
+        asking.wanted -= 1;
+        if asking.wanted == 0 || asking.awaiting.is_empty() {
+            self.end_request(request);
+        }
+        true
     }
 }

@@ -17,9 +17,10 @@ use sealbus_fipa::{AclMessage, AclMessageRef, Performative};
 use sealbus_seal::permission::{ChannelRight, Policy};
 use sealbus_seal::{Identity, PlatformName, ProcessId};
 
-use super::targets::{Filter, Uses};
+use super::targets::Uses;
 use super::*;
 use crate::event::{ChannelHeader, ReceivedEvent};
+use crate::filter::ChannelFilter;
 use crate::flow::{FlowPolicy, QueueLimits};
 use crate::qos::{Priority, Qos, Reliability, Time};
 use sealbus_bus::Provenance;
@@ -30,7 +31,11 @@ use sealbus_conformance::schedule::{Random, seeds};
 const SCHEDULES: u64 = 1200;
 
 /// Whether a message passes a filter. One that cannot be evaluated for it holds it back.
-fn passes(filter: Option<&Filter>, header: &ChannelHeader, message: &AclMessageRef<'_>) -> bool {
+fn passes(
+    filter: Option<&ChannelFilter>,
+    header: &ChannelHeader,
+    message: &AclMessageRef<'_>,
+) -> bool {
     filter.is_none_or(|filter| filter.matches(header, message).unwrap_or(false))
 }
 
@@ -528,7 +533,7 @@ impl World {
                 self.permissions.may(agent, right, &header.channel)
             };
             let mut wanted =
-                |agent: &Arc<str>, uses: &Uses, filter: Option<&Filter>| match &receiver {
+                |agent: &Arc<str>, uses: &Uses, filter: Option<&ChannelFilter>| match &receiver {
                     _ if !may(agent) => false,
                     None => uses.sees && passes(filter, &header, &view),
                     Some(receiver) if !is_found && uses.reads && *agent == *receiver => {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::counts::Counts;
 use super::receipt::Receipt;
-use super::targets::Counts;
 use crate::frame::Frame;
 
 /// Frames that may come before the one that is due.

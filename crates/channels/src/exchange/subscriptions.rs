@@ -5,9 +5,10 @@ use std::sync::Arc;
 use sealbus_seal::permission::ChannelRight;
 use thiserror::Error;
 
-use super::consumer::{Aftermath, Consumer, Ended, SubscriptionOptions};
+use super::aftermath::Aftermath;
+use super::consumer::Consumer;
+use super::options::{Ended, SubscriptionOptions};
 use super::peer::Peer;
-use super::targets::Filter;
 use super::{Exchange, Now};
 use crate::filter::{ChannelFilter, FilterError};
 use crate::frame::{self, Announcement, Frame};
@@ -226,7 +227,7 @@ impl Exchange {
     }
 }
 
-pub(super) fn compile(text: &str) -> Result<Option<Filter>, FilterError> {
+pub(super) fn compile(text: &str) -> Result<Option<ChannelFilter>, FilterError> {
     if text.is_empty() {
         return Ok(None);
     }

@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sealbus_seal::permission::ChannelRight;
 
 use super::Exchange;
-use super::consumer::{Consumer, SubscriptionOptions};
+use super::consumer::Consumer;
+use super::counts::Counts;
+use super::options::SubscriptionOptions;
 use super::peer::RemoteSubscription;
 use crate::event::ChannelHeader;
-use crate::filter::ChannelFilter;
 use crate::path::ChannelPath;
 use crate::permission::ChannelPermissions;
-
-/// A filter, compiled.
-pub(crate) type Filter = ChannelFilter;
 
 /// What a subscription may get on a channel, and wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,21 +99,6 @@ pub(super) struct Targets {
     pub(super) there: Vec<PeerTargets>,
     /// Subscriptions of processes that were given up, and that may come back.
     pub(super) away: Vec<Arc<RemoteSubscription>>,
-}
-
-/// What is counted of a channel. Only the exchange counts, under its lock.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// What was published on it here.
-    pub(super) published: AtomicU64,
-    /// What was published on it here and is in a log.
-    pub(super) kept: AtomicU64,
-    /// What came from other processes.
-    pub(super) received: AtomicU64,
-    /// What could not be sent for want of room, as only best-effort events may.
-    pub(super) dropped: AtomicU64,
-    /// Evaluations of filters that failed for what was published on it here.
-    pub(super) filter_errors: AtomicU64,
 }
 
 /// What the exchange knows of a channel.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::consumer::Aftermath;
+use super::aftermath::Aftermath;
 use super::peer::acknowledge;
 use super::{Exchange, Now};
 use crate::frame::Frame;

@@ -1,0 +1,80 @@
+//! Frames on their way from the transport to the exchange, and what the platform tells of other processes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sealbus_bus::{
+    ArrivedFrame, FrameInlet, LostFrame, ProcessEndpoint, RefusedFrame, UndeliverableReason,
+};
+use sealbus_seal::Identity;
+
+use super::Shared;
+
+/// Takes the frames of other processes for the exchange.
+pub(super) struct Inlet(pub(super) Arc<Shared>);
+
+impl FrameInlet for Inlet {
+    fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
+        let result = self.0.work(|exchange, now| {
+            let taken = frames.drain(..).map(|frame| exchange.take(frame, now));
+            let refused = taken.enumerate().filter_map(|(place, taken)| {
+                let (frame, refused) = *taken.err()?;
+                Some(RefusedFrame {
+                    place,
+                    frame,
+                    refused,
+                })
+            });
+            refused.collect()
+        });
+        if self.0.waiting.load(Ordering::Acquire) > 0 {
+            self.0.introduced.notify_waiters();
+        }
+        result
+    }
+
+    fn process_joined(&self, process: &ProcessEndpoint) {
+        let former = self
+            .0
+            .endpoints
+            .lock()
+            .insert(process.identity.clone(), process.clone());
+        self.0.work(|exchange, now| {
+            if former.is_some_and(|former| former != *process)
+                && let Some(index) = exchange.index_of(&process.identity)
+            {
+                self.0.ways.lock().remove(&index);
+            }
+            exchange.process_joined(&process.identity, now);
+        });
+    }
+
+    /// Its subscriptions end.
+    fn agent_left(&self, name: &str) {
+        self.0.work(|exchange, now| exchange.agent_left(name, now));
+        self.0.turns.forget(name);
+    }
+
+    fn process_left(&self, process: &Identity) {
+        self.0.endpoints.lock().remove(process);
+        self.0.work(|exchange, now| {
+            if let Some(index) = exchange.index_of(process) {
+                self.0.ways.lock().remove(&index);
+            }
+            exchange.process_left(process, now);
+        });
+        self.0.introduced.notify_waiters();
+    }
+
+    fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason) {
+        self.0.work(|exchange, now| match reason {
+            UndeliverableReason::Refused { .. } | UndeliverableReason::TooLarge { .. } => {
+                for frame in frames {
+                    exchange.frame_refused(process, &frame.payload, reason, now);
+                }
+            }
+            // The exchange keeps what is to be sent again, and knows by its numbers what comes twice.
+            _ => exchange.frames_lost(process, now),
+        });
+    }
+}

@@ -1,0 +1,97 @@
+//! A request as its agent holds it: whom it asks for how long, and the answers as they come.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Channels;
+use crate::event::ReceivedEvent;
+use crate::exchange::Collector;
+
+/// Whom to ask how long: see [`Channels::request`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestOptions {
+    /// How long answers are waited for.
+    pub within: Duration,
+    /// After so many answers the request is over; `None`: when all have answered.
+    pub first: Option<usize>,
+}
+
+impl RequestOptions {
+    /// All answers that come within this time.
+    pub const fn within(time: Duration) -> Self {
+        Self {
+            within: time,
+            first: None,
+        }
+    }
+
+    /// The same, but over after so many answers.
+    #[must_use]
+    pub const fn first(mut self, count: usize) -> Self {
+        self.first = Some(count);
+        self
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// The answers, in the order they came.
+    pub replies: Vec<ReceivedEvent>,
+    /// The agents that were asked and have not answered: they declined, are gone, or took too long.
+    pub unanswered: Vec<Arc<str>>,
+}
+
+/// The answers to a request, as they come; dropping it ends the request.
+pub struct Replies {
+    pub(super) channels: Channels,
+    pub(super) id: u64,
+    pub(super) collector: Arc<Collector>,
+}
+
+impl Replies {
+    /// Waits for the next answer. `None`: all have answered, enough have, or the time is over. Safe to cancel.
+    pub async fn next(&mut self) -> Option<ReceivedEvent> {
+        loop {
+            match self.collector.take() {
+                Ok(Some(reply)) => return Some(reply),
+                Ok(None) => self.collector.news().await,
+                Err(()) => return None,
+            }
+        }
+    }
+
+    /// Waits until the request is over, and gives all answers that were not taken yet.
+    pub async fn all(mut self) -> Answers {
+        let mut replies = Vec::new();
+        while let Some(reply) = self.next().await {
+            replies.push(reply);
+        }
+        Answers {
+            replies,
+            unanswered: self.collector.unanswered(),
+        }
+    }
+
+    /// The agents that were asked and have not answered; complete once [`next`](Self::next) has given `None`.
+    pub fn unanswered(&self) -> Vec<Arc<str>> {
+        self.collector.unanswered()
+    }
+}
+
+impl Drop for Replies {
+    fn drop(&mut self) {
+        self.channels
+            .shared
+            .work(|exchange, _| exchange.end_request(self.id));
+    }
+}
+
+impl fmt::Debug for Replies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replies")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! A subscription as its agent holds it: it takes what comes, and answers requests.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use sealbus_bus::{LocalAgent, Moment};
+use sealbus_fipa::AclMessage;
+
+use super::Channels;
+use super::publishing::sign;
+use crate::event::ReceivedEvent;
+use crate::exchange::{Aftermath, Consumer, Ended, PublishError, SubscriptionOptions};
+use crate::log::DamagedLog;
+use crate::queue::QueueCounters;
+
+/// A subscription of an agent; dropping it ends it.
+pub struct Subscription {
+    pub(super) channels: Channels,
+    pub(super) agent: Arc<LocalAgent>,
+    pub(super) consumer: Arc<Consumer>,
+}
+
+impl Subscription {
+    /// Waits for the next event, message or request. `None`: the subscription has [ended](Self::ended). Safe to cancel.
+    pub async fn recv(&mut self) -> Option<ReceivedEvent> {
+        // Nor must a subscriber that never has to; before the event is taken, so that none is lost on cancellation.
+        tokio::task::consume_budget().await;
+        poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// Waits until there is an event, message or request, then appends up to `most` of them to `out`. Returns how many; 0
+    /// only if the subscription has [ended](Self::ended). Safe to cancel.
+    pub async fn recv_many(&mut self, out: &mut Vec<ReceivedEvent>, most: usize) -> usize {
+        tokio::task::consume_budget().await;
+        poll_fn(|context| match self.take_many(Some(context), out, most) {
+            0 if self.consumer.ended().is_none() => Poll::Pending,
+            count => Poll::Ready(count),
+        })
+        .await
+    }
+
+    /// As [`recv`](Self::recv), for those who write futures themselves. Only the last who polled is woken.
+    pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Option<ReceivedEvent>> {
+        match self.take(Some(context)) {
+            Some(event) => Poll::Ready(Some(event)),
+            None if self.consumer.ended().is_some() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The next event, message or request, if one is there.
+    pub fn try_recv(&self) -> Option<ReceivedEvent> {
+        self.take(None)
+    }
+
+    fn take(&self, context: Option<&Context<'_>>) -> Option<ReceivedEvent> {
+        let mut event = None;
+        self.take_into(context, |taken| event = Some(taken), 1);
+        event
+    }
+
+    fn take_many(
+        &self,
+        context: Option<&Context<'_>>,
+        out: &mut Vec<ReceivedEvent>,
+        most: usize,
+    ) -> usize {
+        self.take_into(context, |event| out.push(event), most)
+    }
+
+    fn take_into(
+        &self,
+        context: Option<&Context<'_>>,
+        out: impl FnMut(ReceivedEvent),
+        most: usize,
+    ) -> usize {
+        let mut aftermath = Aftermath::default();
+        let now = Moment::from(SystemTime::now());
+        let waker = context.map(Context::waker);
+        let count = self.consumer.take(now, waker, most, out, &mut aftermath);
+        self.channels.shared.settle(&self.consumer, aftermath);
+        count
+    }
+
+    /// Answers a request that came from this subscription. Each is answered once.
+    ///
+    /// Make the message with `create_reply`, so that the requester knows the conversation again.
+    ///
+    /// # Errors
+    /// [`PublishError::NotAsked`] if it was answered before, or too late; and what hinders publishing.
+    pub async fn reply(
+        &self,
+        request: &ReceivedEvent,
+        message: impl Into<Arc<AclMessage>>,
+    ) -> Result<(), PublishError> {
+        if self.agent.mailbox().is_barred() {
+            return Err(PublishError::Barred(self.agent.name().clone()));
+        }
+        let message = sign(&self.agent, message.into())?;
+        let shared = &self.channels.shared;
+        shared
+            .pass(self.agent.number(), |turn| {
+                shared.work(|exchange, now| {
+                    exchange.reply(&self.consumer, request, &message, turn, now)
+                })
+            })
+            .await
+    }
+
+    /// Lets the requester know that this subscription does not answer.
+    pub fn decline(&self, request: &ReceivedEvent) {
+        self.channels
+            .shared
+            .work(|exchange, now| exchange.decline_request(&self.consumer, request, now));
+    }
+
+    /// Why it has ended, if it has; what was taken before can still be received.
+    pub fn ended(&self) -> Option<Ended> {
+        self.consumer.ended()
+    }
+
+    /// What was subscribed to.
+    pub fn options(&self) -> &SubscriptionOptions {
+        &self.consumer.options
+    }
+
+    /// Events that wait, their bytes, and what happened so far.
+    pub fn counts(&self) -> (usize, usize, QueueCounters) {
+        self.consumer.counts()
+    }
+
+    /// The logs that it cannot read further, if it reads kept events.
+    pub fn damaged(&self) -> Vec<DamagedLog> {
+        let tracker = self.consumer.tracker.as_ref();
+        tracker.map_or_else(Vec::new, |tracker| tracker.damaged())
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.channels
+            .shared
+            .work(|exchange, now| exchange.unsubscribe(self.consumer.id, Ended::Cancelled, now));
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription")
+            .field("agent", &self.consumer.agent)
+            .field("pattern", &self.consumer.options.pattern)
+            .finish_non_exhaustive()
+    }
+}

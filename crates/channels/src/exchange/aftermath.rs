@@ -1,0 +1,101 @@
+//! What is to be told once events have left the queue of a subscription, and whom.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sealbus_bus::{RefusalReason, UndeliverableReason};
+
+use super::receipt::Receipt;
+use crate::event::RequestId;
+use crate::log::LogNote;
+
+/// Tells another process from all others that there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PeerKey {
+    pub(super) index: u32,
+    /// Counts the sessions with it.
+    pub(super) serial: u32,
+}
+
+/// Tells another process when all the agents that an event was for have taken it.
+#[derive(Debug)]
+pub(super) struct TakenNote {
+    pub(super) peer: PeerKey,
+    pub(super) number: u64,
+    /// How many are to take it, and whether one of them will not.
+    pub(super) state: Mutex<(usize, bool)>,
+}
+
+/// Where an event came from.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// An agent of this process.
+    Here(Option<Arc<Receipt>>),
+    /// Another process; with what is to be told it.
+    There(PeerKey, Option<Arc<TakenNote>>),
+    /// A log.
+    Log(Box<LogNote>),
+}
+
+impl Source {
+    pub(super) fn peer(&self) -> Option<PeerKey> {
+        match self {
+            Self::Here(_) | Self::Log(_) => None,
+            Self::There(peer, _) => Some(*peer),
+        }
+    }
+}
+
+/// What the exchange has to do after events have left a queue.
+#[derive(Default)]
+pub(crate) struct Aftermath {
+    /// Processes that may send more: up to so many bytes in all.
+    pub(super) credit: Vec<(PeerKey, u64)>,
+    /// Requests that will not be answered: whose, and which.
+    pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
+    /// Events that all agents have taken, or not all will: of whom, the frame, and whether they have.
+    pub(super) taken: Vec<(PeerKey, u64, bool)>,
+    /// Whether there is room again for publishers of this process.
+    pub(super) has_room: bool,
+}
+
+impl Aftermath {
+    /// Whether there is room again for publishers of this process.
+    pub(crate) fn frees_room(&self) -> bool {
+        self.has_room
+    }
+
+    /// Whether the exchange has nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.credit.is_empty() && self.unanswered.is_empty() && self.taken.is_empty()
+    }
+}
+
+/// One agent has taken an event, or will not.
+pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Aftermath) {
+    match source {
+        Source::Here(Some(receipt)) if is_taken => receipt.acknowledge(),
+        Source::Here(Some(receipt)) => receipt.fail(&not_taken()),
+        Source::Here(None) | Source::There(_, None) => {}
+        Source::Log(note) if is_taken => note.taken(),
+        Source::Log(note) => note.lost(),
+        Source::There(_, Some(note)) => {
+            let mut state = note.state.lock();
+            state.0 = state.0.saturating_sub(1);
+            state.1 |= !is_taken;
+            if state.0 == 0 {
+                aftermath.taken.push((note.peer, note.number, !state.1));
+            }
+        }
+    }
+}
+
+/// Why a receipt fails whose event an agent did not take.
+pub(super) fn not_taken() -> UndeliverableReason {
+    UndeliverableReason::Refused {
+        reason: RefusalReason::OverLimit,
+        explanation: "an agent that subscribes to the channel did not take it: it expired, was dropped by the \
+                      subscription's flow policy, or the subscription ended"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Subscriptions that other processes announce and withdraw.
+
+use std::sync::Arc;
+
+use sealbus_bus::{FrameOrigin, RefusalReason};
+
+use super::arrival::{Objection, Origin, refuse};
+use super::peer::RemoteSubscription;
+use super::subscriptions::compile;
+use super::{Exchange, Now};
+use crate::frame::Announcement;
+use crate::pattern::ChannelPattern;
+
+impl Exchange {
+    pub(super) fn announced(
+        &mut self,
+        from: &Origin<'_>,
+        announcement: &Announcement<'_>,
+        now: Now,
+    ) -> Result<(), Objection> {
+        let FrameOrigin::Agent(agent) = &from.arrived.origin else {
+            return Err(refuse(
+                RefusalReason::NotProved,
+                "a subscription is announced by its agent",
+            ));
+        };
+        let most = self.config.subscriptions_per_process;
+        let pattern = ChannelPattern::new(announcement.pattern)
+            .map_err(|error| refuse(RefusalReason::Malformed, error.to_string()))?;
+        let filter = compile(announcement.filter)
+            .map_err(|error| refuse(RefusalReason::Malformed, error.to_string()))?;
+        if !self.may_subscribe(agent, &pattern, announcement.answers) {
+            return Err(refuse(
+                RefusalReason::NotPermitted,
+                format!("the policy does not let {agent} subscribe to {pattern}"),
+            ));
+        }
+        self.withdrawn(from.index, announcement.subscription);
+        let former = self.forget_away(from.index, Some(announcement.subscription));
+        let Some(peer) = self.peers.get_mut(from.index) else {
+            return Ok(());
+        };
+        if peer.subscriptions.len() >= most {
+            return Err(refuse(
+                RefusalReason::OverLimit,
+                format!("a process may have {most} subscriptions"),
+            ));
+        }
+        let subscription =
+            RemoteSubscription::new(agent.clone(), pattern.clone(), filter, announcement);
+        if let Some(former) = former
+            && former.agent == subscription.agent
+            && former.pattern == subscription.pattern
+        {
+            subscription.inherit(&former);
+        }
+        peer.subscriptions
+            .insert(announcement.subscription, Arc::new(subscription));
+        self.there
+            .insert(&pattern, (from.index, announcement.subscription));
+        self.generation += 1;
+        self.tell_missed(from.index, announcement.subscription, now);
+        Ok(())
+    }
+
+    pub(super) fn withdrawn(&mut self, index: u32, id: u32) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let Some(subscription) = peer.subscriptions.remove(&id) else {
+            return;
+        };
+        self.there
+            .remove(&subscription.pattern, |other| *other == (index, id));
+        self.generation += 1;
+        subscription.gate.open_all();
+        self.stop_awaiting(Some(index), Some(id));
+    }
+}

@@ -1,0 +1,312 @@
+//! What agents of other processes wrote: the checks, and the queues that it comes to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sealbus_bus::{
+    Acknowledgement, FrameOrigin, MESSAGE_OVERHEAD, ReceivedMessage, RefusalReason, check_sender,
+};
+use sealbus_fipa::Limits;
+use sealbus_fipa::bitefficient::EncodedMessage;
+use sealbus_seal::permission::ChannelRight;
+
+use super::aftermath::{Aftermath, Source, TakenNote};
+use super::arrival::{Objection, Origin, refuse};
+use super::consumer::{Consumer, Put};
+use super::targets::{Here, Targets as WhomFor};
+use super::{Exchange, Now};
+use crate::event::{ChannelHeader, ReceivedEvent};
+use crate::frame::{Frame, Head, HeadMechanism, Targets};
+use crate::path::ChannelPath;
+
+impl Exchange {
+    /// The ACL message of a frame, with what is known about its sender.
+    fn message(
+        &self,
+        from: &Origin<'_>,
+        body: &[u8],
+    ) -> Result<(Arc<str>, ReceivedMessage), Objection> {
+        let arrived = from.arrived;
+        let limits = Limits {
+            message_length: self.config.largest_message,
+            ..Limits::default()
+        };
+        let bytes: Bytes = arrived.payload.slice_ref(body);
+        let message = EncodedMessage::new(bytes, &limits)
+            .map_err(|error| refuse(RefusalReason::Malformed, error.to_string()))?;
+        if message.length() != message.bytes().len() {
+            return Err(refuse(
+                RefusalReason::Malformed,
+                "there are bytes after the ACL message",
+            ));
+        }
+        let (author, provenance) = match &arrived.origin {
+            FrameOrigin::Agent(name) => {
+                check_sender(name, &message.message())?;
+                (name.clone(), arrived.provenance.clone())
+            }
+            FrameOrigin::Process => {
+                return Err(refuse(
+                    RefusalReason::ForgedSender,
+                    format!(
+                        "{} sent an agent's message as its own, which only the agent may",
+                        arrived.process
+                    ),
+                ));
+            }
+        };
+        Ok((author, ReceivedMessage::encoded(message, provenance)))
+    }
+
+    fn path(&self, text: &str) -> Result<ChannelPath, Objection> {
+        match self.channels.get_key_value(text) {
+            Some((path, _)) => Ok(path.clone()),
+            None => ChannelPath::new(text)
+                .map_err(|error| refuse(RefusalReason::Malformed, error.to_string())),
+        }
+    }
+
+    pub(super) fn event(
+        &mut self,
+        from: &Origin<'_>,
+        head: &Head<'_>,
+        named: Targets<'_>,
+        body: &[u8],
+        now: Now,
+    ) -> Result<(), Objection> {
+        let (path, targets) = match self.known(head.channel) {
+            Some(known) => known,
+            None => {
+                let path = self.path(head.channel)?;
+                let targets = self.targets(&path);
+                (path, targets)
+            }
+        };
+        let header = head.to_header(path.clone());
+        let checked = self.message(from, body).and_then(|(author, message)| {
+            if self.rights.may(&author, ChannelRight::Publish, &path) {
+                Ok(message)
+            } else {
+                Err(refuse(
+                    RefusalReason::NotPermitted,
+                    format!("the policy does not let {author} publish on {path}"),
+                ))
+            }
+        });
+        let cost = body.len() + MESSAGE_OVERHEAD;
+        let message = match checked {
+            Ok(message) => message,
+            Err(objection) => {
+                self.refund_all(from, &targets, named, cost, now);
+                return Err(objection);
+            }
+        };
+        targets.counts.received.fetch_add(1, Ordering::Relaxed);
+        let chosen = self.pick(from, &header, &message, &targets, named, cost, now);
+        if let HeadMechanism::Request { id } = head.mechanism {
+            // Those that are asked and are not here any more.
+            let missing: Vec<u32> = named
+                .iter()
+                .filter(|id| !chosen.iter().any(|consumer| consumer.id == *id))
+                .collect();
+            if let Some(peer) = self.peers.get_mut(from.index) {
+                for subscription in missing {
+                    peer.tell(None, now.since_start, |stamp| Frame::NoAnswer {
+                        stamp,
+                        request: id,
+                        subscription,
+                    });
+                }
+                self.mark_ready(from.index);
+            }
+        }
+        if chosen.is_empty() {
+            let is_message = matches!(head.mechanism, HeadMechanism::Message { .. });
+            let wants_agent = head.acknowledgement == Some(Acknowledgement::ReceiverAgent);
+            if is_message {
+                return Err(Objection::Absent);
+            }
+            if wants_agent {
+                self.note_nobody(from, now);
+            }
+            return Ok(());
+        }
+        let Some(key) = self.peers.get(from.index).map(|peer| peer.key) else {
+            return Ok(());
+        };
+        let note = (head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
+            && from.number != 0)
+            .then(|| {
+                Arc::new(TakenNote {
+                    peer: key,
+                    number: from.number,
+                    state: Mutex::new((chosen.len(), false)),
+                })
+            });
+        let event = ReceivedEvent::new(header, message);
+        let mut beyond = None;
+        let mut hand_over = |consumer: &Arc<Consumer>, event| {
+            let source = Source::There(key, note.clone());
+            if let Put::Beyond = self.enqueue(consumer, event, source, now) {
+                beyond = Some(consumer.agent.clone());
+            }
+        };
+        if let Some((last, others)) = chosen.split_last() {
+            for consumer in others {
+                hand_over(consumer, event.clone());
+            }
+            hand_over(last, event);
+        }
+        match beyond {
+            None => Ok(()),
+            Some(agent) => Err(refuse(
+                RefusalReason::OverLimit,
+                format!("more was sent to {agent} than its subscription has given credit for"),
+            )),
+        }
+    }
+
+    /// The subscriptions that get an event; the credit of those that do not is given back.
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one event")]
+    fn pick<'a>(
+        &mut self,
+        from: &Origin<'_>,
+        header: &ChannelHeader,
+        message: &ReceivedMessage,
+        targets: &'a WhomFor,
+        named: Targets<'_>,
+        cost: usize,
+        now: Now,
+    ) -> Vec<&'a Arc<Consumer>> {
+        use crate::event::Mechanism;
+        let is_wanted = |it: &Here| match &header.mechanism {
+            Mechanism::Event => it.sees(header),
+            Mechanism::Message { receiver } => it.uses.reads && it.consumer.agent == *receiver,
+            Mechanism::Request { .. } => it.uses.answers,
+            Mechanism::Reply { .. } => false,
+        };
+        let here = &targets.here;
+        let mut chosen = Vec::with_capacity(here.len());
+        let (mut unpaid, mut failed) = (Vec::new(), Vec::new());
+        let is_over = header.is_expired(now.moment);
+        if named.is_all() {
+            let is_event = header.mechanism == Mechanism::Event;
+            unpaid.extend_from_slice(&targets.barred);
+            for it in here.iter().filter(|_| is_event) {
+                let is_wanted = is_wanted(it) && !is_over;
+                let passes = match it.consumer.filter.as_ref() {
+                    Some(filter) if is_wanted => filter
+                        .matches(header, &message.message())
+                        .unwrap_or_else(|error| {
+                            failed.push((it.consumer.clone(), error));
+                            false
+                        }),
+                    _ => true,
+                };
+                if is_wanted && passes {
+                    chosen.push(&it.consumer);
+                } else if it.consumer.options.takes_events {
+                    unpaid.push(it.consumer.id);
+                }
+            }
+        } else {
+            for id in named.iter() {
+                let found = here
+                    .binary_search_by_key(&id, |it| it.consumer.id)
+                    .ok()
+                    .and_then(|index| here.get(index))
+                    .filter(|it| is_wanted(it));
+                match found {
+                    Some(it) if !is_over => chosen.push(&it.consumer),
+                    // Also of those that may not read the channel any more.
+                    _ => unpaid.push(id),
+                }
+            }
+        }
+        self.refund(from, &unpaid, cost, now);
+        for (consumer, error) in failed {
+            self.count_filter_errors(&consumer, 1, &error.to_string());
+        }
+        chosen
+    }
+
+    fn refund_all(
+        &mut self,
+        from: &Origin<'_>,
+        targets: &WhomFor,
+        named: Targets<'_>,
+        cost: usize,
+        now: Now,
+    ) {
+        let unpaid: Vec<u32> = if named.is_all() {
+            let here = targets.here.iter();
+            here.filter(|it| it.consumer.options.takes_events)
+                .map(|it| it.consumer.id)
+                .chain(targets.barred.iter().copied())
+                .collect()
+        } else {
+            named.iter().collect()
+        };
+        self.refund(from, &unpaid, cost, now);
+    }
+
+    fn refund(&mut self, from: &Origin<'_>, ids: &[u32], cost: usize, now: Now) {
+        // Best-effort events, which have no number here, take no credit.
+        if from.number == 0 {
+            return;
+        }
+        let Some(key) = self.peers.get(from.index).map(|peer| peer.key) else {
+            return;
+        };
+        for id in ids {
+            if let Some(consumer) = self.consumers.get(id).cloned() {
+                let mut aftermath = Aftermath::default();
+                consumer.refund(key, cost, &mut aftermath);
+                self.settle(*id, aftermath, now);
+            }
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        from: &Origin<'_>,
+        head: &Head<'_>,
+        subscription: u32,
+        body: &[u8],
+    ) -> Result<(), Objection> {
+        let HeadMechanism::Reply { id } = head.mechanism else {
+            return Err(refuse(RefusalReason::Malformed, "it answers no request"));
+        };
+        let path = self.path(head.channel)?;
+        let (author, message) = self.message(from, body)?;
+        if let Some(asking) = self.asking.get(&id)
+            && asking.channel != path
+        {
+            return Err(refuse(
+                RefusalReason::NotPermitted,
+                format!("the request was not made on {path}"),
+            ));
+        }
+        if !self.rights.may(&author, ChannelRight::Answer, &path) {
+            self.decline((Some(from.index), subscription), id);
+            return Err(refuse(
+                RefusalReason::NotPermitted,
+                format!("the policy does not let {author} answer on {path}"),
+            ));
+        }
+        let header = head.to_header(path);
+        let is_asked = self.take_answer(Some(from.index), subscription, &author, id, || {
+            ReceivedEvent::new(header, message)
+        });
+        if is_asked {
+            Ok(())
+        } else {
+            Err(refuse(
+                RefusalReason::NotPermitted,
+                format!("{author} was not asked"),
+            ))
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What an agent wants of a channel, and why it gets no more of it.
+
+use std::fmt;
+
+use crate::flow::{FlowPolicy, QueueLimits};
+use crate::frame::Replay;
+use crate::pattern::ChannelPattern;
+
+/// What an agent wants of a channel.
+#[derive(Clone, Debug)]
+pub struct SubscriptionOptions {
+    /// The channels.
+    pub pattern: ChannelPattern,
+    /// Only what this expression holds for; empty: everything.
+    pub filter: String,
+    /// What happens when it is full.
+    pub policy: FlowPolicy,
+    /// How much it holds.
+    pub limits: QueueLimits,
+    /// Whether it takes events.
+    pub takes_events: bool,
+    /// Whether its agent answers requests; they come to it then.
+    pub answers: bool,
+    /// The name under which it goes on after an absence, on persistent channels.
+    pub durable: Option<String>,
+    /// From where on it reads persistent channels.
+    pub replay: Replay,
+}
+
+impl SubscriptionOptions {
+    /// All events and directed messages of the channels that match, and no requests.
+    pub fn new(pattern: ChannelPattern) -> Self {
+        Self {
+            pattern,
+            filter: String::new(),
+            policy: FlowPolicy::default(),
+            limits: QueueLimits::default(),
+            takes_events: true,
+            answers: false,
+            durable: None,
+            replay: Replay::Now,
+        }
+    }
+
+    /// Whether it gets the events of persistent channels from the logs, and not as they are published.
+    pub fn reads_logs(&self) -> bool {
+        self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
+    }
+
+    /// The same with requests.
+    #[must_use]
+    pub fn answering(mut self) -> Self {
+        self.answers = true;
+        self
+    }
+
+    /// The same for what `filter` holds for.
+    #[must_use]
+    pub fn filtered(mut self, filter: impl Into<String>) -> Self {
+        self.filter = filter.into();
+        self
+    }
+
+    /// The same with another flow policy.
+    #[must_use]
+    pub fn with_policy(mut self, policy: FlowPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: QueueLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+/// Why a subscription has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its agent cancelled it, or has left.
+    Cancelled,
+    /// It was full, and its policy is to disconnect.
+    Disconnected,
+    /// Its agent may not read any of its channels any more.
+    NotPermitted,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cancelled => "it was cancelled, or its agent has left",
+            Self::Disconnected => "it was slower than its channel, and its policy is to disconnect",
+            Self::NotPermitted => "its agent may not read its channels any more",
+        })
+    }
+}

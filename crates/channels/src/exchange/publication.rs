@@ -1,0 +1,170 @@
+//! What is to be published, whose turn it is, and why it was not published.
+
+use std::sync::Arc;
+
+use sealbus_bus::{Gate, Moment, NotKept, UndeliverableReason};
+use sealbus_fipa::{AclMessage, EncodeError};
+use sealbus_seal::Identity;
+use thiserror::Error;
+
+use super::collector::Collector;
+use super::receipt::Receipt;
+use crate::log::LogPlace;
+use crate::path::ChannelPath;
+use crate::qos::Qos;
+
+/// Why something was not put on a channel. What goes wrong later comes to the publisher as a `failure` message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PublishError {
+    /// The agent may not publish there.
+    #[error("agent {agent} may not publish on {channel}: the platform's policy does not allow it")]
+    NotPermitted {
+        /// The agent.
+        agent: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+    },
+    /// The agent may not answer there.
+    #[error("agent {agent} may not answer on {channel}: the platform's policy does not allow it")]
+    MayNotAnswer {
+        /// The agent.
+        agent: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+    },
+    /// The agent is not on the channel.
+    #[error(
+        "agent {receiver} is not on {channel}: it has no subscription there that is known to this process"
+    )]
+    NotOnChannel {
+        /// The agent.
+        receiver: Arc<str>,
+        /// The channel.
+        channel: ChannelPath,
+    },
+    /// Another process has not said what it subscribes to, so that the event might not reach all who want it.
+    #[error(
+        "not published: {process} has not said within {seconds} s what its agents subscribe to, and would miss it: see \
+         whether that process runs, and publish again; best-effort events do not wait for it"
+    )]
+    NotAnnounced {
+        /// The process.
+        process: Arc<Identity>,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// It is no request that this subscription took, or it was answered before, or it is too late.
+    #[error(
+        "there is no open request to answer: it was answered, has expired, or was not taken by this subscription"
+    )]
+    NotAsked,
+    /// The message cannot be encoded.
+    #[error("the message cannot be encoded: {0}")]
+    Encoding(#[from] EncodeError),
+    /// It is larger than the transport carries.
+    #[error("the message has {size} bytes and the limit is {limit}: send less, or raise the limit")]
+    TooLarge {
+        /// Its size, encoded.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// More requests are under way than a process may have.
+    #[error("{0} requests are under way, as many as may be: wait for answers")]
+    TooManyRequests(usize),
+    /// It expires before it could be handed out.
+    #[error("it has expired already, or expires before it is valid")]
+    Expired,
+    /// A message that is another agent's.
+    #[error(
+        "agent {agent} sent a message whose sender is {claimed}: an agent sends under its own name only"
+    )]
+    ForgedSender {
+        /// The agent.
+        agent: Arc<str>,
+        /// The name in the message.
+        claimed: String,
+    },
+    /// The agent has left this process, or is barred from sending.
+    #[error(
+        "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
+    )]
+    Barred(Arc<str>),
+    /// The QoS asked for cannot be had.
+    #[error(transparent)]
+    Unavailable(#[from] crate::qos::UnavailableQos),
+    /// The log does not take it.
+    #[error("the event is not kept: {0}")]
+    NotKept(NotKept),
+    /// It was published, but not everybody acknowledges it.
+    #[error("published, but not acknowledged by all: {0}")]
+    Unacknowledged(UndeliverableReason),
+}
+
+/// Who got what was published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Subscriptions of this process that it was put into.
+    pub here: usize,
+    /// Other processes it was sent to.
+    pub processes: usize,
+    /// Where it is kept, if its channel is persistent. Subscriptions that read it from there are counted neither `here` nor
+    /// among the `processes`.
+    pub kept: Option<LogPlace>,
+}
+
+/// What is to be published.
+pub(crate) struct Publication<'a> {
+    pub(crate) publisher: &'a Arc<str>,
+    pub(crate) channel: &'a ChannelPath,
+    pub(crate) qos: &'a Qos,
+    /// With its sender filled in.
+    pub(crate) message: &'a Arc<AclMessage>,
+    /// Its number in the log, and when it was published, if it was kept before.
+    pub(crate) kept: Option<(u64, Moment)>,
+    /// What hears of acknowledgements.
+    pub(crate) receipt: Option<&'a Arc<Receipt>>,
+    pub(crate) turn: Turn<'a>,
+}
+
+/// Who is to go before those that wait at a gate.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Turn<'a> {
+    /// The number of the agent that publishes or answers.
+    agent: u64,
+    /// The gate at which it has waited.
+    gate: Option<&'a Arc<Gate>>,
+}
+
+impl<'a> Turn<'a> {
+    /// That of an agent that has not waited.
+    pub(crate) fn of(agent: u64) -> Self {
+        Self { agent, gate: None }
+    }
+
+    /// That of an agent that has waited at `gate`.
+    pub(crate) fn at(agent: u64, gate: &'a Arc<Gate>) -> Self {
+        Self {
+            agent,
+            gate: Some(gate),
+        }
+    }
+
+    /// Whether it has to wait behind others at this gate.
+    pub(super) fn is_behind_others_at(self, gate: &Arc<Gate>) -> bool {
+        !self.gate.is_some_and(|own| Arc::ptr_eq(own, gate)) && gate.is_crowded_for(self.agent)
+    }
+}
+
+/// Whether there was room.
+pub(crate) enum Attempt<T> {
+    Done(T),
+    /// There is none: wait at the gate.
+    Full(Arc<Gate>),
+}
+
+/// A request that was sent.
+pub(crate) struct Asked {
+    pub(crate) id: u64,
+    pub(crate) collector: Arc<Collector>,
+}

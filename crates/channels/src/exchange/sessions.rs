@@ -1,0 +1,161 @@
+//! The sessions between this process and others: how one begins, what is acknowledged in it, and when it is broken off.
+
+use sealbus_bus::{Acknowledgement, RefusalReason, Refused, UndeliverableReason};
+
+use super::arrival::malformed;
+use super::peer::acknowledge;
+use super::{Exchange, Now};
+use crate::frame::Frame;
+
+impl Exchange {
+    /// A process makes this one keep ever more answers and acknowledges none: what is kept for it is given up.
+    pub(super) fn break_off(&mut self, index: u32, now: Now) -> Refused {
+        let explanation = "it asks on and on, and acknowledges none of the answers";
+        let reason = UndeliverableReason::Refused {
+            reason: RefusalReason::OverLimit,
+            explanation: explanation.to_owned(),
+        };
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.own_epoch = peer.own_epoch.saturating_add(1);
+        }
+        self.lose(index, &reason, now);
+        self.excuse(index);
+        self.begin(index, now);
+        Refused {
+            reason: RefusalReason::OverLimit,
+            explanation: explanation.to_owned(),
+        }
+    }
+
+    pub(super) fn acknowledge_if_due(&mut self, index: u32, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let at = peer.incoming.deadline();
+        if at.is_some_and(|at| at <= now.since_start) {
+            acknowledge(peer);
+            self.mark_ready(index);
+        } else {
+            self.set_alarm(at);
+        }
+    }
+
+    pub(super) fn hello(&mut self, index: u32, from: u64, to: u64, now: Now) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        // A former life of it, which is over; whoever lives now hears what is known of it, and takes a higher
+        // epoch if its clock was set back.
+        if from < peer.epoch {
+            return self.correct(index, now);
+        }
+        let has_outlived = to > peer.own_epoch;
+        if from > peer.epoch || has_outlived {
+            let was_introduced = peer.is_introduced();
+            if was_introduced {
+                let reason = UndeliverableReason::ProcessUnreachable(format!(
+                    "{} was started anew, or has given this process up",
+                    peer.identity
+                ));
+                self.lose(index, &reason, now);
+            }
+            let Some(peer) = self.peers.get_mut(index) else {
+                return;
+            };
+            peer.epoch = from;
+            // It announces its subscriptions now.
+            peer.is_excused = false;
+            self.all_announced = false;
+            if has_outlived {
+                peer.own_epoch = to.saturating_add(1);
+            }
+            peer.is_wanted = true;
+            peer.greet_at
+                .get_or_insert(now.since_start + peer.greet_pause);
+            if peer.own_epoch != to {
+                peer.greet();
+            } else {
+                peer.is_heard = true;
+            }
+            let at = peer.greet_at;
+            self.begin(index, now);
+            self.set_alarm(at);
+        } else if to == peer.own_epoch {
+            peer.is_heard = true;
+        } else {
+            // It does not know the epoch of this process yet, or not any more.
+            peer.greet();
+            self.mark_ready(index);
+        }
+    }
+
+    /// A process speaks in a session there is not: it hears the epochs, but not all the time.
+    pub(super) fn correct(&mut self, index: u32, now: Now) {
+        let pause = self.config.greet.0;
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let is_soon = peer
+            .corrected
+            .is_some_and(|last| now.since_start.saturating_sub(last) < pause);
+        if is_soon {
+            return;
+        }
+        peer.corrected = Some(now.since_start);
+        peer.greet();
+        self.mark_ready(index);
+    }
+
+    pub(super) fn acknowledged(
+        &mut self,
+        index: u32,
+        (upto, beyond, after): (u64, u64, u64),
+        now: Now,
+    ) -> Result<(), Refused> {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return Ok(());
+        };
+        if after > peer.incoming.upto() {
+            if peer
+                .early_acknowledgement
+                .is_none_or(|(before, ..)| before <= upto)
+            {
+                peer.early_acknowledgement = Some((upto, beyond, after));
+            }
+            return Ok(());
+        }
+        let mut untaken = Vec::new();
+        let result = peer
+            .outgoing
+            .acknowledge(upto, beyond, now.since_start, |number, kept| {
+                let Some(receipt) = kept.receipt else {
+                    return;
+                };
+                let waits_for_agents = matches!(
+                    Frame::decode(&kept.parcel.head),
+                    Ok(Frame::Event { head, .. })
+                        if head.acknowledgement == Some(Acknowledgement::ReceiverAgent)
+                );
+                if waits_for_agents {
+                    untaken.push((number, receipt));
+                } else {
+                    receipt.acknowledge();
+                }
+            });
+        peer.untaken.extend(untaken);
+        if result.is_err() {
+            return Err(malformed("it acknowledges what was never sent"));
+        }
+        peer.gate.open();
+        let at = peer.outgoing.deadline();
+        self.set_alarm(at);
+        if self
+            .peers
+            .get(index)
+            .is_some_and(|peer| peer.outgoing.peek(true).is_some())
+        {
+            self.mark_ready(index);
+        }
+        Ok(())
+    }
+}

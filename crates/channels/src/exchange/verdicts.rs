@@ -1,0 +1,162 @@
+//! What becomes of frames that were sent: taken, refused, or for nobody; and what is said of those that came.
+
+use sealbus_bus::{ArrivedFrame, FrameOrigin, Provenance, RefusalReason, UndeliverableReason};
+
+use super::aftermath::not_taken;
+use super::arrival::{Objection, Origin};
+use super::receipt::Receipt;
+use super::stream::Kept;
+use super::{Exchange, Now, Outcome};
+use crate::frame::{Frame, HeadMechanism};
+
+impl Exchange {
+    /// Notes what is not accepted, and tells the other process.
+    pub(super) fn object(
+        &mut self,
+        from: &Origin<'_>,
+        frame: &Frame<'_>,
+        objection: Objection,
+        now: Now,
+    ) {
+        if let Objection::Refused(refused) = &objection {
+            let channel = match frame {
+                Frame::Event { head, .. } | Frame::Reply { head, .. } => Some(head.channel),
+                Frame::Announce { announcement, .. } => Some(announcement.pattern),
+                _ => None,
+            };
+            let proved = match &from.arrived.provenance {
+                Provenance::Proved(verified) => verified.identity().to_string(),
+                _ => from.arrived.process.to_string(),
+            };
+            self.outcomes.push(Outcome::Refused {
+                tried_by: author(from.arrived),
+                proved: Some(proved),
+                channel: channel.map(str::to_owned),
+                reason: refused.reason,
+                explanation: refused.explanation.clone(),
+            });
+        }
+        let Some(peer) = self.peers.get_mut(from.index) else {
+            return;
+        };
+        // What has no number is not kept, so there is nothing to be told about.
+        if from.number == 0 {
+            return;
+        }
+        peer.last_report = peer.outgoing.next();
+        match &objection {
+            Objection::Refused(refused) => {
+                peer.tell(None, now.since_start, |stamp| Frame::Refusal {
+                    stamp,
+                    refused: from.number,
+                    reason: refused.reason,
+                    text: &refused.explanation,
+                });
+            }
+            Objection::Absent => peer.tell(None, now.since_start, |stamp| Frame::Absent {
+                stamp,
+                message: from.number,
+            }),
+        }
+        self.mark_ready(from.index);
+    }
+
+    pub(super) fn with_receipt(&mut self, index: u32, number: u64, act: impl FnOnce(&Receipt)) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let receipt = match peer.untaken.remove(&number) {
+            Some(receipt) => Some(receipt),
+            None => peer
+                .outgoing
+                .kept(number)
+                .and_then(|kept| kept.receipt.take()),
+        };
+        if let Some(receipt) = receipt {
+            act(&receipt);
+        }
+    }
+
+    pub(super) fn absent(&mut self, index: u32, number: u64) {
+        let is_message = self.peers.get_mut(index).is_some_and(|peer| {
+            peer.outgoing.kept(number).is_some_and(|kept| {
+                matches!(
+                    Frame::decode(&kept.parcel.head),
+                    Ok(Frame::Event { head, .. }) if matches!(head.mechanism, HeadMechanism::Message { .. })
+                )
+            })
+        });
+        if is_message {
+            self.give_back(index, number, &UndeliverableReason::ReceiverGone);
+        } else {
+            self.with_receipt(index, number, |receipt| receipt.fail(&not_taken()));
+        }
+    }
+
+    pub(super) fn refused(&mut self, index: u32, number: u64, reason: RefusalReason, text: &str) {
+        let reason = UndeliverableReason::Refused {
+            reason,
+            explanation: text.to_owned(),
+        };
+        self.give_back(index, number, &reason);
+    }
+
+    /// A frame was not accepted: its author is told.
+    fn give_back(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let identity = peer.identity.clone();
+        let Some(kept) = peer.outgoing.kept(number).filter(|kept| !kept.is_settled) else {
+            return;
+        };
+        kept.is_settled = true;
+        let receipt = kept.receipt.take();
+        let parcel = kept.parcel.clone();
+        match Frame::decode(&parcel.head) {
+            Ok(Frame::Announce { announcement, .. }) => {
+                tracing::warn!(
+                    process = %identity,
+                    agent = parcel.author.as_deref().unwrap_or_default(),
+                    channels = announcement.pattern,
+                    "a subscription is not accepted by another process: {reason}"
+                );
+            }
+            Ok(Frame::Event { head, targets, .. }) => {
+                if let HeadMechanism::Request { id } = head.mechanism {
+                    for subscription in targets.iter() {
+                        self.decline((Some(index), subscription), id);
+                    }
+                }
+            }
+            _ => {}
+        }
+        let kept = Kept {
+            receipt,
+            ..Kept::new(parcel)
+        };
+        self.report(kept, &identity, reason);
+    }
+
+    /// No agent takes an event whose publisher waits for that.
+    pub(super) fn note_nobody(&mut self, from: &Origin<'_>, now: Now) {
+        if let Some(peer) = self.peers.get_mut(from.index)
+            && from.number != 0
+        {
+            peer.last_report = peer.outgoing.next();
+            peer.tell(None, now.since_start, |stamp| Frame::Absent {
+                stamp,
+                message: from.number,
+            });
+            self.mark_ready(from.index);
+        }
+    }
+}
+
+/// Who wrote a frame, for the log of refusals.
+fn author(arrived: &ArrivedFrame) -> String {
+    match &arrived.origin {
+        FrameOrigin::Agent(name) => name.to_string(),
+        FrameOrigin::Process => arrived.process.to_string(),
+    }
+}
