@@ -53,6 +53,8 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 	$(BIN)/python tests/structure/check
 	$(call say,Clippy)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(call say,FIPA language without the standard library)
+	$(CARGO) clippy --locked -p sealbus-fipa --no-default-features -- -D warnings
 	$(call say,Documentation of the code)
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(call say,Unit tests)

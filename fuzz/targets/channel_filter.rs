@@ -26,5 +26,5 @@ fuzz_target!(|text: &str| {
         ],
         ..AclMessage::new(Performative::Inform)
     };
-    let _ = filter.matches(&header, &message.as_ref());
+    let _ = filter.matches(&header, &message.view());
 });

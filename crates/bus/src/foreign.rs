@@ -204,7 +204,7 @@ mod tests {
             let mut bytes = Vec::new();
             bitefficient::encode(&message, &mut bytes).unwrap();
             let read = bitefficient::decode(&bytes, &Limits::default()).unwrap();
-            assert_eq!(ForeignOrigin::read(&AclMessage::as_ref(&read)), known);
+            assert_eq!(ForeignOrigin::read(&AclMessage::view(&read)), known);
         }
     }
 }

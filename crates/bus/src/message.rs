@@ -122,7 +122,7 @@ impl ReceivedMessage {
     /// A borrowed view of the message.
     pub fn message(&self) -> AclMessageRef<'_> {
         match &self.body {
-            Body::Shared(message) => AclMessage::as_ref(message),
+            Body::Shared(message) => AclMessage::view(message),
             Body::Encoded(message) => message.message(),
         }
     }

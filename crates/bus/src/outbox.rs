@@ -181,7 +181,7 @@ impl Outbox {
     pub async fn relay(&self, message: &Arc<AclMessage>, receiver: &str) -> Result<(), SendError> {
         let spoken_for = self
             .bus
-            .spoken_for(self.agent.name(), &AclMessage::as_ref(message));
+            .spoken_for(self.agent.name(), &AclMessage::view(message));
         let Some(provenance) = spoken_for else {
             return Err(SendError::ForgedSender {
                 sender: self.agent.name().clone(),

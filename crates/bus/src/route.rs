@@ -208,7 +208,7 @@ impl Parcel<'_> {
     pub(crate) fn received(&self, bus: &Bus) -> Result<ReceivedMessage, UndeliverableReason> {
         match self.message {
             ParcelMessage::Message(message) => {
-                let provenance = self.provenance(bus, &AclMessage::as_ref(message));
+                let provenance = self.provenance(bus, &AclMessage::view(message));
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
             // What came back was checked by nobody on this side.

@@ -292,7 +292,7 @@ fn fail(bus: &Bus, message: &HeldMessage, receiver: &str, reason: &Undeliverable
     let sender = message.sender.name();
     match &message.body {
         HeldBody::Message(message) => {
-            bus.notify_sender(sender, &AclMessage::as_ref(message), receiver, reason);
+            bus.notify_sender(sender, &AclMessage::view(message), receiver, reason);
         }
         HeldBody::Encoded(payload) => bus.undeliverable(sender, receiver, payload, reason),
     }

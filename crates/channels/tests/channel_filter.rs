@@ -56,7 +56,7 @@ fn message() -> AclMessage {
 fn evaluate(text: &str) -> Result<bool, EvaluationError> {
     let filter = ChannelFilter::new(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let message = message();
-    let shared = filter.matches(&header(), &message.as_ref());
+    let shared = filter.matches(&header(), &message.view());
     let mut encoded = Vec::new();
     bitefficient::encode(&message, &mut encoded).unwrap();
     let decoded =
@@ -115,7 +115,7 @@ fn what_cannot_be_evaluated_is_not_fulfilled_and_says_why() {
     bytes.content = Some(Content::Bytes(vec![0, 159]));
     let filter = ChannelFilter::new("content == 'a'").unwrap();
     assert_eq!(
-        filter.matches(&header(), &bytes.as_ref()),
+        filter.matches(&header(), &bytes.view()),
         Err(EvaluationError::ContentNotText)
     );
 }
@@ -199,7 +199,7 @@ fn hostile_expressions_are_refused_or_cut_off() {
     ] {
         let result = ChannelFilter::new(text)
             .unwrap()
-            .matches(&header(), &large.as_ref());
+            .matches(&header(), &large.view());
         assert!(
             matches!(result, Err(EvaluationError::Cost) | Ok(false)),
             "{text}: {result:?}"
@@ -402,7 +402,7 @@ fn a_second_implementation_of_the_language_agrees() {
             .run(&condition(), |text| {
                 // What can never be a condition is refused before there is a message.
                 if let Ok(filter) = ChannelFilter::new(&text) {
-                    let ours = filter.matches(&header(), &message().as_ref());
+                    let ours = filter.matches(&header(), &message().view());
                     let theirs = reference(&text);
                     decided.set(decided.get() + u32::from(ours.is_ok()));
                     prop_assert_eq!(
@@ -435,7 +435,7 @@ proptest! {
         operand(),
     ]) {
         match ChannelFilter::new(&text) {
-            Ok(filter) => { let _ = filter.matches(&header(), &message().as_ref()); }
+            Ok(filter) => { let _ = filter.matches(&header(), &message().view()); }
             Err(error) => {
                 prop_assert!(error.offset <= text.len());
                 prop_assert!(error.line >= 1 && error.column >= 1);

@@ -1,15 +1,17 @@
 //! Agent identifiers.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::str::FromStr;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
 use crate::Expression;
 
 /// An agent identifier (AID, FIPA00023): a globally unique name, and where to find its agent.
 ///
-/// Two AIDs are equal when their names are; addresses and the rest may differ.
-#[derive(Debug, Clone)]
+/// Two AIDs are equal when all their parts are. To ask whether two AIDs name the same agent, which
+/// the name alone decides, use [`names_same_agent`](Self::names_same_agent).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Aid {
     /// The globally unique name, by custom `local@hap` where `hap` is the home platform's name.
     pub name: String,
@@ -22,6 +24,7 @@ pub struct Aid {
 }
 
 /// Why a text is not the name of an agent.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AidError {
     /// There is no name at all, or nothing before or after its last `@`.
@@ -100,6 +103,11 @@ impl Aid {
         self
     }
 
+    /// Whether both name the same agent: their names are equal, whatever their addresses (FIPA00023).
+    pub fn names_same_agent(&self, other: &Aid) -> bool {
+        self.name == other.name
+    }
+
     /// The name without its platform: everything before the last `@`.
     pub fn local_name(&self) -> &str {
         split_name(&self.name).0
@@ -116,20 +124,6 @@ pub(crate) fn split_name(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once('@') {
         Some((local, platform)) => (local, Some(platform)),
         None => (name, None),
-    }
-}
-
-impl PartialEq for Aid {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Aid {}
-
-impl Hash for Aid {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
     }
 }
 

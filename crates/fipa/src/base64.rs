@@ -1,5 +1,8 @@
 //! Byte content as text, for the encodings that are text only.
 
+#[cfg(any(feature = "xml", feature = "serde"))]
+use alloc::string::String;
+use alloc::vec::Vec;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -46,6 +49,7 @@ pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     decoded.unwrap_or_default()
 }
 
+#[cfg(any(feature = "xml", feature = "serde"))]
 /// The bytes as base64 with padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     ENGINE.encode(bytes)

@@ -1,6 +1,7 @@
 //! Looking at text eight bytes at a time. FIPA's texts are a few dozen bytes long, where a call to a
 //! vectorised search costs more than it saves.
 
+use alloc::vec::Vec;
 const fn all(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }

@@ -1,7 +1,10 @@
 //! What can go wrong when messages are read and written, and how much a reader puts up with.
 
-use std::borrow::Cow;
-use std::fmt;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
 
 /// What a decoder accepts before it gives up; it protects the receiver from hostile input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +40,7 @@ impl Default for Limits {
 /// Why bytes are not a message (or envelope), and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset}: {problem}")]
+#[non_exhaustive]
 pub struct DecodeError {
     /// Where the problem is, in bytes from the start of the input.
     pub offset: usize,
@@ -90,6 +94,7 @@ pub enum DecodeProblem {
 }
 
 /// What stood where something else was expected.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// The input ends here.
@@ -157,6 +162,7 @@ impl DecodeError {
 /// Why a message cannot be written in an encoding: the field, and what about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
+#[non_exhaustive]
 pub struct EncodeError {
     /// The field, such as `receiver[2].name` or `X-hop`.
     pub field: Cow<'static, str>,

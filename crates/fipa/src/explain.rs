@@ -1,12 +1,16 @@
 //! Showing a message byte by byte, for people who look for the reason why two platforms do not
 //! understand each other.
 
-use std::fmt;
-use std::ops::Range;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
 
 use crate::DecodeError;
 
 /// A message taken apart.
+#[non_exhaustive]
 #[derive(Debug, Clone)]
 pub struct Explanation {
     /// The name of the encoding.
@@ -20,6 +24,7 @@ pub struct Explanation {
 }
 
 /// A run of bytes and what it is.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedPiece {
     /// Where it is.

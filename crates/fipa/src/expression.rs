@@ -1,6 +1,11 @@
 //! The values of message parameters (FIPA00070, `Expression`).
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::DateTime;
 use crate::eights::{any, append, delimiters, outside_words};

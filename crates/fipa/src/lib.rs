@@ -3,6 +3,26 @@
 //! A message is an [`AclMessage`] when it is owned, and an [`AclMessageRef`] when it is only looked
 //! at, whether in an owned message or in the bytes it was received as. Each encoding is a module of
 //! its own with `encode` and `decode`; [`representations`] lists them by their FIPA names.
+//!
+//! # Features
+//!
+//! All are on by default. Without any, the crate needs no standard library, only `alloc`, and has
+//! messages, envelopes, and their bit-efficient and String encodings.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `std` | the system's clock in [`DateTime`] |
+//! | `xml` | the XML encodings; needs `std` |
+//! | `json` | the JSON encodings; needs `serde` |
+//! | `sl` | FIPA-SL |
+//! | `management` | FIPA's agent management ontology; needs `sl` |
+//! | `serde` | `Serialize` and `Deserialize` for messages and their parts, in the form of the JSON encoding and so for self-describing formats |
+
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod aid;
 mod base64;
@@ -13,18 +33,24 @@ pub mod envelope;
 mod error;
 mod explain;
 mod expression;
+#[cfg(feature = "serde")]
+mod forms;
+#[cfg(feature = "json")]
 pub mod json;
 mod literal;
+#[cfg(feature = "management")]
 pub mod management;
 mod message;
 mod parameter;
 mod performative;
 mod representation;
 mod representations;
+#[cfg(feature = "sl")]
 pub mod sl;
 pub mod string;
 mod validate;
 mod view;
+#[cfg(feature = "xml")]
 pub mod xml;
 
 pub use aid::{Aid, AidError};

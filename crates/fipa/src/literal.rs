@@ -1,6 +1,7 @@
 //! Texts in quotes or with a length in front, as FIPA00070 writes strings.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
 
 use memchr::{memchr, memrchr};
 

@@ -1,6 +1,9 @@
 //! The message as an owned structure (FIPA00061).
 
 use crate::{AclMessageRef, Aid, DateTime, Expression, Performative};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// An ACL message (FIPA00061): what it does, who says it to whom, and its content.
 ///
@@ -212,7 +215,7 @@ impl AclMessage {
     /// The sender is left open for the bus to fill in.
     #[must_use]
     pub fn create_reply(&self, performative: Performative) -> Self {
-        self.as_ref().create_reply(performative)
+        self.view().create_reply(performative)
     }
 
     /// The content if it is text.
@@ -226,14 +229,14 @@ impl AclMessage {
     }
 
     /// The value of a user-defined parameter; names are compared without regard to case.
-    pub fn user_defined(&self, name: &str) -> Option<&Expression> {
+    pub fn user_defined_value(&self, name: &str) -> Option<&Expression> {
         let mut parameters = self.user_defined.iter();
         let found = parameters.find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value)
     }
 
     /// The view that readers share, whether a message is owned or still encoded.
-    pub fn as_ref(&self) -> AclMessageRef<'_> {
+    pub fn view(&self) -> AclMessageRef<'_> {
         AclMessageRef::from_owned(self)
     }
 }

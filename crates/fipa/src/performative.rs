@@ -1,6 +1,7 @@
 //! What a message does: the communicative act it performs (FIPA00037).
 
-use std::fmt;
+use alloc::boxed::Box;
+use core::fmt;
 
 macro_rules! performatives {
     ($($variant:ident $code:literal $name:literal $meaning:literal),* $(,)?) => {

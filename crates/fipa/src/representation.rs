@@ -1,6 +1,7 @@
 //! What every encoding of messages can do.
 
 use crate::{AclMessage, DecodeError, EncodeError, Explanation, Limits};
+use alloc::vec::Vec;
 
 /// An encoding of ACL messages.
 pub trait Representation: Sync {
@@ -28,3 +29,6 @@ pub trait Representation: Sync {
     /// Takes a message apart byte by byte, as far as it can be read.
     fn explain(&self, bytes: &[u8], limits: &Limits) -> Explanation;
 }
+
+/// The FIPA name of the XML encoding, which envelopes carry even where XML itself is left out.
+pub(crate) const XML: &str = "fipa.acl.rep.xml.std";

@@ -6,7 +6,9 @@ use crate::{Explanation, Limits, Representation};
 static REPRESENTATIONS: &[&dyn Representation] = &[
     &crate::bitefficient::BitEfficient,
     &crate::string::StringRepresentation,
+    #[cfg(feature = "xml")]
     &crate::xml::Xml,
+    #[cfg(feature = "json")]
     &crate::json::Json,
 ];
 

@@ -1,7 +1,11 @@
 //! What a strict receiver checks beyond the encoding (FIPA00061, FIPA00037).
 
-use std::borrow::Cow;
-use std::fmt;
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::expression::is_standard_word;
 use crate::{AclMessage, Aid, Expression, Origin, Performative, is_word};
@@ -106,7 +110,7 @@ impl Findings {
             ("receiver", &message.receivers),
             ("reply-to", &message.reply_to),
         ] {
-            let mut names = std::collections::HashSet::new();
+            let mut names = alloc::collections::BTreeSet::new();
             for (index, aid) in aids.iter().enumerate() {
                 self.agent(&format!("{name}[{index}]"), aid);
                 if !names.insert(&aid.name) {
@@ -144,7 +148,7 @@ impl Findings {
     }
 
     fn user_defined(&mut self, field: &str, parameters: &[(String, Expression)]) {
-        let mut names = std::collections::HashSet::new();
+        let mut names = alloc::collections::BTreeSet::new();
         for (name, value) in parameters {
             let field = format!("{field}{name}");
             if !name

@@ -71,7 +71,7 @@ fn looking_at_a_message_allocates_nothing() {
     let counted = measure(|| {
         lengths[0] = look(bitefficient::decode_ref(&bits, &Limits::DEFAULT).unwrap());
         lengths[1] = look(string::decode_ref(&text, &Limits::DEFAULT).unwrap());
-        lengths[2] = look(message.as_ref());
+        lengths[2] = look(message.view());
     });
     assert_eq!(counted.count_total, 0);
     assert!(

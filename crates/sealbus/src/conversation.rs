@@ -131,14 +131,14 @@ mod tests {
             .clone()
             .with_sender(aid("buyer@factory"))
             .create_reply(Performative::Inform);
-        assert!(expected.is_answered_by(&reply.as_ref()));
+        assert!(expected.is_answered_by(&reply.view()));
 
         let mut other = AclMessage::new(Performative::Request).with_receiver(aid("seller@factory"));
         Expected::of(&mut other);
         let late = other
             .with_sender(aid("buyer@factory"))
             .create_reply(Performative::Inform);
-        assert!(!expected.is_answered_by(&late.as_ref()));
+        assert!(!expected.is_answered_by(&late.view()));
     }
 
     #[test]
@@ -152,8 +152,8 @@ mod tests {
                 .with_sender(aid(sender))
                 .with_conversation_id(conversation)
         };
-        assert!(expected.is_answered_by(&answer("seller@factory", "sale-7").as_ref()));
-        assert!(!expected.is_answered_by(&answer("thief@factory", "sale-7").as_ref()));
-        assert!(!expected.is_answered_by(&answer("seller@factory", "sale-8").as_ref()));
+        assert!(expected.is_answered_by(&answer("seller@factory", "sale-7").view()));
+        assert!(!expected.is_answered_by(&answer("thief@factory", "sale-7").view()));
+        assert!(!expected.is_answered_by(&answer("seller@factory", "sale-8").view()));
     }
 }

@@ -119,7 +119,7 @@ pub fn found<T>(
     answer: &Message,
     read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
 ) -> Result<Vec<T>, DirectoryError> {
-    let limit = answer.user_defined(client::LIMIT_PARAMETER);
+    let limit = answer.user_defined_value(client::LIMIT_PARAMETER);
     if let Some(limit) = limit.and_then(Expression::as_str) {
         let directory = answer.sender_name();
         tracing::warn!(

@@ -69,12 +69,12 @@ impl PyAid {
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
         other
             .cast::<PyAid>()
-            .is_ok_and(|other| other.get().0 == self.0)
+            .is_ok_and(|other| other.get().0.names_same_agent(&self.0))
     }
 
     fn __hash__(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.0.hash(&mut hasher);
+        self.0.name.hash(&mut hasher);
         hasher.finish()
     }
 

@@ -38,7 +38,7 @@ impl PyAclMessage {
 
     pub(crate) fn view(&self) -> AclMessageRef<'_> {
         match &self.0 {
-            Body::Made(message) => AclMessage::as_ref(message),
+            Body::Made(message) => AclMessage::view(message),
             Body::Received(message) => message.message(),
         }
     }

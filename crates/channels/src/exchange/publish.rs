@@ -200,7 +200,7 @@ impl Exchange {
         publication: &Publication<'_>,
         targets: &Targets,
     ) -> Result<Chosen, PublishError> {
-        let view = publication.message.as_ref().as_ref();
+        let view = publication.message.view();
         let publisher = publication.publisher;
         let mut chosen = Chosen {
             here: Vec::with_capacity(targets.here.len()),

@@ -163,7 +163,7 @@ impl Exchange {
         {
             return;
         }
-        let view = publication.message.as_ref().as_ref();
+        let view = publication.message.view();
         let mut sieve = Sieve::new(header, &view);
         for subscription in &targets.away {
             if sieve.may_pass(subscription.filter.as_ref()) {

@@ -523,7 +523,7 @@ impl World {
         if accepted && may_publish && qos.reliability != Reliability::BestEffort {
             let header =
                 crate::ChannelHeader::new(crate::Mechanism::Event, path, qos, 1, now.moment);
-            let view = message.as_ref().as_ref();
+            let view = message.view();
             let mut to = Vec::new();
             let is_event = receiver.is_none();
             let mut is_found = false;
@@ -718,7 +718,7 @@ impl World {
                 .may(&publisher, ChannelRight::Publish, &header.channel);
             assert!(may, "{who}: may not publish on {}", header.channel);
         }
-        let view = message.as_ref().as_ref();
+        let view = message.view();
         assert!(
             !(is_event || is_request) || passes(seat.consumer.filter.as_ref(), header, &view),
             "{who} does not pass the filter"

@@ -4,11 +4,14 @@
 //! message must arrive, once and in order. Implementations differ in what they enter and in what
 //! counts as use, so Sealbus reads such messages, and writes them only when asked to.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::encode::encode;
-use super::parse::{Observer, Parser, byte_string};
+use super::parse::{Observer, Parser};
+use super::scan::byte_string;
 use super::token::{Atom, Bracket, Piece, tag};
 use crate::parameter::Parameter;
 use crate::{AclMessage, DecodeError, DecodeProblem, EncodeError, EncodeProblem, Limits};
@@ -20,7 +23,7 @@ const MOST_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub struct CodeTable {
     entries: Vec<Option<Entry>>,
-    numbers: HashMap<Box<[u8]>, usize>,
+    numbers: BTreeMap<Box<[u8]>, usize>,
     free: BinaryHeap<Reverse<usize>>,
     bytes: usize,
     clock: u64,
@@ -42,7 +45,7 @@ impl CodeTable {
         let size = 1usize << bits;
         Some(Self {
             entries: (0..size).map(|_| None).collect(),
-            numbers: HashMap::new(),
+            numbers: BTreeMap::new(),
             free: (0..size).map(Reverse).collect(),
             bytes: 0,
             clock: 0,

@@ -1,5 +1,8 @@
 //! Writing messages (FIPA00069).
 
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
 use memchr::memchr;
 
 use super::nibbles::{write_date, write_number};

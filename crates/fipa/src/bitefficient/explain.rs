@@ -2,10 +2,14 @@
 
 use super::NAME;
 use super::nibbles::Nibbles;
-use super::parse::{Observer, Parser, byte_string, read_date_time};
+use super::parse::{Observer, Parser, read_date_time};
+use super::scan::byte_string;
 use super::token::{Atom, Bracket, Piece};
 use crate::explain::{Explanation, Pieces, shown};
 use crate::{DecodeError, Limits, Performative};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
 
 pub(super) fn explain(bytes: &[u8], limits: &Limits) -> Explanation {
     let mut parser = Parser::new(bytes, limits, Explainer(Pieces::new(bytes)));

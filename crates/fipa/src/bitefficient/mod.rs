@@ -5,6 +5,7 @@
 //! Text that the standard leaves open is read in every form known in the wild; which one is written
 //! is explained in `docs/encodings.md`.
 
+use alloc::vec::Vec;
 mod codetable;
 mod encode;
 mod explain;
@@ -20,8 +21,8 @@ pub(crate) use encode::{write_byte_string, write_date_time};
 pub use nibbles::Nibbles;
 pub(crate) use nibbles::write_number;
 pub(crate) use parse::MAX_DEPTH;
-pub(crate) use parse::{byte_string, read_date_time};
-pub(crate) use scan::find_end;
+pub(crate) use parse::read_date_time;
+pub(crate) use scan::{byte_string, find_end};
 pub(crate) use view::{AidView, AidsView, ExpressionsView, UserDefinedView, View, WordsView};
 
 use crate::{AclMessage, AclMessageRef, DecodeError, Limits};

@@ -1,6 +1,7 @@
 //! Digits packed two a byte (FIPA00069: numbers and dates).
 
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::expression::is_decimal;
 use crate::{DateTime, DateTimeError, Origin};

@@ -4,6 +4,7 @@
 //! tables; what differs is the [`Observer`].
 
 use super::nibbles::{self, DATE_LENGTH, Nibbles};
+use super::scan::byte_string;
 use super::scan::find_end;
 use super::token::{Atom, Bracket, Piece};
 use crate::parameter::{Parameter, ParameterOffsets};
@@ -241,7 +242,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         loop {
             match self.peek() {
                 Some(0x01) => return self.byte(Piece::End("AID")),
-                Some(0x02) if !std::mem::replace(&mut addresses, true) => {
+                Some(0x02) if !core::mem::replace(&mut addresses, true) => {
                     self.byte(Piece::AddressesStart)?;
                     while self.peek() != Some(0x01) {
                         self.count_value()?;
@@ -249,7 +250,7 @@ impl<'a, O: Observer> Parser<'a, O> {
                     }
                     self.byte(Piece::End("addresses"))?;
                 }
-                Some(0x03) if !std::mem::replace(&mut resolvers, true) => {
+                Some(0x03) if !core::mem::replace(&mut resolvers, true) => {
                     self.byte(Piece::ResolversStart)?;
                     self.aids("resolvers", depth)?;
                 }
@@ -307,7 +308,7 @@ impl<'a, O: Observer> Parser<'a, O> {
                     let bytes = self.bytes;
                     return Err(DecodeError::expected(bytes, bytes.len(), "00 after a text"));
                 };
-                if !ascii && std::str::from_utf8(&self.bytes[start..end]).is_err() {
+                if !ascii && core::str::from_utf8(&self.bytes[start..end]).is_err() {
                     return Err(DecodeError::not_utf8(start, expected));
                 }
                 self.at = end + 1;
@@ -482,31 +483,4 @@ pub(super) enum Step {
     End,
     UserDefined,
     Standard(Parameter),
-}
-
-/// Where the bytes of a byte string are whose length field, of `width` bytes, begins at `start`.
-pub(crate) fn byte_string(
-    bytes: &[u8],
-    start: usize,
-    width: usize,
-) -> Result<(usize, usize), DecodeError> {
-    let Some(field) = bytes.get(start..start + width) else {
-        return Err(DecodeError::expected(
-            bytes,
-            bytes.len(),
-            "the length of a byte string",
-        ));
-    };
-    let length = field
-        .iter()
-        .fold(0usize, |length, byte| length << 8 | usize::from(*byte));
-    let start = start + width;
-    if bytes.len() - start < length {
-        return Err(DecodeError::expected(
-            bytes,
-            bytes.len(),
-            "as many bytes as the byte string's length says",
-        ));
-    }
-    Ok((start, start + length))
 }

@@ -1,5 +1,6 @@
-//! Finding the end of zero-terminated text, quickly.
+//! Finding the ends of texts and byte strings.
 
+use crate::DecodeError;
 use crate::eights::{first, not_ascii, zeros};
 
 /// Offset of the first zero byte at or after `start`, and whether all before it is ASCII.
@@ -28,4 +29,31 @@ pub(crate) fn find_end(bytes: &[u8], start: usize) -> Option<(usize, bool)> {
         at += 1;
     }
     None
+}
+
+/// Where the bytes of a byte string are whose length field, of `width` bytes, begins at `start`.
+pub(crate) fn byte_string(
+    bytes: &[u8],
+    start: usize,
+    width: usize,
+) -> Result<(usize, usize), DecodeError> {
+    let Some(field) = bytes.get(start..start + width) else {
+        return Err(DecodeError::expected(
+            bytes,
+            bytes.len(),
+            "the length of a byte string",
+        ));
+    };
+    let length = field
+        .iter()
+        .fold(0usize, |length, byte| length << 8 | usize::from(*byte));
+    let start = start + width;
+    if bytes.len() - start < length {
+        return Err(DecodeError::expected(
+            bytes,
+            bytes.len(),
+            "as many bytes as the byte string's length says",
+        ));
+    }
+    Ok((start, start + length))
 }

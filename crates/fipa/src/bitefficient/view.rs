@@ -3,11 +3,11 @@
 //! Nothing here can fail on bytes that the parser accepted; should it happen, things are just not
 //! found.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
 
 use super::Nibbles;
-use super::parse::{Layout, Parser, Step, byte_string};
-use super::scan::find_end;
+use super::parse::{Layout, Parser, Step};
+use super::scan::{byte_string, find_end};
 use super::token::{Atom, Bracket};
 use crate::literal::{counted, unquote};
 use crate::parameter::Parameter;
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
                 let start = parser.at + 1;
                 let length = memchr::memchr(0, self.bytes.get(start..)?)?;
                 let raw = &self.bytes[start..start + length];
-                match std::str::from_utf8(raw) {
+                match core::str::from_utf8(raw) {
                     Ok(text) => ContentRef::Text(unquote(text)),
                     // The standard names no character set for text.
                     Err(_) => {
@@ -245,7 +245,7 @@ impl<'a> Iterator for ExpressionsView<'a> {
     type Item = ExpressionRef<'a>;
 
     fn next(&mut self) -> Option<ExpressionRef<'a>> {
-        let ours = std::mem::take(&mut self.tag_is_ours);
+        let ours = core::mem::take(&mut self.tag_is_ours);
         let tag = *self.bytes.get(self.at)?;
         if tag == 0x60 {
             let items = Self {
@@ -424,6 +424,6 @@ impl<'a> Parser<'a, ()> {
 /// The text that begins at `start`, and the offset after its 00.
 fn text(bytes: &[u8], start: usize) -> Option<(&str, usize)> {
     let (end, _) = find_end(bytes, start)?;
-    let text = std::str::from_utf8(&bytes[start..end]).ok()?;
+    let text = core::str::from_utf8(&bytes[start..end]).ok()?;
     Some((text, end + 1))
 }

@@ -1,12 +1,16 @@
 //! The JSON representation of envelopes, Sealbus' own; its schema is [`SCHEMA`].
 
-use std::collections::HashSet;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Envelope, EnvelopeParameters, EnvelopeRepresentation, Received};
-use crate::json::{AidForm, AidRead, ContentForm, ContentRead, DateTimeRead, guard, syntax_error};
+use crate::forms::{AidForm, AidRead, ContentForm, ContentRead, DateTimeRead};
+use crate::json::{guard, syntax_error};
 use crate::{Aid, DecodeError, EncodeError, EncodeProblem, Limits};
 
 /// The encoding's name; FIPA has none for it.
@@ -54,12 +58,11 @@ pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) -> Result<(), EncodeError>
         base: ParametersForm::new(&envelope.base).map_err(|error| error.within("base"))?,
         revisions: revisions.collect::<Result<_, _>>()?,
     };
-    let start = out.len();
-    serde_json::to_writer(&mut *out, &form).map_err(|_| {
-        out.truncate(start);
-        // Only a writer that fails makes it fail, and a vector does not.
-        EncodeError::new("envelope", EncodeProblem::Empty)
-    })
+    // A value whose keys are all texts can always be written.
+    let text = serde_json::to_vec(&form)
+        .map_err(|_| EncodeError::new("envelope", EncodeProblem::Empty))?;
+    out.extend_from_slice(&text);
+    Ok(())
 }
 
 /// Reads an envelope, which must be all there is but for white space.
@@ -249,14 +252,14 @@ struct Texts(Vec<(String, String)>);
 
 impl Texts {
     fn new(parameters: &[(String, String)]) -> Result<Self, EncodeError> {
-        let mut names = HashSet::new();
+        let mut names = BTreeSet::new();
         match parameters
             .iter()
             .find(|(name, _)| name.is_empty() || !names.insert(name))
         {
             None => Ok(Self(parameters.to_vec())),
             Some((name, _)) => {
-                let encoding = crate::json::ENCODING;
+                let encoding = crate::forms::ENCODING;
                 let problem = EncodeProblem::NameTaken { encoding };
                 Err(EncodeError::new(format!("name of {name:?}"), problem))
             }
@@ -276,6 +279,6 @@ impl Serialize for Texts {
 
 impl<'de> Deserialize<'de> for Texts {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::json::Members::<String>::deserialize(deserializer).map(|members| Self(members.0))
+        crate::forms::Members::<String>::deserialize(deserializer).map(|members| Self(members.0))
     }
 }

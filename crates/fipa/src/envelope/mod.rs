@@ -4,8 +4,12 @@
 //! none of them changes what an earlier one said. [`Envelope::current`] is what counts: for each
 //! parameter the newest value.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 pub mod bitefficient;
+#[cfg(feature = "json")]
 pub mod json;
+#[cfg(feature = "xml")]
 pub mod xml;
 
 use crate::{Aid, Content, DateTime, DecodeError, EncodeError, Limits};
@@ -113,7 +117,7 @@ impl Envelope {
         &self,
         parameter: impl FnMut(&EnvelopeParameters) -> Option<&T>,
     ) -> Option<&T> {
-        let all = std::iter::once(&self.base).chain(&self.revisions);
+        let all = core::iter::once(&self.base).chain(&self.revisions);
         all.rev().find_map(parameter)
     }
 
@@ -129,7 +133,7 @@ impl Envelope {
 
     /// All stamps, the oldest first. A service that finds its own here has a loop before it.
     pub fn stamps(&self) -> impl Iterator<Item = &Received> {
-        let all = std::iter::once(&self.base).chain(&self.revisions);
+        let all = core::iter::once(&self.base).chain(&self.revisions);
         all.filter_map(|parameters| parameters.received.as_ref())
     }
 }
@@ -191,8 +195,13 @@ pub trait EnvelopeRepresentation: Sync {
 }
 
 /// Every encoding of envelopes Sealbus has; a further one is a module and a line here.
-static REPRESENTATIONS: &[&dyn EnvelopeRepresentation] =
-    &[&xml::Xml, &bitefficient::BitEfficient, &json::Json];
+static REPRESENTATIONS: &[&dyn EnvelopeRepresentation] = &[
+    #[cfg(feature = "xml")]
+    &xml::Xml,
+    &bitefficient::BitEfficient,
+    #[cfg(feature = "json")]
+    &json::Json,
+];
 
 /// Every encoding of envelopes.
 pub fn representations() -> &'static [&'static dyn EnvelopeRepresentation] {

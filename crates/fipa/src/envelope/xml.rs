@@ -11,6 +11,10 @@ use crate::xml::{
     write_empty, write_text,
 };
 use crate::{Content, DateTime, DecodeError, DecodeProblem, EncodeError, EncodeProblem, Limits};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// The encoding's FIPA name.
 pub const NAME: &str = "fipa.mts.env.rep.xml.std";

@@ -4,6 +4,8 @@ use super::{NAME, decode};
 use crate::explain::{Explanation, Pieces, shown};
 use crate::parameter::Parameter;
 use crate::{Limits, Performative};
+use alloc::format;
+use alloc::string::String;
 
 const REFERENCE: &str = "acl-message.schema.json, FIPA00061";
 

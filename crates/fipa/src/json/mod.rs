@@ -5,15 +5,14 @@
 //! is an object with one member that names the kind: `{"string": "abc"}` (a string that could be a
 //! word), `{"number": "2.50"}`, `{"date-time": "20260304T050607089Z"}`, `{"base64": "AAEC"}`.
 
+use alloc::vec::Vec;
 mod explain;
-mod forms;
+mod guard;
 
-pub(crate) use forms::{
-    AidForm, AidRead, ContentForm, ContentRead, DateTimeRead, Members, guard, syntax_error,
-};
+pub(crate) use guard::{guard, syntax_error};
 
+use crate::forms::{MessageForm, MessageRead};
 use crate::{AclMessage, DecodeError, EncodeError, EncodeProblem, Limits, Representation};
-use forms::{MessageForm, MessageRead};
 
 /// The encoding's name; FIPA has none for it.
 pub const NAME: &str = "sealbus.acl.rep.json";
@@ -21,20 +20,17 @@ pub const NAME: &str = "sealbus.acl.rep.json";
 /// The JSON Schema of a message.
 pub const SCHEMA: &str = include_str!("../../schema/acl-message.schema.json");
 
-pub(crate) const ENCODING: &str = "JSON";
-
 /// Appends the message to `out`, without blanks or line ends.
 ///
 /// # Errors
 /// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
 pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let form = MessageForm::new(message)?;
-    let start = out.len();
-    serde_json::to_writer(&mut *out, &form).map_err(|_| {
-        out.truncate(start);
-        // Only a writer that fails makes it fail, and a vector does not.
-        EncodeError::new("message", EncodeProblem::Empty)
-    })
+    // A value whose keys are all texts can always be written.
+    let text =
+        serde_json::to_vec(&form).map_err(|_| EncodeError::new("message", EncodeProblem::Empty))?;
+    out.extend_from_slice(&text);
+    Ok(())
 }
 
 /// Reads a message, which must be all there is but for white space.

@@ -2,6 +2,11 @@ use super::Exception;
 use super::frame::{is_user_defined, members, name_of, string};
 use crate::sl::{Arguments, Float, FunctionalTerm, Parameter, Term};
 use crate::{Aid, Expression, Number};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
 
 const OBJECT: &str = "agent-identifier";
 const SLOTS: [&str; 3] = ["name", "addresses", "resolvers"];
@@ -136,7 +141,7 @@ fn named_arguments(items: &[Expression]) -> Option<Vec<Parameter<'_>>> {
 
 fn term_to_expression(term: &Term<'_>) -> Expression {
     let list = |head: &str, members: &[Term<'_>]| {
-        let head = std::iter::once(Expression::Word(head.into()));
+        let head = core::iter::once(Expression::Word(head.into()));
         Expression::List(head.chain(members.iter().map(term_to_expression)).collect())
     };
     match term {
@@ -159,7 +164,7 @@ fn term_to_expression(term: &Term<'_>) -> Expression {
                 symbol,
                 arguments: Arguments::Named(parameters),
             } => {
-                let head = std::iter::once(Expression::from(symbol.as_ref()));
+                let head = core::iter::once(Expression::from(symbol.as_ref()));
                 let pairs = parameters.iter().flat_map(|parameter| {
                     let name = Expression::Word(format!(":{}", parameter.name));
                     [name, term_to_expression(&parameter.value)]

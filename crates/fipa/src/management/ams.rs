@@ -1,4 +1,7 @@
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 use super::Exception;
 use super::frame::{Frame, Slots, string};

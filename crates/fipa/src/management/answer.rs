@@ -1,6 +1,8 @@
 use super::frame::members;
 use super::{ApDescription, Exception};
 use crate::sl::{Content, ContentExpression, Term, Wff};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// The objects in a result: the members of a set or sequence, or the one object that stands alone.
 pub(super) fn objects<T>(

@@ -2,6 +2,8 @@ use super::Exception;
 use super::frame::{Frame, Slots, date_time, integer, string};
 use crate::sl::Term;
 use crate::{Aid, DateTime};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// An entry of the DF, or the template of a search for entries.
 ///

@@ -1,5 +1,8 @@
 use crate::Performative;
 use crate::sl::{Arguments, Term, Wff};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Why a request to AMS or DF was turned down (FIPA00023, the exceptions of the ontology).
 ///

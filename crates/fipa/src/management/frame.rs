@@ -3,6 +3,9 @@
 use super::Exception;
 use crate::sl::{Arguments, Parameter, Term};
 use crate::{Aid, DateTime};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// The values of an object's slots, in the order of its slot names.
 pub(super) struct Frame<'t, 'a, const N: usize> {

@@ -2,6 +2,8 @@ use super::frame::name_of;
 use super::{AmsAgentDescription, DfAgentDescription, Exception, SearchConstraints};
 use crate::Aid;
 use crate::sl::{ActionExpression, Arguments, FunctionalTerm, Term};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// What a DF can be asked to do.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,9 @@
 //! of the entry at most once, so the work is bounded by the product of their sizes.
 
 use super::{AmsAgentDescription, DfAgentDescription, Property, ServiceDescription};
+use crate::Aid;
 use crate::sl::{Arguments, FunctionalTerm, Term};
+use alloc::string::String;
 
 /// Whether every member of the template's set matches some member of the entry's.
 fn set<T>(entry: &[T], template: &[T], matches: impl Fn(&T, &T) -> bool) -> bool {
@@ -19,10 +21,15 @@ fn atom<T: PartialEq>(entry: Option<&T>, template: Option<&T>) -> bool {
     template.is_none() || entry == template
 }
 
+/// Whether the entry is about the agent that the template names, if it names one.
+fn agent(entry: Option<&Aid>, template: Option<&Aid>) -> bool {
+    template.is_none_or(|wanted| entry.is_some_and(|entry| entry.names_same_agent(wanted)))
+}
+
 impl DfAgentDescription {
     /// Whether this entry matches a template. Agents are compared by name only.
     pub fn matches(&self, template: &Self) -> bool {
-        atom(self.name.as_ref(), template.name.as_ref())
+        agent(self.name.as_ref(), template.name.as_ref())
             && set(
                 &self.services,
                 &template.services,
@@ -64,7 +71,7 @@ impl Property {
 impl AmsAgentDescription {
     /// Whether this entry matches a template. Agents are compared by name only.
     pub fn matches(&self, template: &Self) -> bool {
-        atom(self.name.as_ref(), template.name.as_ref())
+        agent(self.name.as_ref(), template.name.as_ref())
             && atom(self.ownership.as_ref(), template.ownership.as_ref())
             && atom(self.state.as_ref(), template.state.as_ref())
     }

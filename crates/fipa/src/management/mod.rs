@@ -21,7 +21,7 @@
 //! );
 //! let wanted = DfAgentDescription::default().with_service(ServiceDescription::of_type("selling"));
 //! assert!(seller.matches(&wanted));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), Box<dyn core::error::Error>>(())
 //! ```
 //!
 //! Reading takes what other platforms write: arguments by name or by position, sets where sequences

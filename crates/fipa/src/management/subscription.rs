@@ -11,6 +11,8 @@ use crate::sl::{
     ActionExpression, Content, ContentExpression, IdentifyingExpression, ReferentialOperator, Term,
     Text, Wff,
 };
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// The expression to subscribe with, `(iota ?x (result (action df (search …)) ?x))`.
 pub fn expression(search: ActionExpression<'_>) -> IdentifyingExpression<'_> {

@@ -1,4 +1,4 @@
-use std::borrow::Cow;
+use alloc::borrow::Cow;
 
 use super::tree::{Float, Term, Text};
 use crate::expression::is_decimal;
@@ -147,7 +147,7 @@ impl<'a> Lexer<'a> {
         self.position = begin + length;
         // Text that ends in a backslash cannot be written in quotes, so this is its only form.
         if bytes.last() == Some(&b'\\')
-            && let Ok(text) = std::str::from_utf8(bytes)
+            && let Ok(text) = core::str::from_utf8(bytes)
         {
             return Ok(Term::Text(Cow::Borrowed(text)));
         }
@@ -158,7 +158,7 @@ impl<'a> Lexer<'a> {
 const NO_WORD: &str = "a number or date-time (quote a string that begins with a digit or '-')";
 
 fn text(bytes: &[u8], start: usize) -> Result<&str, DecodeError> {
-    std::str::from_utf8(bytes).map_err(|error| {
+    core::str::from_utf8(bytes).map_err(|error| {
         let expected = "UTF-8 (send other bytes as #N\")";
         DecodeError::not_utf8(start + error.valid_up_to(), expected)
     })

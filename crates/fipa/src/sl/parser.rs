@@ -5,6 +5,10 @@ use super::tree::{
     Wff,
 };
 use crate::{DecodeError, Limits};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// The deepest nesting that any [`Limits`] admit, so that no text can exhaust the stack.
 const DEEPEST: usize = 128;

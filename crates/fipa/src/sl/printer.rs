@@ -1,4 +1,6 @@
-use std::fmt;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
 
 use super::lexer::is_plain_word;
 use super::parser::Keyword;

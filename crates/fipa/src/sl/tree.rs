@@ -1,5 +1,8 @@
-use std::borrow::Cow;
-use std::fmt;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::DateTime;
 
@@ -306,7 +309,7 @@ impl<'a> Term<'a> {
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
+            Self::Bytes(bytes) => core::str::from_utf8(bytes).ok(),
             _ => None,
         }
     }

@@ -7,6 +7,8 @@ use crate::parameter::Parameter;
 use crate::{
     AclMessage, Aid, Content, EncodeError, EncodeProblem, Expression, Performative, is_word,
 };
+use alloc::format;
+use alloc::vec::Vec;
 
 const ENCODING: &str = "the String encoding";
 

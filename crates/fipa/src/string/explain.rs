@@ -4,6 +4,8 @@ use super::NAME;
 use super::parse::{Layout, Observer, Piece};
 use crate::explain::{Explanation, Pieces, shown};
 use crate::{Limits, Performative};
+use alloc::borrow::ToOwned;
+use alloc::format;
 
 pub(super) fn explain(bytes: &[u8], limits: &Limits) -> Explanation {
     let mut explainer = Explainer(Pieces::new(bytes));

@@ -4,14 +4,17 @@
 //! what the standard allows and what JADE makes of it: names in any letter case, content as a word,
 //! agent names in quotes, and byte content as `:X-JADE-Encoding Base64`.
 
+use alloc::vec::Vec;
 mod encode;
 mod explain;
 mod lex;
 mod parse;
 mod view;
 
+#[cfg(feature = "xml")]
+pub(crate) use encode::check_carried;
 pub use encode::encode;
-pub(crate) use encode::{check_carried, write_expression};
+pub(crate) use encode::write_expression;
 pub(crate) use parse::{Layout, check_expression};
 pub(crate) use view::{
     AddressesView, AidView, AidsView, ExpressionsView, UserDefinedView, View, classify,

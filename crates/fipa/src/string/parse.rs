@@ -141,7 +141,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
 
     fn utf8(&self, start: usize, end: usize, expected: &'static str) -> Result<(), DecodeError> {
         let text = &self.bytes()[start..end];
-        if text.is_ascii() || std::str::from_utf8(text).is_ok() {
+        if text.is_ascii() || core::str::from_utf8(text).is_ok() {
             Ok(())
         } else {
             Err(DecodeError::not_utf8(start, expected))
@@ -261,7 +261,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
         while let Some((start, end)) =
             self.parameter("a parameter of an agent identifier (:…) or ')'")?
         {
-            let once = |first: &mut bool, parameter| match std::mem::replace(first, true) {
+            let once = |first: &mut bool, parameter| match core::mem::replace(first, true) {
                 false => Ok(()),
                 true => Err(DecodeError::new(
                     start,

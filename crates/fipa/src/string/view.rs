@@ -3,7 +3,9 @@
 //! Nothing here can fail on text that the parser accepted; should it happen, things are just not
 //! found.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::encode::Owner;
 use super::lex::{Lexer, Token};
@@ -70,7 +72,7 @@ impl<'a> View<'a> {
         }
         // The standard names no character set for text.
         Some(match bytes {
-            Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
+            Cow::Borrowed(bytes) => match core::str::from_utf8(bytes) {
                 Ok(text) => ContentRef::Text(Cow::Borrowed(text)),
                 Err(_) => ContentRef::Bytes(Cow::Borrowed(bytes)),
             },
@@ -103,7 +105,7 @@ impl<'a> View<'a> {
 fn text(bytes: &[u8], start: usize, end: usize) -> &str {
     bytes
         .get(start..end)
-        .and_then(|text| std::str::from_utf8(text).ok())
+        .and_then(|text| core::str::from_utf8(text).ok())
         .unwrap_or_default()
 }
 

@@ -1,6 +1,9 @@
 //! What messages and envelopes have in common in XML: agents, and texts that are expressions.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::elements::{Element, Elements, TextOrChild, trimmed};
 use crate::string::{check_expression, expression_view};
@@ -62,7 +65,7 @@ impl<'a> Elements<'a> {
             match element.name() {
                 "name" => {
                     let name = self.attribute_or_text(&element, "id")?;
-                    if !std::mem::replace(&mut aid.name, name).is_empty() {
+                    if !core::mem::replace(&mut aid.name, name).is_empty() {
                         return Err(element.duplicate("name"));
                     }
                 }

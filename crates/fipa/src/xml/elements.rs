@@ -3,7 +3,9 @@
 //! Entities other than XML's own five and character references are refused, so that no document
 //! can grow while it is read; document type declarations are passed over.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::{String, ToString};
 
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
@@ -60,7 +62,7 @@ impl Element<'_> {
         Ok(None)
     }
 
-    fn syntax(&self, error: impl std::fmt::Display) -> DecodeError {
+    fn syntax(&self, error: impl core::fmt::Display) -> DecodeError {
         DecodeError::new(self.offset, DecodeProblem::Syntax(error.to_string()))
     }
 
@@ -94,7 +96,7 @@ impl<'a> Elements<'a> {
             let limit = limits.message_length;
             return Err(DecodeError::limit(limit, "bytes", limit));
         }
-        let text = std::str::from_utf8(bytes)
+        let text = core::str::from_utf8(bytes)
             .map_err(|error| DecodeError::not_utf8(error.valid_up_to(), "XML in UTF-8"))?;
         let mut reader = Reader::from_str(text);
         let config = reader.config_mut();
@@ -147,7 +149,7 @@ impl<'a> Elements<'a> {
 
     /// Leaves the element we are in if it is an empty one.
     fn leave_empty(&mut self) -> bool {
-        let empty = std::mem::take(&mut self.in_empty);
+        let empty = core::mem::take(&mut self.in_empty);
         self.depth -= usize::from(empty);
         empty
     }

@@ -1,5 +1,8 @@
 //! What each tag and text of a message is.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
 
@@ -15,9 +18,9 @@ pub(super) fn explain(bytes: &[u8], limits: &Limits) -> Explanation {
     // The meaning of the elements is not looked at here, so the decoder says what is wrong.
     let error = decode(bytes, limits).err();
     let mut pieces = Pieces::new(bytes);
-    let readable = match std::str::from_utf8(bytes) {
+    let readable = match core::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        Err(error) => core::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
     };
     let mut reader = Reader::from_str(readable);
     let position = |reader: &Reader<&[u8]>| reader.buffer_position() as usize;

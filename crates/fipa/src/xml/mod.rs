@@ -4,6 +4,7 @@
 //! agent from each, and the conversation-id both as element and as attribute. It reads these and
 //! the other forms in use; `docs/encodings.md` lists them.
 
+use alloc::vec::Vec;
 mod aid;
 mod elements;
 mod explain;
@@ -20,7 +21,7 @@ pub(crate) use write::{
 use crate::{AclMessage, DecodeError, EncodeError, Limits, Representation};
 
 /// The encoding's FIPA name.
-pub const NAME: &str = "fipa.acl.rep.xml.std";
+pub const NAME: &str = crate::representation::XML;
 
 /// The element by which JADE says that content is base64.
 const JADE_ENCODING: &str = "X-JADE-Encoding";

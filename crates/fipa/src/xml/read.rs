@@ -6,6 +6,8 @@ use crate::{
     AclMessage, Content, DateTime, DecodeError, DecodeProblem, Expression, Limits, Performative,
     base64,
 };
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
 
 /// Reads a message, which must be all there is in the document.
 ///
@@ -54,7 +56,7 @@ impl<'a> MessageReader<'a> {
                 "receiver" => self.elements.aids(&mut message.receivers)?,
                 "reply-to" => self.elements.aids(&mut message.reply_to)?,
                 "content" => {
-                    if std::mem::replace(&mut text_seen, true) {
+                    if core::mem::replace(&mut text_seen, true) {
                         return Err(element.duplicate("content"));
                     }
                     let text = self.elements.text()?;

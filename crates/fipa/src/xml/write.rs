@@ -9,6 +9,9 @@ use crate::{
     AclMessage, Aid, Content, DecodeProblem, EncodeError, EncodeProblem, Expression, ExpressionRef,
     Limits, Performative, base64,
 };
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 const ENCODING: &str = "XML";
 

@@ -211,7 +211,7 @@ impl Inner {
             explanation,
         };
         let ams = self.aid("ams");
-        let Some(notice) = failure_notice(&ams, &AclMessage::as_ref(&message), receiver, &reason)
+        let Some(notice) = failure_notice(&ams, &AclMessage::view(&message), receiver, &reason)
         else {
             return;
         };

@@ -370,7 +370,7 @@ impl Inner {
         let ams = self.aid("ams");
         let reason = UndeliverableReason::Foreign(reason);
         tracing::debug!(target: "sealbus::undeliverable", receiver, %reason, "message not delivered");
-        let Some(notice) = failure_notice(&ams, &AclMessage::as_ref(message), receiver, &reason)
+        let Some(notice) = failure_notice(&ams, &AclMessage::view(message), receiver, &reason)
         else {
             return;
         };

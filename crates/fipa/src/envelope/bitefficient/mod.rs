@@ -2,6 +2,7 @@
 //!
 //! Revisions stand before the base, the newest first; the payload follows the base.
 
+use alloc::vec::Vec;
 mod read;
 mod write;
 

@@ -5,9 +5,12 @@ use crate::bitefficient::{
     MAX_DEPTH, NAME as ACL_BIT_EFFICIENT, Nibbles, byte_string, find_end, read_date_time,
 };
 use crate::envelope::{Envelope, EnvelopeParameters, Received};
+use crate::representation::XML as ACL_XML;
 use crate::string::NAME as ACL_STRING;
-use crate::xml::NAME as ACL_XML;
 use crate::{Aid, Content, DateTime, DecodeError, DecodeProblem, Expression, Limits};
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Reads an envelope and says where it ends and the payload begins.
 ///
@@ -84,7 +87,7 @@ impl<'a> Reader<'a> {
             ));
         };
         self.at = end + 1;
-        std::str::from_utf8(&self.bytes[start..end])
+        core::str::from_utf8(&self.bytes[start..end])
             .map_err(|_| DecodeError::not_utf8(start, expected))
     }
 

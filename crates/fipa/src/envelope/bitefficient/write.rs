@@ -6,9 +6,12 @@ use crate::bitefficient::{
 };
 use crate::envelope::{Envelope, EnvelopeParameters, Received};
 use crate::literal::write_decimal;
+use crate::representation::XML as ACL_XML;
 use crate::string::NAME as ACL_STRING;
-use crate::xml::NAME as ACL_XML;
 use crate::{Aid, Content, EncodeError, EncodeProblem, Expression};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 const ENCODING: &str = "the bit-efficient envelope";
 

@@ -1,12 +1,19 @@
 //! One view for readers: of an owned message, or of one still encoded as it was received.
 
-use std::borrow::Cow;
-use std::fmt;
+mod expression;
+
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::aid::split_name;
 use crate::parameter::Parameter;
-use crate::{AclMessage, Aid, Content, DateTime, Expression, Number, Performative};
+use crate::{AclMessage, Aid, Content, DateTime, Expression, Performative};
 use crate::{bitefficient, string};
+
+pub use expression::{ExpressionRef, Expressions, NumberRef};
 
 /// A message to be read where it is: in an [`AclMessage`] or in the bytes it was received as.
 ///
@@ -238,6 +245,11 @@ impl<'a> AidRef<'a> {
         }
     }
 
+    /// Whether both name the same agent: their names are equal, whatever their addresses (FIPA00023).
+    pub fn names_same_agent(&self, other: &AidRef<'_>) -> bool {
+        self.name() == other.name()
+    }
+
     /// The name without its platform: everything before the last `@`.
     pub fn local_name(&self) -> &'a str {
         split_name(self.name()).0
@@ -298,9 +310,18 @@ impl<'a> From<&'a Aid> for AidRef<'a> {
     }
 }
 
+/// As that of [`Aid`]: all parts count.
 impl PartialEq for AidRef<'_> {
     fn eq(&self, other: &Self) -> bool {
+        let user_defined = |aid: &Self| {
+            aid.user_defined()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect::<Vec<_>>()
+        };
         self.name() == other.name()
+            && self.addresses().eq(other.addresses())
+            && self.resolvers().eq(other.resolvers())
+            && user_defined(self) == user_defined(other)
     }
 }
 
@@ -346,97 +367,13 @@ impl<'a> From<&'a Content> for ContentRef<'a> {
     }
 }
 
-/// An expression to be read where it is.
-#[derive(Debug, Clone)]
-pub enum ExpressionRef<'a> {
-    /// A bare word.
-    Word(&'a str),
-    /// A text in quotes; owned only if escapes had to be undone.
-    String(Cow<'a, str>),
-    /// A number.
-    Number(NumberRef<'a>),
-    /// A date-time token.
-    DateTime(DateTime),
-    /// A byte string.
-    Bytes(&'a [u8]),
-    /// Expressions in parentheses.
-    List(Expressions<'a>),
-}
-
-impl<'a> ExpressionRef<'a> {
-    /// The text of a word, string, number or date-time. Allocates for the latter two when they are
-    /// read from the bit-efficient encoding, and for strings with escapes.
-    pub fn text(&self) -> Option<Cow<'a, str>> {
-        match self {
-            Self::Word(word) => Some(Cow::Borrowed(word)),
-            Self::String(text) => Some(text.clone()),
-            Self::Number(number) => Some(number.text()),
-            Self::DateTime(date_time) => Some(Cow::Owned(date_time.to_string())),
-            Self::Bytes(_) | Self::List(_) => None,
-        }
-    }
-
-    /// A copy that owns everything.
-    pub fn to_owned(&self) -> Expression {
-        match self {
-            Self::Word(word) => Expression::Word((*word).to_owned()),
-            Self::String(text) => Expression::String(text.clone().into_owned()),
-            Self::Number(number) => Expression::Number(number.to_owned()),
-            Self::DateTime(date_time) => Expression::DateTime(*date_time),
-            Self::Bytes(bytes) => Expression::Bytes(bytes.to_vec()),
-            Self::List(items) => {
-                Expression::List(items.clone().map(|item| item.to_owned()).collect())
-            }
-        }
-    }
-}
-
-impl<'a> From<&'a Expression> for ExpressionRef<'a> {
-    fn from(expression: &'a Expression) -> Self {
-        match expression {
-            Expression::Word(word) => Self::Word(word),
-            Expression::String(text) => Self::String(Cow::Borrowed(text)),
-            Expression::Number(number) => Self::Number(NumberRef::Text(number.as_str())),
-            Expression::DateTime(date_time) => Self::DateTime(*date_time),
-            Expression::Bytes(bytes) => Self::Bytes(bytes),
-            Expression::List(items) => {
-                Self::List(Expressions(ExpressionsSource::Owned(items.iter())))
-            }
-        }
-    }
-}
-
-/// A number to be read where it is.
-#[derive(Debug, Clone, Copy)]
-pub enum NumberRef<'a> {
-    /// Written in text.
-    Text(&'a str),
-    /// Written in the nibble code of the bit-efficient encoding.
-    Nibbles(bitefficient::Nibbles<'a>),
-}
-
-impl<'a> NumberRef<'a> {
-    /// The digits as text. Allocates when they come from the bit-efficient encoding.
-    pub fn text(&self) -> Cow<'a, str> {
-        match self {
-            Self::Text(text) => Cow::Borrowed(text),
-            Self::Nibbles(nibbles) => Cow::Owned(nibbles.to_string()),
-        }
-    }
-
-    /// A copy that owns its digits.
-    pub fn to_owned(&self) -> Number {
-        Number::parse(&self.text()).unwrap_or_else(|| Number::from(0))
-    }
-}
-
 /// The agents of a list, in their order.
 #[derive(Clone)]
 pub struct Aids<'a>(AidsSource<'a>);
 
 #[derive(Clone)]
 enum AidsSource<'a> {
-    Owned(std::slice::Iter<'a, Aid>),
+    Owned(core::slice::Iter<'a, Aid>),
     BitEfficient(bitefficient::AidsView<'a>),
     String(string::AidsView<'a>),
 }
@@ -459,7 +396,7 @@ pub struct Addresses<'a>(AddressesSource<'a>);
 
 #[derive(Clone)]
 enum AddressesSource<'a> {
-    Owned(std::slice::Iter<'a, String>),
+    Owned(core::slice::Iter<'a, String>),
     BitEfficient(bitefficient::WordsView<'a>),
     String(string::AddressesView<'a>),
 }
@@ -482,7 +419,7 @@ pub struct UserDefined<'a>(UserDefinedSource<'a>);
 
 #[derive(Clone)]
 enum UserDefinedSource<'a> {
-    Owned(std::slice::Iter<'a, (String, Expression)>),
+    Owned(core::slice::Iter<'a, (String, Expression)>),
     BitEfficient(bitefficient::UserDefinedView<'a>),
     String(string::UserDefinedView<'a>),
 }
@@ -498,44 +435,5 @@ impl<'a> Iterator for UserDefined<'a> {
             UserDefinedSource::BitEfficient(view) => view.next(),
             UserDefinedSource::String(view) => view.next(),
         }
-    }
-}
-
-/// The items of a list.
-#[derive(Clone)]
-pub struct Expressions<'a>(ExpressionsSource<'a>);
-
-#[derive(Clone)]
-enum ExpressionsSource<'a> {
-    Owned(std::slice::Iter<'a, Expression>),
-    BitEfficient(bitefficient::ExpressionsView<'a>),
-    String(string::ExpressionsView<'a>),
-}
-
-impl<'a> Expressions<'a> {
-    pub(crate) fn from_bitefficient(view: bitefficient::ExpressionsView<'a>) -> Self {
-        Self(ExpressionsSource::BitEfficient(view))
-    }
-
-    pub(crate) fn from_string(view: string::ExpressionsView<'a>) -> Self {
-        Self(ExpressionsSource::String(view))
-    }
-}
-
-impl<'a> Iterator for Expressions<'a> {
-    type Item = ExpressionRef<'a>;
-
-    fn next(&mut self) -> Option<ExpressionRef<'a>> {
-        match &mut self.0 {
-            ExpressionsSource::Owned(items) => items.next().map(ExpressionRef::from),
-            ExpressionsSource::BitEfficient(view) => view.next(),
-            ExpressionsSource::String(view) => view.next(),
-        }
-    }
-}
-
-impl fmt::Debug for Expressions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
     }
 }

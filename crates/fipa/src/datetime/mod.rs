@@ -5,9 +5,15 @@
 //! milliseconds, then an optional letter, the type designator. `Z` is UTC. A leading `+` or `-`
 //! makes the fields amounts of time counted from the moment of reception.
 
-use std::fmt;
-use std::str::FromStr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod calendar;
+#[cfg(feature = "std")]
+mod clock;
+
+use alloc::vec::Vec;
+use calendar::{civil_from_days, days_from_civil, days_of_month};
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
 
 const MS_SECOND: i64 = 1_000;
 const MS_MINUTE: i64 = 60 * MS_SECOND;
@@ -46,6 +52,7 @@ pub struct DateTime {
 
 /// Why something is not a date-time, or has no place on the time line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DateTimeError {
     /// The text has not the form of the token.
     #[error(
@@ -195,11 +202,6 @@ impl DateTime {
         })
     }
 
-    /// A moment of the system's clock in UTC, cut to milliseconds.
-    pub fn from_system_time(moment: SystemTime) -> Result<Self, DateTimeError> {
-        Self::from_unix_ms(system_time_ms(moment)?)
-    }
-
     /// "This long after you receive it", cut to milliseconds.
     pub fn after(amount: Duration) -> Result<Self, DateTimeError> {
         Self::relative(Origin::After, amount)
@@ -320,18 +322,6 @@ impl DateTime {
         })
     }
 
-    /// The moment meant, as the system's clock counts; see [`DateTime::unix_ms`].
-    pub fn system_time(&self, received: SystemTime) -> Result<SystemTime, DateTimeError> {
-        let milliseconds = self.unix_ms(system_time_ms(received)?)?;
-        let amount = Duration::from_millis(milliseconds.unsigned_abs());
-        let moment = if milliseconds < 0 {
-            UNIX_EPOCH.checked_sub(amount)
-        } else {
-            UNIX_EPOCH.checked_add(amount)
-        };
-        moment.ok_or(DateTimeError::OutOfRange)
-    }
-
     /// A relative token made absolute (UTC, with `Z`); a calendar date as it is.
     pub fn absolute(&self, received_unix_ms: i64) -> Result<Self, DateTimeError> {
         if self.is_relative() {
@@ -340,51 +330,6 @@ impl DateTime {
             Ok(*self)
         }
     }
-}
-
-fn system_time_ms(moment: SystemTime) -> Result<i64, DateTimeError> {
-    let (amount, sign) = match moment.duration_since(UNIX_EPOCH) {
-        Ok(amount) => (amount, 1),
-        Err(earlier) => (earlier.duration(), -1),
-    };
-    let amount = i64::try_from(amount.as_millis()).map_err(|_| DateTimeError::OutOfRange)?;
-    Ok(amount * sign)
-}
-
-fn days_of_month(year: u16, month: u8) -> u8 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => {
-            29
-        }
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 in the proleptic Gregorian calendar. The year is taken to begin in March,
-/// so that the leap day is its last and months need no table.
-fn days_from_civil(year: u16, month: u8, day: u8) -> i64 {
-    let year = i64::from(year) - i64::from(month <= 2);
-    let month_from_march = (i64::from(month) + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leap_days + day_of_year - 719_468
-}
-
-/// The inverse of [`days_from_civil`]: year, month, day.
-fn civil_from_days(days: i64) -> (i64, u8, u8) {
-    const DAYS_400_YEARS: i64 = 146_097;
-    let days = days + 719_468;
-    let era = days.div_euclid(DAYS_400_YEARS);
-    let day_of_era = days.rem_euclid(DAYS_400_YEARS);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u8;
-    let month = ((month_from_march + 2) % 12 + 1) as u8;
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 impl fmt::Display for DateTime {
@@ -416,19 +361,6 @@ impl FromStr for DateTime {
     type Err = DateTimeError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse(text.as_bytes())
-    }
-}
-
-impl serde::Serialize for DateTime {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for DateTime {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
