@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attachment::{AgentReport, FrozenPart};
 use super::channel_log::{LogAnswer, LogRequest};
-use super::post::{PostedLetter, WaitingLetter};
+use super::post::{LetterMark, PostedLetter, Trail, WaitingLetter};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
@@ -343,6 +343,13 @@ pub enum NodeRequest {
         /// In order.
         letters: Vec<PostedLetter>,
     },
+    /// How letters for an agent stand to what this node has of that agent's letters; asked by another node.
+    Trail {
+        /// Local name of the receiver.
+        receiver: String,
+        /// The letters.
+        letters: Vec<LetterMark>,
+    },
     /// What waits here for an agent.
     Mailbox {
         /// Its local name.
@@ -411,8 +418,11 @@ pub enum NodeAnswer {
         /// In the order of the letters.
         refused: Vec<Option<Fault>>,
     },
-    /// To `Post`: the agent is not here, nothing waits here for it, and the directory knows where it is.
-    Elsewhere,
+    /// To `Trail`.
+    Trail {
+        /// What is there.
+        trail: Trail,
+    },
     /// To `Mailbox`.
     Mailbox {
         /// The first that wait.

@@ -22,6 +22,13 @@ pub struct Cover {
     /// Its number among what that has written to this receiver, from 1 on. Whoever keeps letters
     /// knows by both what it has had before.
     pub sequence: u64,
+    /// How often it was carried from one node to another. It tells a letter that comes back to a node from one that is
+    /// brought there twice.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hops: u32,
+    /// Whether the receiver may have taken it before, in a process that ended or on a node that does not answer.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub again: bool,
     /// Local name of the receiver.
     pub receiver: String,
     /// What is proved about its sender. A process's word for it is not taken: its node fills it in.
@@ -39,6 +46,65 @@ pub struct Cover {
     /// For a notice of the platform: the letter it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<About>,
+}
+
+impl Cover {
+    /// What this copy of the letter is known by.
+    pub const fn mark(&self) -> LetterMark {
+        LetterMark {
+            origin: self.origin,
+            sequence: self.sequence,
+            hops: self.hops,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(hops: &u32) -> bool {
+    *hops == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_false(again: &bool) -> bool {
+    !again
+}
+
+/// What a copy of a letter to a receiver is known by: see [`Cover`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterMark {
+    /// The process, or the node, that wrote it.
+    pub origin: u64,
+    /// Its number among what that has written to the receiver.
+    pub sequence: u64,
+    /// How often it was carried.
+    pub hops: u32,
+}
+
+/// How a letter stands to what another node has of the same receiver's letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Nothing there goes before it.
+    Free,
+    /// An earlier letter of the same origin is there.
+    Behind,
+    /// It was carried there.
+    Had,
+}
+
+/// What a node has, or had, of a receiver's letters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trail {
+    /// For each letter that was asked about, in that order.
+    pub standings: Vec<Standing>,
+    /// The nodes that it carried letters to, which may have some still.
+    pub nodes: Vec<String>,
+    /// How many wait there.
+    pub waiting: u64,
+    /// A number that is another one after the node was started again.
+    pub life: u64,
+    /// How many have come there in this life. As long as neither changes, nothing has come.
+    pub arrivals: u64,
 }
 
 /// When a sender is told that its message has arrived.

@@ -23,6 +23,15 @@ impl Spans {
         self.0.insert(first, end);
     }
 
+    /// Takes one number out.
+    pub fn remove(&mut self, number: u64) {
+        if let Some((first, end)) = self.stretch_of(number) {
+            self.0.remove(&first);
+            self.add(first, number);
+            self.add(number + 1, end);
+        }
+    }
+
     /// The first number from `number` on that is not in the set.
     pub fn next_outside(&self, number: u64) -> u64 {
         match self.0.range(..=number).next_back() {
@@ -81,11 +90,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(steps in prop::collection::vec((0_u64..60, 0_u64..12), 0..40), below in 0_u64..70) {
+        fn it_is_a_set(
+            steps in prop::collection::vec((0_u64..60, 0_u64..12, 0_u64..70), 0..40),
+            below in 0_u64..70,
+        ) {
             let (mut spans, mut set) = (Spans::default(), BTreeSet::new());
-            for (first, length) in steps {
+            for (first, length, removed) in steps {
                 spans.add(first, first + length);
                 set.extend(first..first + length);
+                spans.remove(removed);
+                set.remove(&removed);
             }
             spans.forget_below(below);
             set.retain(|number| *number >= below);

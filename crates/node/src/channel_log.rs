@@ -54,7 +54,7 @@ impl Shared {
                 FaultCode::BadRequest,
                 format!("what is published on {} is kept there", self.name),
             )),
-            request if node == self.name => self.own_channel_log(request).await,
+            request if node == self.name => self.own_channel_log(process, request).await,
             request => {
                 let waits = match &request {
                     LogRequest::Read { question } => Duration::from_millis(question.wait),
@@ -72,10 +72,15 @@ impl Shared {
         from: &str,
         request: LogRequest,
     ) -> Result<LogAnswer, Fault> {
-        let may_ask = match request {
+        let may_ask = match &request {
             LogRequest::List => from == MASTER,
             LogRequest::Keep { .. } => false,
-            _ => self.is_node(from).await?,
+            LogRequest::Since { agent, .. } | LogRequest::Settle { agent, .. } => {
+                self.is_node(from).await? && self.speaks_for(from, agent)?
+            }
+            LogRequest::Read { question } => {
+                self.is_node(from).await? && self.speaks_for(from, &question.agent)?
+            }
         };
         if !may_ask {
             tracing::warn!(from, "asks for a log of a channel and may not");
@@ -84,17 +89,35 @@ impl Shared {
                 "only nodes read the logs of others, for agents of their own",
             ));
         }
-        self.own_channel_log(request).await
+        self.own_channel_log(from, request).await
     }
 
-    async fn own_channel_log(&self, request: LogRequest) -> Result<LogAnswer, Fault> {
+    /// Whether a node runs an agent, or ran it last.
+    fn speaks_for(&self, node: &str, agent: &str) -> Result<bool, Fault> {
+        let ran = self
+            .former
+            .lock()
+            .get(agent)
+            .is_some_and(|former| former == node);
+        match self.replica.lock().locate(agent) {
+            _ if ran => Ok(true),
+            AgentLocation::Process(contact) => Ok(contact.node == node),
+            // What this node has not heard yet the other may know.
+            AgentLocation::InTransit | AgentLocation::Unknown => {
+                let unknown = format!("{} does not know where {agent} is", self.name);
+                Err(Fault::new(FaultCode::Unavailable, unknown))
+            }
+        }
+    }
+
+    async fn own_channel_log(&self, asker: &str, request: LogRequest) -> Result<LogAnswer, Fault> {
         {
             let replica = self.replica.lock();
             if replica.revision() > 0 {
                 self.channel_logs.obey(replica.rules());
             }
         }
-        self.channel_logs.answer(request).await
+        self.channel_logs.answer(asker, request).await
     }
 
     async fn other_channel_log(
@@ -122,7 +145,7 @@ impl Shared {
             .iter()
             .map(|node| self.other_channel_log(node, request.clone(), KNOWING));
         let (own, others) = tokio::join!(
-            self.own_channel_log(request.clone()),
+            self.own_channel_log(&self.name, request.clone()),
             futures_util::future::join_all(asked)
         );
         let mut since = match own? {

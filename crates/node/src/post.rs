@@ -10,12 +10,14 @@ use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::node::{NodeAnswer, NodeRequest};
-use sealbus_control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
+use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail};
 use sealbus_control::{AgentLocation, Fault, FaultCode, WaitingProvenance};
-use sealbus_keeping::post::{Forwarded, MOST_POSTED, Ways, Whereabouts};
+use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts};
 
 /// How long another node may take to have letters on its disk.
 const FORWARDING: Duration = Duration::from_secs(15);
+/// How long another node may take to say what it has of an agent's letters.
+const FOLLOWING: Duration = Duration::from_secs(5);
 
 /// The ways of a node's letters.
 pub(crate) struct NodeWays(pub(crate) Arc<Shared>);
@@ -59,16 +61,32 @@ impl Ways for NodeWays {
         &'a self,
         node: &'a str,
         letters: Vec<PostedLetter>,
-    ) -> BoxFuture<'a, Result<Forwarded, Fault>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>> {
         async move {
-            let count = letters.len();
             let request = NodeRequest::Post { letters };
             let correspondent = self.0.correspondent()?;
             match correspondent.ask(node, &request, FORWARDING).await? {
-                NodeAnswer::Posted { refused } if refused.len() == count => {
-                    Ok(Forwarded::Kept(refused))
-                }
-                NodeAnswer::Elsewhere => Ok(Forwarded::Elsewhere),
+                NodeAnswer::Posted { refused } => Ok(refused),
+                _ => Err(Fault::other_answer()),
+            }
+        }
+        .boxed()
+    }
+
+    fn trail<'a>(
+        &'a self,
+        node: &'a str,
+        receiver: &'a str,
+        letters: Vec<LetterMark>,
+    ) -> BoxFuture<'a, Result<Trail, Fault>> {
+        async move {
+            let request = NodeRequest::Trail {
+                receiver: receiver.to_owned(),
+                letters,
+            };
+            let correspondent = self.0.correspondent()?;
+            match correspondent.ask(node, &request, FOLLOWING).await? {
+                NodeAnswer::Trail { trail } => Ok(trail),
                 _ => Err(Fault::other_answer()),
             }
         }
@@ -114,6 +132,8 @@ impl Shared {
         let letters = letters.into_iter().map(|mut letter| {
             // Notices are the node's own.
             letter.cover.about = None;
+            letter.cover.hops = 0;
+            letter.cover.again = false;
             // Nobody escapes a revocation by a clock of his own.
             letter.cover.posted = letter.cover.posted.min(now());
             letter
@@ -135,7 +155,7 @@ impl Shared {
                 format!("{agent} is not placed in the process {process}"),
             ));
         }
-        self.post.settle(agent, outcomes).await
+        self.post.settle(process, agent, outcomes).await
     }
 
     /// Keeps letters that another node carries here.
@@ -144,12 +164,10 @@ impl Shared {
         from: &str,
         letters: Vec<PostedLetter>,
     ) -> Result<NodeAnswer, Fault> {
+        let turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
             tracing::warn!(from, "carries letters to a node and is none itself");
-            return Err(Fault::new(
-                FaultCode::NotPermitted,
-                "only nodes carry letters for others",
-            ));
+            return Err(only_nodes());
         }
         let Some(first) = letters.first() else {
             return Ok(NodeAnswer::Posted {
@@ -157,23 +175,56 @@ impl Shared {
             });
         };
         let receiver = &first.cover.receiver;
-        if letters
-            .iter()
-            .any(|letter| letter.cover.receiver != *receiver)
+        if letters.len() > MOST_POSTED
+            || letters
+                .iter()
+                .any(|letter| letter.cover.receiver != *receiver)
         {
             return Err(Fault::new(
                 FaultCode::BadRequest,
-                "letters for several agents are carried one agent at a time",
+                format!(
+                    "letters for several agents are carried one agent at a time, at most {MOST_POSTED}"
+                ),
             ));
         }
-        let is_elsewhere = match self.replica.lock().locate(receiver) {
-            AgentLocation::Process(contact) => contact.node != self.name,
-            _ => false,
+        let elsewhere = match self.replica.lock().locate(receiver) {
+            AgentLocation::Process(contact) if contact.node != self.name => {
+                let gone = format!("{receiver} is not on {} but on {}", self.name, contact.node);
+                Some(Fault::new(FaultCode::NotPlaced, gone))
+            }
+            _ => None,
         };
-        if is_elsewhere && !self.post.has_letters_for(receiver) {
-            return Ok(NodeAnswer::Elsewhere);
-        }
-        let refused = self.post.keep(letters).await;
+        let begun = self.post.begin(letters, elsewhere.as_ref());
+        drop(turn);
+        let refused = begun.finish().await;
         Ok(NodeAnswer::Posted { refused })
     }
+
+    /// How letters that another node keeps for an agent stand to what is here.
+    pub(super) async fn trail_of(
+        &self,
+        from: &str,
+        receiver: &str,
+        letters: &[LetterMark],
+    ) -> Result<NodeAnswer, Fault> {
+        // What was carried here before has come in.
+        let _turn = self.letters_in_order.lock().await;
+        if !self.is_node(from).await? {
+            tracing::warn!(from, "asks a node for letters and is none itself");
+            return Err(only_nodes());
+        }
+        if letters.len() > MOST_POSTED {
+            let problem = format!("at most {MOST_POSTED} letters are looked for at once");
+            return Err(Fault::new(FaultCode::BadRequest, problem));
+        }
+        let trail = self.post.trail(receiver, letters);
+        Ok(NodeAnswer::Trail { trail })
+    }
+}
+
+fn only_nodes() -> Fault {
+    Fault::new(
+        FaultCode::NotPermitted,
+        "only nodes carry letters for others",
+    )
 }

@@ -353,6 +353,9 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry) {
             .fetch(&from, &process, index)
             .map(|part| NodeAnswer::Part { part }),
         Ok(NodeRequest::Post { letters }) => shared.carried_here(&from, letters).await,
+        Ok(NodeRequest::Trail { receiver, letters }) => {
+            shared.trail_of(&from, &receiver, &letters).await
+        }
         Ok(NodeRequest::ChannelLog { request }) => {
             let log = shared.channel_log_for(&from, request).await;
             log.map(|log| NodeAnswer::ChannelLog { log })
@@ -398,6 +401,9 @@ async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, 
             return Ok(NodeAnswer::Part { part });
         }
         NodeRequest::Post { letters } => return shared.carried_here(MASTER, letters).await,
+        NodeRequest::Trail { receiver, letters } => {
+            return shared.trail_of(MASTER, &receiver, &letters).await;
+        }
         NodeRequest::Mailbox { agent } => {
             let (letters, total) = shared.post.list(&agent);
             return Ok(NodeAnswer::Mailbox { letters, total });

@@ -21,7 +21,7 @@ use sealbus_control::directory::{Changed, Replica};
 use sealbus_control::host::Command;
 use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::node::{
-    AuthorityAnswer, AuthorityRequest, DirectoryUpdate, MasterAnswer, MasterRequest,
+    AuthorityAnswer, AuthorityRequest, DirectoryStep, DirectoryUpdate, MasterAnswer, MasterRequest,
 };
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{
@@ -37,6 +37,8 @@ const CERTIFYING: Duration = Duration::from_secs(10);
 const RESOLVING: Duration = Duration::from_secs(3);
 /// How long a process may take to make room for a notice.
 const TELLING: Duration = Duration::from_secs(2);
+/// Most agents whose former node is remembered.
+const MOST_FORMER: usize = 65_536;
 
 /// The node's own process, while it is on the bus.
 #[derive(Clone)]
@@ -57,6 +59,8 @@ pub(crate) struct Shared {
     /// The newest signed deny list.
     pub(crate) deny_list: Mutex<Blob>,
     pub(crate) replica: Mutex<Replica>,
+    /// The nodes that agents ran on before those they are on now.
+    pub(crate) former: Mutex<HashMap<String, String>>,
     /// Held while a change of the directory is passed on.
     pub(crate) telling: tokio::sync::Mutex<()>,
     /// Where the nodes were last.
@@ -66,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) processes: Processes,
     /// Messages kept for agents that are away.
     pub(crate) post: Arc<Post>,
+    /// Held while letters of another node come in, so that they do in the order they were sent.
+    pub(crate) letters_in_order: tokio::sync::Mutex<()>,
     /// Logs of persistent channels.
     pub(crate) channel_logs: Arc<ChannelLogs>,
     /// Where both are written.
@@ -183,6 +189,22 @@ impl Shared {
         }
     }
 
+    /// Notes where agents are that are somewhere else after a change.
+    fn note_former(&self, replica: &Replica, update: &DirectoryUpdate) {
+        let mut former = self.former.lock();
+        for step in &update.changes {
+            if let DirectoryStep::Agent(change) = step
+                && let AgentLocation::Process(contact) = replica.locate(&change.agent)
+            {
+                // What is forgotten is asked for once more by the node the agent is on.
+                if former.len() >= MOST_FORMER {
+                    former.clear();
+                }
+                former.insert(change.agent.clone(), contact.node);
+            }
+        }
+    }
+
     /// Takes a change of the directory over, and tells the processes that asked for the agents, and all of other processes.
     pub(crate) async fn directory_changed(&self, update: DirectoryUpdate) {
         // One after the other: who joined and who ended is told in the order it came about.
@@ -192,7 +214,11 @@ impl Shared {
             joined,
             ended,
             rules,
-        } = self.replica.lock().apply(update);
+        } = {
+            let mut replica = self.replica.lock();
+            self.note_former(&replica, &update);
+            replica.apply(update)
+        };
         let restarted = self.restarted_nodes(&agents);
         for change in &agents {
             self.post.wake(&change.agent);

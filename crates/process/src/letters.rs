@@ -132,6 +132,8 @@ fn posted(
         cover: Cover {
             origin,
             sequence: *sequence,
+            hops: 0,
+            again: false,
             receiver,
             provenance: WaitingProvenance::SameProcess {
                 identity: identity.to_string(),

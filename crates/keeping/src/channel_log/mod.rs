@@ -8,30 +8,26 @@
 //! **Once.** A process numbers what it gives, and gives it again if an answer is lost; the log knows by process and number
 //! what it has had, also after the node was killed.
 
+mod keeping;
 mod origins;
 mod reading;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::FutureExt;
 use parking_lot::Mutex;
-use sealbus_channels::frame::{Frame, Head, HeadMechanism};
-use sealbus_channels::{ChannelPath, ChannelPattern, ChannelPermissions, Moment};
-use sealbus_fipa::{Limits, bitefficient};
+use sealbus_channels::{ChannelPath, ChannelPattern, ChannelPermissions};
 use sealbus_journal::{
-    Journal, JournalError, NewRecord, OpenReport, ReadFrom, Retention, Stream, StreamConfig,
+    Journal, JournalError, OpenReport, ReadFrom, Retention, Stream, StreamConfig,
 };
 use sealbus_seal::PlatformName;
-use sealbus_seal::permission::ChannelRight;
 use tokio::sync::watch;
 
-use sealbus_control::channel_log::{KeepOutcome, KeptLog, LogAnswer, LogRequest, PostedEvent};
+use sealbus_control::channel_log::{KeptLog, LogAnswer, LogRequest};
 use sealbus_control::{Fault, FaultCode, Rules};
 
-use origins::{Keeping, Origins};
+use origins::{Given, Origins};
 
 /// Most events in one request.
 pub const MOST_EVENTS: usize = 512;
@@ -215,11 +211,16 @@ impl ChannelLogs {
         }
     }
 
-    /// Answers what is asked of the logs of this node, by somebody who may ask it.
+    /// Answers what is asked of the logs of this node, by somebody who may ask it. `asker` is the process that gives events,
+    /// as this node knows it.
     ///
     /// # Errors
     /// Why it is not done.
-    pub async fn answer(self: &Arc<Self>, request: LogRequest) -> Result<LogAnswer, Fault> {
+    pub async fn answer(
+        self: &Arc<Self>,
+        asker: &str,
+        request: LogRequest,
+    ) -> Result<LogAnswer, Fault> {
         match request {
             LogRequest::Keep { events } => {
                 if events.len() > MOST_EVENTS {
@@ -228,9 +229,9 @@ impl ChannelLogs {
                         format!("at most {MOST_EVENTS} events are taken at once"),
                     ));
                 }
-                let logs = self.clone();
+                let (logs, process) = (self.clone(), Arc::from(asker));
                 // What was begun is finished, though nobody may wait for it any more.
-                let keeping = tokio::spawn(async move { logs.keep(events).await });
+                let keeping = tokio::spawn(async move { logs.keep(&process, events).await });
                 let outcomes = keeping
                     .await
                     .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))??;
@@ -252,137 +253,6 @@ impl ChannelLogs {
             }
             LogRequest::List => Ok(LogAnswer::List { logs: self.list() }),
         }
-    }
-
-    async fn keep(&self, events: Vec<PostedEvent>) -> Result<Vec<KeepOutcome>, Fault> {
-        let obeyed = self.obeyed()?;
-        let mut under_way = Vec::with_capacity(events.len());
-        let mut full: HashMap<ChannelPath, Fault> = HashMap::new();
-        for event in events {
-            under_way.push(self.put(&obeyed, event, &mut full));
-        }
-        let mut outcomes = Vec::with_capacity(under_way.len());
-        for put in under_way {
-            let outcome = match put {
-                Ok(put) => put.finish().await,
-                Err(fault) => Err(fault),
-            };
-            outcomes.push(match outcome {
-                Ok(number) => KeepOutcome::Kept { number },
-                Err(fault) => KeepOutcome::Refused { fault },
-            });
-        }
-        self.news.send_modify(|count| *count += 1);
-        Ok(outcomes)
-    }
-
-    /// Puts one event into the journal's queue. `full`: channels where another one found no room.
-    fn put(
-        &self,
-        obeyed: &Obeyed,
-        event: PostedEvent,
-        full: &mut HashMap<ChannelPath, Fault>,
-    ) -> Result<Put, Fault> {
-        let refuse = |text: String| Fault::new(FaultCode::BadRequest, text);
-        let bytes = Bytes::from(event.frame.0);
-        let frame = Frame::decode(&bytes)
-            .map_err(|error| refuse(format!("what is to be kept is no event: {error}")))?;
-        let Frame::Keep { stamp, head, body } = frame else {
-            return Err(refuse("what is to be kept is no event".to_owned()));
-        };
-        let channel = ChannelPath::new(head.channel).map_err(|error| refuse(error.to_string()))?;
-        self.check(obeyed, &event.publisher, &channel, &head, body)?;
-        // What comes after one that found no room must not come before it.
-        if let Some(fault) = full.get(&channel) {
-            return Err(fault.clone());
-        }
-        let log = self.log(obeyed, &channel)?;
-        let (origin, sequence) = (stamp.session, stamp.number);
-        let mut origins = log.origins.lock();
-        if let Some(keeping) = origins.known(origin, sequence) {
-            drop(origins);
-            return Ok(Put {
-                log,
-                origin,
-                sequence,
-                keeping,
-            });
-        }
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&origin.to_le_bytes());
-        key[8..].copy_from_slice(&sequence.to_le_bytes());
-        let written = log.stream.append(NewRecord {
-            key: Bytes::copy_from_slice(&key),
-            attributes: Bytes::new(),
-            payload: bytes.clone(),
-        });
-        let written = written.map_err(|error| {
-            let fault = storage(error);
-            full.insert(channel.clone(), fault.clone());
-            fault
-        })?;
-        let keeping = async move { written.await.map_err(storage) }
-            .boxed()
-            .shared();
-        origins.note(origin, sequence, keeping.clone());
-        drop(origins);
-        Ok(Put {
-            log,
-            origin,
-            sequence,
-            keeping,
-        })
-    }
-
-    /// Whether an event is one that may be kept.
-    fn check(
-        &self,
-        obeyed: &Obeyed,
-        publisher: &str,
-        channel: &ChannelPath,
-        head: &Head<'_>,
-        body: &[u8],
-    ) -> Result<(), Fault> {
-        let refuse = |text: String| Err(Fault::new(FaultCode::BadRequest, text));
-        if head.mechanism != HeadMechanism::Event || !head.persistence.is_persistent() {
-            return refuse("only events of persistent channels are kept".to_owned());
-        }
-        if body.len() > self.longest {
-            return refuse(format!(
-                "the event has {} bytes, and at most {} are kept",
-                body.len(),
-                self.longest
-            ));
-        }
-        let name = format!("{publisher}@{}", self.platform);
-        if !obeyed
-            .permissions
-            .may(&name, ChannelRight::Publish, channel)
-        {
-            return Err(Fault::new(
-                FaultCode::NotPermitted,
-                format!("the policy does not let {name} publish on {channel}"),
-            ));
-        }
-        let limits = Limits {
-            message_length: body.len(),
-            ..Limits::default()
-        };
-        let view = match bitefficient::decode_ref(body, &limits) {
-            Ok(view) => view,
-            Err(error) => return refuse(format!("what is to be kept is no ACL message: {error}")),
-        };
-        match view.sender() {
-            Some(sender) if sender.name() == name => {}
-            _ => return refuse(format!("the event is not from {name}, who publishes it")),
-        }
-        if head
-            .expiry
-            .is_some_and(|expiry| expiry <= Moment::from(SystemTime::now()))
-        {
-            return refuse("the event has expired".to_owned());
-        }
-        Ok(())
     }
 
     /// The log of a channel, made if it is not there.
@@ -408,24 +278,40 @@ impl ChannelLogs {
         Ok(log)
     }
 
+    /// How far a durable subscription has come in a log.
+    fn cursor(&self, log: &ChannelLog, key: &str) -> Option<u64> {
+        let beside = self.durable.cursor(&beside(&log.channel, key));
+        let cursor = log.stream.cursor(key).max(beside)?;
+        Some(cursor.min(log.stream.end()))
+    }
+
     /// Notes how far a durable subscription has come.
     async fn settle(&self, key: &str, cursors: BTreeMap<String, u64>) -> Result<(), Fault> {
-        let mut written = Vec::with_capacity(cursors.len());
+        let mut under_way = Vec::with_capacity(cursors.len());
         for (channel, position) in cursors {
             let Some(log) = self.logs.lock().get(channel.as_str()).cloned() else {
                 continue;
             };
             let position = position.min(log.stream.end());
-            if log
-                .stream
-                .cursor(key)
+            if self
+                .cursor(&log, key)
                 .is_none_or(|former| former < position)
             {
-                written.push(log.stream.set_cursor(key, position).map_err(storage)?);
+                let written = log.stream.set_cursor(key, position).map_err(storage)?;
+                under_way.push((log, position, written));
             }
         }
-        for written in written {
-            written.await.map_err(storage)?;
+        for (log, position, written) in under_way {
+            match written.await {
+                Ok(_) => {}
+                // A log that is damaged where it is written holds up neither its readers nor other logs.
+                Err(JournalError::Damaged(_)) => {
+                    let name = beside(&log.channel, key);
+                    let written = self.durable.set_cursor(&name, position);
+                    written.map_err(storage)?.await.map_err(storage)?;
+                }
+                Err(error) => return Err(storage(error)),
+            }
         }
         Ok(())
     }
@@ -475,24 +361,6 @@ impl Obeyed {
     }
 }
 
-/// An event in the journal's queue, or on disk already.
-struct Put {
-    log: Arc<ChannelLog>,
-    origin: u64,
-    sequence: u64,
-    keeping: Keeping,
-}
-
-impl Put {
-    async fn finish(self) -> Result<u64, Fault> {
-        let kept = self.keeping.await;
-        if kept.is_err() {
-            self.log.origins.lock().forget(self.origin, self.sequence);
-        }
-        kept
-    }
-}
-
 impl ChannelLog {
     fn new(channel: ChannelPath, stream: Stream) -> Self {
         Self {
@@ -520,10 +388,8 @@ impl ChannelLog {
         loop {
             match reader.next_record() {
                 Ok(Some(record)) => {
-                    let key: Option<[u8; 16]> = record.key.as_ref().try_into().ok();
-                    if let Some(key) = key {
-                        let key = u128::from_le_bytes(key);
-                        origins.found(key as u64, (key >> 64) as u64, record.number);
+                    if let Some(given) = Given::from_key(&record.key) {
+                        origins.found(&given, record.number);
                     }
                 }
                 Ok(None) => break,
@@ -556,6 +422,11 @@ fn durable_key(agent: &str, durable: &str) -> Result<String, Fault> {
         ));
     }
     Ok(key)
+}
+
+/// The name of a cursor that could not be noted in its log. No agent's name begins as a channel's path does.
+fn beside(channel: &ChannelPath, key: &str) -> String {
+    format!("{channel}\0{key}")
 }
 
 fn storage(error: JournalError) -> Fault {

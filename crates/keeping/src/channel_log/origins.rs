@@ -1,7 +1,12 @@
 //! Which events a log has had, so that one that is given twice is kept once.
+//!
+//! A process numbers what it gives. The numbers are its own: the name of the process is the node's word, so no process can use
+//! up the numbers of another.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
@@ -15,47 +20,95 @@ const MOST_ORIGINS: usize = 1024;
 /// Events of each that are remembered by number; a process has no more under way.
 const MOST_RECENT: usize = super::MOST_EVENTS;
 
+/// What an event is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    /// The process that gave it, as its node knows it.
+    pub(super) process: Arc<str>,
+    /// A number that the process has drawn when it began.
+    pub(super) session: u64,
+    /// How many events it has given in this session.
+    pub(super) sequence: u64,
+}
+
+impl Given {
+    /// As it is kept with the event.
+    pub(super) fn to_key(&self) -> Bytes {
+        let mut key = Vec::with_capacity(16 + self.process.len());
+        key.extend_from_slice(&self.session.to_le_bytes());
+        key.extend_from_slice(&self.sequence.to_le_bytes());
+        key.extend_from_slice(self.process.as_bytes());
+        key.into()
+    }
+
+    /// As it was kept; `None` if it is no such thing.
+    pub(super) fn from_key(key: &[u8]) -> Option<Self> {
+        let (session, rest) = key.split_first_chunk()?;
+        let (sequence, process) = rest.split_first_chunk()?;
+        Some(Self {
+            process: std::str::from_utf8(process).ok()?.into(),
+            session: u64::from_le_bytes(*session),
+            sequence: u64::from_le_bytes(*sequence),
+        })
+    }
+}
+
 /// What a log has had of each process.
 #[derive(Default)]
 pub(super) struct Origins {
-    known: HashMap<u64, BTreeMap<u64, Keeping>>,
+    known: HashMap<Arc<str>, Recent>,
     /// The order in which they came, for forgetting.
-    order: VecDeque<u64>,
+    order: VecDeque<Arc<str>>,
+}
+
+/// What a process has given in its last session.
+#[derive(Default)]
+struct Recent {
+    session: u64,
+    events: BTreeMap<u64, Keeping>,
 }
 
 impl Origins {
     /// What became of an event, if it was here before.
-    pub(super) fn known(&self, origin: u64, sequence: u64) -> Option<Keeping> {
-        self.known.get(&origin)?.get(&sequence).cloned()
+    pub(super) fn known(&self, given: &Given) -> Option<Keeping> {
+        let recent = self.known.get(&given.process)?;
+        let is_same = recent.session == given.session;
+        is_same.then(|| recent.events.get(&given.sequence).cloned())?
     }
 
     /// An event is being kept.
-    pub(super) fn note(&mut self, origin: u64, sequence: u64, keeping: Keeping) {
-        if !self.known.contains_key(&origin) {
-            self.order.push_back(origin);
+    pub(super) fn note(&mut self, given: &Given, keeping: Keeping) {
+        if !self.known.contains_key(&given.process) {
+            self.order.push_back(given.process.clone());
             if self.order.len() > MOST_ORIGINS
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.known.remove(&oldest);
             }
         }
-        let recent = self.known.entry(origin).or_default();
-        recent.insert(sequence, keeping);
-        while recent.len() > MOST_RECENT {
-            recent.pop_first();
+        let recent = self.known.entry(given.process.clone()).or_default();
+        if recent.session != given.session {
+            recent.session = given.session;
+            recent.events.clear();
+        }
+        recent.events.insert(given.sequence, keeping);
+        while recent.events.len() > MOST_RECENT {
+            recent.events.pop_first();
         }
     }
 
     /// An event was found in the log.
-    pub(super) fn found(&mut self, origin: u64, sequence: u64, number: u64) {
+    pub(super) fn found(&mut self, given: &Given, number: u64) {
         let there = std::future::ready(Ok(number)).boxed().shared();
-        self.note(origin, sequence, there);
+        self.note(given, there);
     }
 
     /// An event could not be kept.
-    pub(super) fn forget(&mut self, origin: u64, sequence: u64) {
-        if let Some(recent) = self.known.get_mut(&origin) {
-            recent.remove(&sequence);
+    pub(super) fn forget(&mut self, given: &Given) {
+        if let Some(recent) = self.known.get_mut(&given.process)
+            && recent.session == given.session
+        {
+            recent.events.remove(&given.sequence);
         }
     }
 }

@@ -21,6 +21,8 @@ use sealbus_control::{Blob, Fault, FaultCode};
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Most events and bytes that are looked at for one answer, of which a filter may leave few.
 const MOST_LOOKED_AT: (usize, usize) = (20_000, 32 << 20);
+/// Most durable subscriptions of one agent.
+const MOST_DURABLE: usize = 256;
 /// Most events and bytes of one answer.
 const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
 
@@ -113,7 +115,7 @@ impl ChannelLogs {
             let position = match &question.positions {
                 Some(positions) => positions.get(log.channel.as_str()).copied().unwrap_or(1),
                 None => {
-                    let start = start(wanted, &log)?;
+                    let start = self.start(wanted, &log)?;
                     begun.insert(log.channel.to_string(), start);
                     start
                 }
@@ -135,44 +137,66 @@ impl ChannelLogs {
         Ok((pieces, begun))
     }
 
+    /// Where a subscription begins in a log.
+    fn start(&self, wanted: &Wanted, log: &ChannelLog) -> Result<u64, Fault> {
+        let question = &wanted.question;
+        let mut from = match question.start {
+            LogStart::Now => ReadFrom::Time(time_of(question.began)),
+            LogStart::Since { time } => {
+                ReadFrom::Time(SystemTime::from(Moment::from_unix_ms(time)))
+            }
+            LogStart::Last { count } => ReadFrom::Last(count),
+            LogStart::Number { number } => ReadFrom::Number(number),
+        };
+        if let Some(key) = &wanted.key {
+            if let Some(cursor) = self.cursor(log, key) {
+                return Ok(cursor);
+            }
+            if question.resumes {
+                // It was there before this log was, or could be reached.
+                from = ReadFrom::Time(time_of(question.began));
+            }
+        }
+        let mut reader = log.stream.read(from);
+        match reader.next_record() {
+            Ok(Some(record)) => Ok(record.number),
+            // It begins before the damage, whose reading says so; it holds up no other log.
+            Ok(None) | Err(JournalError::Damaged(_)) => Ok(reader.position()),
+            Err(error) => Err(storage(error)),
+        }
+    }
+
+    /// Whether an agent may have another durable subscription.
+    fn check_room_for(&self, agent: &str) -> Result<(), Fault> {
+        let prefix = format!("{agent}/");
+        let names = self.durable.cursors();
+        let names = names.keys().filter(|name| name.starts_with(&prefix));
+        if names.count() < MOST_DURABLE {
+            return Ok(());
+        }
+        let message = format!(
+            "{agent} has {MOST_DURABLE} durable subscriptions on {}, as many as an agent may",
+            self.node
+        );
+        let advice = "subscribe under a durable name that it had before";
+        Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
+    }
+
     /// Notes where a durable subscription begins.
     async fn begin(&self, wanted: &Wanted, begun: BTreeMap<String, u64>) -> Result<(), Fault> {
         let Some(key) = &wanted.key else {
             return Ok(());
         };
+        let is_new = self.durable.cursor(key).is_none();
+        if is_new {
+            self.check_room_for(&wanted.question.agent)?;
+        }
         self.settle(key, begun).await?;
-        if self.durable.cursor(key).is_none() {
+        if is_new {
             let written = self.durable.set_cursor(key, wanted.question.began);
             written.map_err(storage)?.await.map_err(storage)?;
         }
         Ok(())
-    }
-}
-
-/// Where a subscription begins in a log.
-fn start(wanted: &Wanted, log: &ChannelLog) -> Result<u64, Fault> {
-    let question = &wanted.question;
-    let mut from = match question.start {
-        LogStart::Now => ReadFrom::Time(time_of(question.began)),
-        LogStart::Since { time } => ReadFrom::Time(SystemTime::from(Moment::from_unix_ms(time))),
-        LogStart::Last { count } => ReadFrom::Last(count),
-        LogStart::Number { number } => ReadFrom::Number(number),
-    };
-    if let Some(key) = &wanted.key {
-        if let Some(cursor) = log.stream.cursor(key) {
-            return Ok(cursor);
-        }
-        if question.resumes {
-            // It was there before this log was, or could be reached.
-            from = ReadFrom::Time(time_of(question.began));
-        }
-    }
-    let mut reader = log.stream.read(from);
-    match reader.next_record() {
-        Ok(Some(record)) => Ok(record.number),
-        // It begins before the damage, whose reading says so; it holds up no other log.
-        Ok(None) | Err(JournalError::Damaged(_)) => Ok(reader.position()),
-        Err(error) => Err(storage(error)),
     }
 }
 

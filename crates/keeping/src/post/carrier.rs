@@ -1,23 +1,21 @@
 //! Carrying letters: for each mailbox with letters one task, which ends when there are none.
 
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use sealbus_bus::UndeliverableReason;
 use tokio::task::JoinSet;
 
 use super::mailbox::{HANDED, Mailbox};
-use super::{Forwarded, Post, Ways, Whereabouts, waiting_message};
-use sealbus_bus::UndeliverableReason;
+use super::{Post, Ways, Whereabouts, waiting_message};
 use sealbus_control::clock::now;
-use sealbus_control::post::{DeliveredLetter, PostedLetter};
+use sealbus_control::post::{DeliveredLetter, LetterMark, PostedLetter};
 use sealbus_control::{Blob, Fault, FaultCode};
 
-/// The pause before what did not work is tried again.
-const PAUSE: Duration = Duration::from_millis(250);
-/// The longest time without looking whether anything has changed.
-const LOOK: Duration = Duration::from_secs(2);
-/// After so long without an answer a node that letters were carried to is given up for the one the agent is on.
-const GIVEN_UP: Duration = Duration::from_secs(10);
+/// How much more often a letter counts as carried that was sent to a node which does not answer, and is sent to another: any
+/// copy that is there is the older one.
+const RECLAIMED: u32 = 1 << 16;
 
 /// Carries the letters of all mailboxes, for ever.
 pub async fn run(post: Arc<Post>, ways: Arc<dyn Ways>) {
@@ -33,23 +31,17 @@ pub async fn run(post: Arc<Post>, ways: Arc<dyn Ways>) {
             ways: ways.clone(),
             mailbox,
             connection: None,
-            route: None,
-            silent_since: None,
         };
         carriers.spawn(carrier.run());
     }
 }
 
-struct Carrier {
-    post: Arc<Post>,
-    ways: Arc<dyn Ways>,
-    mailbox: Arc<Mailbox>,
+pub(super) struct Carrier {
+    pub(super) post: Arc<Post>,
+    pub(super) ways: Arc<dyn Ways>,
+    pub(super) mailbox: Arc<Mailbox>,
     /// The connection that letters were handed over on.
     connection: Option<u64>,
-    /// The node that letters were carried to last: the next follow them, so that they stay in order.
-    route: Option<String>,
-    /// Since when that node has not answered.
-    silent_since: Option<Instant>,
 }
 
 impl Carrier {
@@ -59,7 +51,7 @@ impl Carrier {
                 Ok(pause) => pause,
                 Err(fault) => {
                     tracing::warn!(agent = self.mailbox.agent, %fault, "letters wait");
-                    LOOK
+                    self.post.pace.look
                 }
             };
             {
@@ -81,70 +73,69 @@ impl Carrier {
         for number in &expired {
             self.post.expired(&mailbox, *number).await?;
         }
-        self.post.remove(&mailbox, &expired).await?;
+        self.post.settled(&mailbox, &expired).await?;
         let whereabouts = self.ways.whereabouts(&mailbox.agent);
-        tracing::trace!(
-            agent = mailbox.agent,
-            ?whereabouts,
-            route = self.route,
-            "carrying"
-        );
+        tracing::trace!(agent = mailbox.agent, ?whereabouts, "carrying");
+        let process = match &whereabouts {
+            Whereabouts::Here(process, _) => Some(process.as_str()),
+            _ => None,
+        };
+        mailbox.shelf.lock().is_in(process);
         match whereabouts {
-            Whereabouts::Here(process, connection) => {
-                self.route = None;
-                *mailbox.held_up.lock() = None;
-                self.hand_over(&process, connection).await?;
-            }
-            Whereabouts::There(node) => {
-                mailbox.shelf.lock().is_in(None);
-                return self.carry(Some(node)).await;
-            }
+            Whereabouts::Here(process, connection) => self.hand_over(&process, connection).await,
+            Whereabouts::There(node) => self.carry(node).await,
             Whereabouts::Away => {
-                mailbox.shelf.lock().is_in(None);
-                return self.carry(None).await;
+                self.connection = None;
+                Ok(self.until_the_next_moment())
             }
         }
-        Ok(self.until_the_next_moment())
     }
 
     fn until_the_next_moment(&self) -> Duration {
         let now = now();
         let next = self.mailbox.shelf.lock().next_moment(now);
-        next.map_or(LOOK, |next| Duration::from_millis(next - now).min(LOOK))
+        let look = self.post.pace.look;
+        next.map_or(look, |next| Duration::from_millis(next - now).min(look))
     }
 
-    async fn hand_over(&mut self, process: &str, connection: u64) -> Result<(), Fault> {
+    async fn hand_over(&mut self, process: &str, connection: u64) -> Result<Duration, Fault> {
         let mailbox = self.mailbox.clone();
-        {
-            let mut shelf = mailbox.shelf.lock();
-            shelf.is_in(Some(process));
-            if self.connection.replace(connection) != Some(connection) {
-                shelf.resend();
-            }
+        if self.connection.replace(connection) != Some(connection) {
+            mailbox.shelf.lock().resend();
         }
         loop {
-            let next = mailbox.shelf.lock().hand_over(now());
+            let next = mailbox.shelf.lock().to_hand_over(now());
             if next.is_empty() {
-                return Ok(());
+                *mailbox.held_up.lock() = None;
+                return Ok(self.until_the_next_moment());
+            }
+            let may_go = self.in_turn(&next, None).await?;
+            let (next, last_handed) = {
+                let mut shelf = mailbox.shelf.lock();
+                let line = shelf.to_hand_over(now());
+                let next = shelf.still_in_order(&line, &may_go);
+                (shelf.hand_over(&next), shelf.last_handed())
+            };
+            if next.is_empty() {
+                return Ok(self.post.pace.pause);
             }
             // Only a mark for later processes; the numbers are what counts.
-            let handed = mailbox.shelf.lock().handed_before();
-            let _ = mailbox.stream.set_cursor(HANDED, handed);
-            let numbers: Vec<u64> = next.iter().map(|(number, _)| *number).collect();
-            tracing::trace!(agent = mailbox.agent, process, ?numbers, "handing over");
-            let handed = self.letters(&next, &numbers).await;
+            let _ = mailbox.stream.set_cursor(HANDED, last_handed);
+            tracing::trace!(agent = mailbox.agent, process, ?next, "handing over");
+            let handed = self.letters(&next).await;
             if handed.is_err() {
                 let mut shelf = mailbox.shelf.lock();
-                for number in numbers {
-                    shelf.was_left(number);
+                for (number, _) in next {
+                    shelf.was_not_handed(number);
                 }
             }
             handed?;
         }
     }
 
-    async fn letters(&self, next: &[(u64, bool)], numbers: &[u64]) -> Result<(), Fault> {
-        let opened = self.mailbox.open(numbers).map_err(super::storage)?;
+    async fn letters(&self, next: &[(u64, bool)]) -> Result<(), Fault> {
+        let numbers: Vec<u64> = next.iter().map(|(number, _)| *number).collect();
+        let opened = self.mailbox.open(&numbers).map_err(super::storage)?;
         let letters: Vec<DeliveredLetter> = {
             let shelf = self.mailbox.shelf.lock();
             let both = opened.iter().zip(next);
@@ -163,64 +154,77 @@ impl Carrier {
         self.ways.deliver(&self.mailbox.agent, letters).await
     }
 
-    /// Carries letters to the node that had them before, or else to the one the agent is on.
-    async fn carry(&mut self, located: Option<String>) -> Result<Duration, Fault> {
+    /// Carries letters to the node the agent is on.
+    async fn carry(&mut self, node: String) -> Result<Duration, Fault> {
         self.connection = None;
-        let Some(node) = self.route.clone().or_else(|| located.clone()) else {
-            return Ok(self.until_the_next_moment());
-        };
         let mailbox = self.mailbox.clone();
-        let numbers = mailbox.shelf.lock().to_forward(self.post.longest as u64);
-        if numbers.is_empty() {
+        let most_bytes = self.post.longest as u64;
+        let next = mailbox.shelf.lock().to_forward(most_bytes);
+        if next.is_empty() {
             return Ok(self.until_the_next_moment());
         }
-        let opened = mailbox.open(&numbers).map_err(super::storage)?;
-        let letters = {
+        let noted = mailbox.lead_to(&node, now()).await;
+        noted.map_err(super::storage)?;
+        let may_go = self.in_turn(&next, Some(&node)).await?;
+        let next = {
             let shelf = mailbox.shelf.lock();
-            let letters = opened.into_iter().filter_map(|(number, message)| {
-                Some(PostedLetter {
-                    cover: shelf.get(number)?.cover.clone(),
-                    message: Blob(message.to_vec()),
-                })
-            });
-            letters.collect()
+            let line = shelf.to_forward(most_bytes);
+            shelf.still_in_order(&line, &may_go)
         };
+        if next.is_empty() {
+            return Ok(self.post.pace.pause);
+        }
+        let opened = mailbox.open(&next).map_err(super::storage)?;
+        let mut sent: Vec<(u64, LetterMark)> = Vec::with_capacity(opened.len());
+        let mut letters = Vec::with_capacity(opened.len());
+        {
+            let shelf = mailbox.shelf.lock();
+            for (number, message) in opened {
+                let Some(kept) = shelf.get(number) else {
+                    continue;
+                };
+                sent.push((number, kept.cover.mark()));
+                let mut cover = kept.cover.clone();
+                // What another node may have, which does not answer: its copy is to be known as the older one.
+                let is_reclaimed = self.is_in_doubt(number, &node);
+                cover.again = shelf.may_be_taken(number);
+                let hops = if is_reclaimed { RECLAIMED } else { 1 };
+                cover.hops = cover.hops.saturating_add(hops);
+                letters.push(PostedLetter {
+                    cover,
+                    message: Blob(message.to_vec()),
+                });
+            }
+        }
         tracing::trace!(
             agent = mailbox.agent,
             node,
-            ?numbers,
+            ?sent,
             "carrying to another node"
         );
+        {
+            let mut trail = mailbox.trail.lock();
+            let in_doubt = trail.in_doubt.entry(node.clone()).or_default();
+            in_doubt.extend(sent.iter().map(|(number, _)| *number));
+        }
         match self.ways.forward(&node, letters).await {
-            Ok(Forwarded::Kept(refused)) => {
-                self.route = Some(node);
-                self.silent_since = None;
-                self.forwarded(&numbers, refused).await
+            Ok(refused) if refused.len() == sent.len() => {
+                if let Some(in_doubt) = mailbox.trail.lock().in_doubt.get_mut(&node) {
+                    for (number, _) in &sent {
+                        in_doubt.remove(number);
+                    }
+                }
+                self.forwarded(&sent, refused).await
             }
-            Ok(Forwarded::Elsewhere) => {
-                *mailbox.held_up.lock() = None;
-                self.route = None;
-                self.silent_since = None;
-                Ok(PAUSE)
+            Ok(_) => {
+                let problem = format!("{node} answered for other letters than it was sent");
+                Err(Fault::new(FaultCode::Internal, problem))
             }
             Err(fault) => {
                 tracing::debug!(agent = mailbox.agent, node, %fault, "letters could not be carried");
                 *mailbox.held_up.lock() =
                     Some(format!("{node} does not take them: {}", fault.message));
-                let since = *self.silent_since.get_or_insert_with(Instant::now);
-                if located.is_some()
-                    && located.as_ref() != Some(&node)
-                    && since.elapsed() > GIVEN_UP
-                {
-                    tracing::warn!(
-                        agent = mailbox.agent,
-                        node,
-                        "letters that this node keeps for the agent may come after newer ones: it does not answer"
-                    );
-                    self.route = None;
-                    self.silent_since = None;
-                }
-                Ok(PAUSE)
+                Ok(self.post.pace.pause)
             }
         }
     }
@@ -228,36 +232,52 @@ impl Carrier {
     /// The other node has them, but for those it refuses.
     async fn forwarded(
         &self,
-        numbers: &[u64],
+        sent: &[(u64, LetterMark)],
         refused: Vec<Option<Fault>>,
     ) -> Result<Duration, Fault> {
         let mut gone = Vec::new();
-        let mut pause = Duration::ZERO;
+        let mut bounced = Vec::new();
         let mut held_up = None;
-        for (number, refused) in numbers.iter().zip(refused) {
+        for ((number, mark), refused) in sent.iter().zip(refused) {
             match refused {
-                None => gone.push(*number),
+                None => gone.push((*number, *mark)),
+                // The agent has gone on; in a moment this node knows where.
+                Some(fault) if fault.code == FaultCode::NotPlaced => {
+                    held_up = Some(fault.message);
+                    break;
+                }
                 // In order: what comes after it waits as well.
                 Some(fault) if matches!(fault.code, FaultCode::Full | FaultCode::Storage) => {
                     tracing::debug!(agent = self.mailbox.agent, %fault, "letters wait");
                     held_up = Some(fault.message);
-                    pause = PAUSE;
                     break;
                 }
                 Some(fault) => {
                     let reason = UndeliverableReason::NotKept(fault.to_string());
                     self.post.bounce(&self.mailbox, *number, &reason).await?;
-                    gone.push(*number);
+                    bounced.push(*number);
                 }
             }
         }
+        let waits = held_up.is_some();
         *self.mailbox.held_up.lock() = held_up;
-        self.post.remove(&self.mailbox, &gone).await?;
-        if pause.is_zero() {
+        self.post.settled(&self.mailbox, &bounced).await?;
+        self.post.carried(&self.mailbox, &gone).await?;
+        if !waits {
             // There may be more.
             self.mailbox.news.notify_one();
-            pause = PAUSE;
         }
-        Ok(pause)
+        Ok(self.post.pace.pause)
+    }
+
+    /// Of letters that may go next, those that nothing goes before that lies elsewhere. `to`: the node that they would be
+    /// carried to; what lies there, or went on from there, goes before them as it is.
+    async fn in_turn(&self, numbers: &[u64], to: Option<&str>) -> Result<HashSet<u64>, Fault> {
+        let all = || numbers.iter().copied().collect();
+        let is_elsewhere = |node: &String| Some(node.as_str()) != to;
+        if !self.mailbox.trail.lock().nodes.keys().any(is_elsewhere) {
+            return Ok(all());
+        }
+        self.follow(numbers, to).await
     }
 }

@@ -1,30 +1,53 @@
 //! The mailbox of one agent: its letters in the journal, and what is known of them.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
+
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sealbus_journal::{JournalError, ReadFrom, Stream, StreamConfig};
+use sealbus_journal::{JournalError, ReadFrom, Stream, StreamConfig, Written};
 use tokio::sync::Notify;
 
+use super::LIFETIME;
 use super::shelf::{Kept, Shelf};
 use crate::LONGEST_KEPT;
-use sealbus_control::post::Cover;
+use sealbus_control::UnixMillis;
+use sealbus_control::clock::now;
+use sealbus_control::post::{Cover, LetterMark};
 
-/// Most origins remembered for one agent; those that began first are forgotten first.
-const MOST_ORIGINS: usize = 4096;
+/// Most stretches of letters remembered for one agent; those of the origins that began first are forgotten first.
+const MOST_STRETCHES: usize = 4096;
 
 pub(super) const MAILBOX: &str = "mailbox/";
-pub(super) const SEEN: &str = "seen/";
 pub(super) const HANDED: &str = "handed";
+const SEEN: &str = "seen/";
+const HOPS: &str = "hops/";
+const TRAIL: &str = "trail/";
+
+/// After so many milliseconds the time of a node on the trail is noted again.
+const NOTED_FOR: UnixMillis = 24 * 3600 * 1000;
 
 /// The letters for one agent.
 pub(crate) struct Mailbox {
     pub(super) agent: String,
     pub(super) stream: Stream,
     pub(super) shelf: Mutex<Shelf>,
+    pub(super) trail: Mutex<Trails>,
     pub(super) is_carried: Mutex<bool>,
     pub(super) news: Notify,
     /// Why another node does not take the letters now.
     pub(super) held_up: Mutex<Option<String>>,
+}
+
+/// The nodes that letters were carried to, which may have some still.
+#[derive(Default)]
+pub(super) struct Trails {
+    /// With each, when that was noted on disk.
+    pub(super) nodes: BTreeMap<String, UnixMillis>,
+    /// Letters that were sent to a node which has not answered, so that it may have them.
+    pub(super) in_doubt: HashMap<String, BTreeSet<u64>>,
+    /// Since when a node has not answered, and when it was asked last.
+    pub(super) silent: HashMap<String, (Instant, Instant)>,
 }
 
 impl Mailbox {
@@ -33,6 +56,7 @@ impl Mailbox {
             agent,
             stream,
             shelf: Mutex::default(),
+            trail: Mutex::default(),
             is_carried: Mutex::new(false),
             news: Notify::new(),
             held_up: Mutex::default(),
@@ -42,26 +66,37 @@ impl Mailbox {
     /// A mailbox with what its stream holds.
     pub(super) fn load(agent: String, stream: Stream) -> Result<Self, JournalError> {
         let mut shelf = Shelf::default();
-        for (name, end) in stream.cursors() {
-            let parts = name
-                .strip_prefix(SEEN)
-                .and_then(|name| name.split_once('/'));
-            if let Some((origin, first)) = parts
-                && let (Ok(origin), Ok(first)) = (u64::from_str_radix(origin, 16), first.parse())
-            {
-                shelf.remember(origin, first, end);
+        let mut trail = Trails::default();
+        let mut hops: HashMap<u64, u32> = HashMap::new();
+        for (name, value) in stream.cursors() {
+            if let Some(stretch) = name.strip_prefix(SEEN).and_then(stretch_of) {
+                shelf.had().remember(stretch, value);
+            } else if let Some(Ok(number)) = name.strip_prefix(HOPS).map(str::parse) {
+                hops.insert(number, u32::try_from(value).unwrap_or(u32::MAX));
+            } else if let Some(node) = name.strip_prefix(TRAIL) {
+                // What was carried there has been delivered or has expired.
+                if value.saturating_add(LIFETIME.as_millis() as u64) < now() {
+                    stream.forget_cursor(&name)?;
+                } else {
+                    trail.nodes.insert(node.to_owned(), value);
+                }
             }
         }
-        shelf.was_handed(stream.cursor(HANDED).unwrap_or(0));
+        let mut settled = Vec::new();
         let mut reader = stream.read(ReadFrom::Start);
         loop {
             match reader.next_record() {
                 Ok(Some(record)) => match serde_json::from_slice::<Cover>(&record.attributes) {
-                    Ok(cover) => {
-                        let end = cover.sequence.saturating_add(1);
-                        shelf.remember(cover.origin, cover.sequence, end);
+                    Ok(mut cover) => {
+                        let hops = hops.get(&record.number).copied();
+                        cover.hops = cover.hops.max(hops.unwrap_or(0));
                         let size = record.payload.len() as u64;
-                        shelf.put(record.number, Kept { cover, size });
+                        if shelf.had().was_settled(cover.mark()) {
+                            settled.push(record.number);
+                        } else {
+                            shelf.had().note(cover.mark());
+                            shelf.put(record.number, Kept { cover, size });
+                        }
                     }
                     Err(error) => tracing::error!(
                         agent, number = record.number, %error,
@@ -79,9 +114,18 @@ impl Mailbox {
                 Err(error) => return Err(error),
             }
         }
+        if !settled.is_empty() {
+            stream.remove(&settled)?;
+        }
+        shelf.was_handed(stream.cursor(HANDED).unwrap_or(0));
         shelf.begin_at(stream.end());
+        let all: BTreeSet<u64> = shelf.letters().map(|(number, ..)| number).collect();
+        for node in trail.nodes.keys() {
+            trail.in_doubt.insert(node.clone(), all.clone());
+        }
         let mailbox = Self::new(agent, stream);
         *mailbox.shelf.lock() = shelf;
+        *mailbox.trail.lock() = trail;
         Ok(mailbox)
     }
 
@@ -103,6 +147,36 @@ impl Mailbox {
         Ok(opened)
     }
 
+    /// Notes on disk how often a letter was carried that came back to where it lies.
+    pub(super) fn note_hops(&self, number: u64, hops: u32) -> Result<Written, JournalError> {
+        let name = format!("{HOPS}{number}");
+        self.stream.set_cursor(&name, u64::from(hops))
+    }
+
+    /// Forgets what was noted of letters that are removed, and notes that they were here: each with how often it was
+    /// carried.
+    pub(super) fn note_removed(
+        &self,
+        shelf: &mut Shelf,
+        removed: &[(u64, LetterMark)],
+    ) -> Result<(), JournalError> {
+        let mut stretches = BTreeMap::new();
+        for (number, mark) in removed {
+            if let Some((first, end)) = shelf.had().stretch(*mark) {
+                stretches.insert((mark.origin, mark.hops, first), end);
+            }
+            let name = format!("{HOPS}{number}");
+            if self.stream.cursor(&name).is_some() {
+                self.stream.forget_cursor(&name)?;
+            }
+        }
+        for ((origin, hops, first), end) in stretches {
+            let name = format!("{SEEN}{origin:016x}/{hops:x}/{first}");
+            self.stream.set_cursor(&name, end)?;
+        }
+        Ok(())
+    }
+
     /// Forgets the origins that began first, if there are too many.
     pub(super) fn forget_origins(&self) -> Result<(), JournalError> {
         let cursors = self.stream.cursors();
@@ -112,12 +186,58 @@ impl Mailbox {
             .collect();
         // Their names begin with the second they began in.
         seen.sort();
-        let surplus = seen.len().saturating_sub(MOST_ORIGINS);
+        let surplus = seen.len().saturating_sub(MOST_STRETCHES);
         for name in seen.into_iter().take(surplus) {
             self.stream.forget_cursor(name)?;
         }
         Ok(())
     }
+
+    /// A node that letters are about to be carried to is on the trail from now on, also when this node is started again.
+    pub(super) async fn lead_to(&self, node: &str, now: UnixMillis) -> Result<(), JournalError> {
+        let noted = self.trail.lock().nodes.get(node).copied();
+        if noted.is_some_and(|noted| now < noted.saturating_add(NOTED_FOR)) {
+            return Ok(());
+        }
+        self.stream
+            .set_cursor(&format!("{TRAIL}{node}"), now)?
+            .await?;
+        self.trail.lock().nodes.insert(node.to_owned(), now);
+        Ok(())
+    }
+
+    /// Letters that are here no more are in doubt no more.
+    pub(super) fn forget_doubts(&self, numbers: &[u64]) {
+        let mut trail = self.trail.lock();
+        for in_doubt in trail.in_doubt.values_mut() {
+            for number in numbers {
+                in_doubt.remove(number);
+            }
+        }
+    }
+
+    /// These nodes have no letters any more that were carried there from here.
+    pub(super) fn forget_trail(&self, nodes: &BTreeSet<String>) -> Result<(), JournalError> {
+        for node in nodes {
+            self.stream.forget_cursor(&format!("{TRAIL}{node}"))?;
+            let mut trail = self.trail.lock();
+            trail.nodes.remove(node);
+            trail.in_doubt.remove(node);
+            trail.silent.remove(node);
+        }
+        Ok(())
+    }
+}
+
+/// The first of a stretch of letters, from the name of the cursor that says where it ends.
+fn stretch_of(name: &str) -> Option<LetterMark> {
+    let mut parts = name.split('/');
+    let mark = LetterMark {
+        origin: u64::from_str_radix(parts.next()?, 16).ok()?,
+        hops: u32::from_str_radix(parts.next()?, 16).ok()?,
+        sequence: parts.next()?.parse().ok()?,
+    };
+    parts.next().is_none().then_some(mark)
 }
 
 pub(super) fn mailbox_config() -> StreamConfig {

@@ -118,6 +118,8 @@ impl Post {
             cover: Cover {
                 origin: self.origin,
                 sequence,
+                hops: 0,
+                again: false,
                 receiver,
                 provenance: WaitingProvenance::Platform,
                 posted,
@@ -128,7 +130,7 @@ impl Post {
             },
             message: Blob(message),
         };
-        let put = self.put(letter)?;
+        let put = self.put(letter, None)?;
         let kept = put.finish(self).await;
         if kept.is_err() {
             self.about.lock().remove(&about);

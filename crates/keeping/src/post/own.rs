@@ -14,13 +14,13 @@ use tokio::task::AbortHandle;
 use sealbus_journal::Retention;
 use sealbus_seal::PlatformName;
 
-use super::{Forwarded, Post, Ways, Whereabouts, run};
+use super::{Post, Ways, Whereabouts, run};
 use crate::channel_log::ChannelLogs;
 use crate::node_journal::NodeJournal;
 use sealbus_control::Rules;
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
 use sealbus_control::host::Command;
-use sealbus_control::post::{DeliveredLetter, LetterOutcome, PostedLetter};
+use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail};
 use sealbus_control::{Fault, FaultCode};
 
 /// The name it has as a node.
@@ -108,10 +108,22 @@ impl Ways for OwnWays {
         &'a self,
         node: &'a str,
         _letters: Vec<PostedLetter>,
-    ) -> BoxFuture<'a, Result<Forwarded, Fault>> {
-        let fault = Fault::new(FaultCode::Unknown, format!("there is no node {node}"));
-        std::future::ready(Err(fault)).boxed()
+    ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>> {
+        std::future::ready(Err(no_node(node))).boxed()
     }
+
+    fn trail<'a>(
+        &'a self,
+        node: &'a str,
+        _receiver: &'a str,
+        _letters: Vec<LetterMark>,
+    ) -> BoxFuture<'a, Result<Trail, Fault>> {
+        std::future::ready(Err(no_node(node))).boxed()
+    }
+}
+
+fn no_node(node: &str) -> Fault {
+    Fault::new(FaultCode::Unknown, format!("there is no node {node}"))
 }
 
 impl OwnPost {
@@ -181,7 +193,7 @@ impl OwnPost {
 
     /// Answers what this program asks of its logs of channels.
     pub async fn channel_log(&self, request: LogRequest) -> Result<LogAnswer, Fault> {
-        self.opened().await?.logs.answer(request).await
+        self.opened().await?.logs.answer(NODE, request).await
     }
 
     /// Keeps so much of a channel.
@@ -200,7 +212,8 @@ impl OwnPost {
         agent: &str,
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> Result<(), Fault> {
-        self.opened().await?.post.settle(agent, outcomes).await
+        let post = &self.opened().await?.post;
+        post.settle(NODE, agent, outcomes).await
     }
 
     /// An agent of this program is there, or not any more. What a former run of the program kept for it is delivered.

@@ -1,11 +1,10 @@
 //! What waits for one agent on this node, and in which order it goes: no I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use sealbus_journal::Spans;
-
+use super::had::{Had, SETTLED};
 use sealbus_control::UnixMillis;
-use sealbus_control::post::Cover;
+use sealbus_control::post::{Cover, LetterMark, Standing};
 
 /// Most letters for one agent.
 pub(crate) const MOST_LETTERS: usize = 10_000;
@@ -23,76 +22,116 @@ pub(crate) struct Kept {
     pub(crate) size: u64,
 }
 
+/// A letter's place in the line: letters go in this order, and those of one origin in the order of their sequence numbers.
+///
+/// The first part is the number of the letter on disk, or that of a later letter of the same origin, in front of which this
+/// one was put because it came after it.
+type Place = (u64, u64);
+
 /// The letters for one agent.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     letters: BTreeMap<u64, Kept>,
     bytes: u64,
-    /// What was ever taken in, by origin and sequence number.
-    seen: HashMap<u64, Spans>,
+    line: BTreeMap<Place, u64>,
+    /// By origin and sequence number.
+    places: BTreeMap<(u64, u64), Place>,
+    had: Had,
+    /// Admitted, and not on the shelf yet: by origin and sequence number.
+    writing: BTreeSet<(u64, u64)>,
     /// Handed to the present process, which has not settled them.
     under_way: BTreeSet<u64>,
     /// The agent's present process.
     process: Option<String>,
-    /// Up to this number, letters may have been taken by a former process.
-    handed: u64,
-    /// Up to this number, letters were handed to the present process.
-    now_handed: u64,
+    /// The processes that may have taken a letter, with how often it was handed to them. A process from before this node
+    /// started has no name.
+    handed: HashMap<u64, BTreeMap<Option<String>, u32>>,
+    /// The highest number that was handed to any process.
+    last_handed: u64,
     /// The number that is to come to the shelf next: those who wait for the disk learn of it in any order.
     next: u64,
     /// Letters on disk that came before their turn.
     early: BTreeMap<u64, Kept>,
+    /// How many letters were admitted.
+    arrivals: u64,
 }
 
 /// Why a letter is not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// It is here already, or was.
+    /// It was here before: it is being kept here, was settled here, or went on from here.
     Known,
+    /// It lies here under this number, and comes back from a node that it was carried to from here.
+    Returned(u64),
     /// The shelf is full.
     Full,
 }
 
 impl Shelf {
-    /// Whether a letter can be taken in; it counts as known from then on. Notices of the platform are taken in always.
+    /// Whether a letter can be taken in; it counts as known from then on. Notices of the platform are always taken in, and
+    /// so is what has to go before a letter that is here already.
     pub(crate) fn admit(&mut self, cover: &Cover, size: u64) -> Result<(), NotTaken> {
-        let seen = self.seen.entry(cover.origin).or_default();
-        if seen.contains(cover.sequence) {
+        let key = (cover.origin, cover.sequence);
+        if let Some(number) = self.number_of(key) {
+            let hops = self.letters.get(&number).map(|kept| kept.cover.hops);
+            return Err(match hops {
+                Some(hops) if hops < cover.hops => NotTaken::Returned(number),
+                _ => NotTaken::Known,
+            });
+        }
+        if self.writing.contains(&key) || self.had.had(cover.mark()) {
             return Err(NotTaken::Known);
         }
         let is_full = self.letters.len() >= MOST_LETTERS || self.bytes + size > MOST_BYTES;
-        if is_full && cover.about.is_none() {
+        let goes_first = self.next_of(key).is_some()
+            && self.letters.len() < 2 * MOST_LETTERS
+            && self.bytes + size <= 2 * MOST_BYTES;
+        if is_full && cover.about.is_none() && !goes_first {
             return Err(NotTaken::Full);
         }
-        seen.add(cover.sequence, cover.sequence.saturating_add(1));
+        self.had.note(cover.mark());
+        self.writing.insert(key);
+        self.arrivals += 1;
         Ok(())
+    }
+
+    /// Whether a copy of a letter is here.
+    pub(crate) fn holds(&self, cover: &Cover) -> bool {
+        self.places.contains_key(&(cover.origin, cover.sequence))
+    }
+
+    /// Whether this copy of a letter, or a later one, is here or was.
+    pub(crate) fn is_known(&self, cover: &Cover) -> bool {
+        self.holds(cover) || self.had.had(cover.mark())
     }
 
     /// A letter that was admitted could not be written.
     pub(crate) fn retract(&mut self, cover: &Cover) {
-        let Some(seen) = self.seen.get_mut(&cover.origin) else {
-            return;
-        };
-        let mut rest = Spans::default();
-        for (first, end) in seen.iter() {
-            if (first..end).contains(&cover.sequence) {
-                rest.add(first, cover.sequence);
-                rest.add(cover.sequence + 1, end);
-            } else {
-                rest.add(first, end);
-            }
+        self.writing.remove(&(cover.origin, cover.sequence));
+        self.had.forget(cover.mark());
+    }
+
+    /// The letter under this number was carried so often: it came back from where it was carried to.
+    pub(crate) fn returned(&mut self, number: u64, hops: u32) {
+        if let Some(kept) = self.letters.get_mut(&number) {
+            kept.cover.hops = kept.cover.hops.max(hops);
+            self.had.note(kept.cover.mark());
         }
-        *seen = rest;
     }
 
-    /// Known from before: the stretch of an origin's letters that was taken in.
-    pub(crate) fn remember(&mut self, origin: u64, first: u64, end: u64) {
-        self.seen.entry(origin).or_default().add(first, end);
+    /// What was ever here.
+    pub(crate) fn had(&mut self) -> &mut Had {
+        &mut self.had
     }
 
-    /// The stretch of known letters around this one.
-    pub(crate) fn stretch(&self, origin: u64, sequence: u64) -> Option<(u64, u64)> {
-        self.seen.get(&origin)?.stretch_of(sequence)
+    /// A letter is settled here: no copy of it is taken in any more. Returns the mark that says so.
+    pub(crate) fn settled(&mut self, number: u64) -> Option<LetterMark> {
+        let mark = LetterMark {
+            hops: SETTLED,
+            ..self.letters.get(&number)?.cover.mark()
+        };
+        self.had.note(mark);
+        Some(mark)
     }
 
     /// The number that the next letter on disk will have.
@@ -111,15 +150,36 @@ impl Shelf {
 
     /// A letter that lies on disk.
     pub(crate) fn put(&mut self, number: u64, kept: Kept) {
+        let key = (kept.cover.origin, kept.cover.sequence);
+        self.writing.remove(&key);
+        let first = self.next_of(key).map_or(number, |(first, _)| first);
+        let place = (first, key.1);
+        self.line.insert(place, number);
+        self.places.insert(key, place);
         self.bytes += kept.size;
         self.letters.insert(number, kept);
+    }
+
+    /// The place of the next letter of the same origin.
+    fn next_of(&self, (origin, sequence): (u64, u64)) -> Option<Place> {
+        let after = (origin, sequence.saturating_add(1))..=(origin, u64::MAX);
+        self.places.range(after).next().map(|(_, place)| *place)
+    }
+
+    fn number_of(&self, key: (u64, u64)) -> Option<u64> {
+        self.line.get(self.places.get(&key)?).copied()
     }
 
     /// A letter is here no more.
     pub(crate) fn take(&mut self, number: u64) -> Option<Kept> {
         let kept = self.letters.remove(&number)?;
+        let key = (kept.cover.origin, kept.cover.sequence);
+        if let Some(place) = self.places.remove(&key) {
+            self.line.remove(&place);
+        }
         self.bytes -= kept.size;
         self.under_way.remove(&number);
+        self.handed.remove(&number);
         Some(kept)
     }
 
@@ -135,27 +195,81 @@ impl Shelf {
         self.letters.len()
     }
 
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// The letters that are here or on their way to the disk.
+    pub(crate) fn waiting(&self) -> usize {
+        self.letters.len() + self.writing.len()
+    }
+
     pub(crate) fn letters(&self) -> impl Iterator<Item = (u64, &Kept, bool)> {
         self.letters
             .iter()
             .map(|(number, kept)| (*number, kept, self.under_way.contains(number)))
     }
 
-    /// What was handed to any process, as it is to be noted on disk.
-    pub(crate) fn handed_before(&self) -> u64 {
-        self.handed.max(self.now_handed)
+    /// How a letter that another node keeps stands to what is or was here.
+    pub(crate) fn standing(&self, mark: LetterMark, now: UnixMillis) -> Standing {
+        let carried = LetterMark {
+            hops: mark.hops.saturating_add(1),
+            ..mark
+        };
+        if self.had.had(carried) {
+            return Standing::Had;
+        }
+        let before = (mark.origin, 0)..(mark.origin, mark.sequence);
+        let mut numbers = self
+            .places
+            .range(before.clone())
+            .filter_map(|(_, place)| self.line.get(place));
+        let is_here = numbers.any(|number| {
+            self.letters
+                .get(number)
+                .is_some_and(|kept| is_in_time(kept, now))
+        });
+        if is_here || self.writing.range(before).next().is_some() {
+            return Standing::Behind;
+        }
+        Standing::Free
+    }
+
+    /// The highest number that was handed to any process, as it is to be noted on disk.
+    pub(crate) fn last_handed(&self) -> u64 {
+        self.last_handed
     }
 
     /// What was noted on disk: letters up to this number may have been taken.
     pub(crate) fn was_handed(&mut self, number: u64) {
-        self.handed = self.handed.max(number);
+        self.last_handed = self.last_handed.max(number);
+        for number in self.letters.range(..=number).map(|(number, _)| *number) {
+            self.handed.entry(number).or_default().insert(None, 1);
+        }
+    }
+
+    /// A letter may have been carried to a node that does not answer.
+    pub(crate) fn may_have_gone(&mut self, number: u64) {
+        if let Some(kept) = self.letters.get_mut(&number) {
+            kept.cover.again = true;
+        }
+    }
+
+    /// Whether another process than the present one may have taken a letter.
+    pub(crate) fn may_be_taken(&self, number: u64) -> bool {
+        let is_again = self
+            .letters
+            .get(&number)
+            .is_some_and(|kept| kept.cover.again);
+        let is_present = |process: &Option<String>| process.is_some() && *process == self.process;
+        let handed = self.handed.get(&number);
+        is_again || handed.is_some_and(|handed| handed.keys().any(|process| !is_present(process)))
     }
 
     /// The agent is in this process now, or in none of this node: what an earlier one has not settled goes again.
     pub(crate) fn is_in(&mut self, process: Option<&str>) {
         if self.process.as_deref() != process {
             self.process = process.map(str::to_owned);
-            self.handed = self.handed.max(self.now_handed);
             self.under_way.clear();
         }
     }
@@ -166,49 +280,89 @@ impl Shelf {
         self.under_way.clear();
     }
 
-    /// The process has not got this letter, or not any more.
-    pub(crate) fn was_left(&mut self, number: u64) {
+    /// A letter may not have reached the process.
+    pub(crate) fn was_not_handed(&mut self, number: u64) {
         self.under_way.remove(&number);
     }
 
-    /// What is to be handed to the agent's process next, in order; counted as under way from now on. With each, whether
-    /// it may have been taken before.
-    pub(crate) fn hand_over(&mut self, now: UnixMillis) -> Vec<(u64, bool)> {
+    /// A process says that it has not got this letter, or gave it back unread.
+    pub(crate) fn was_left(&mut self, process: &str, number: u64) {
+        if self.process.as_deref() == Some(process) {
+            self.under_way.remove(&number);
+        }
+        let Some(handed) = self.handed.get_mut(&number) else {
+            return;
+        };
+        let process = Some(process.to_owned());
+        if let Some(times) = handed.get_mut(&process) {
+            *times -= 1;
+            if *times == 0 {
+                handed.remove(&process);
+            }
+        }
+    }
+
+    /// What may be handed to the agent's process next, in order.
+    pub(crate) fn to_hand_over(&self, now: UnixMillis) -> Vec<u64> {
         let mut next = Vec::new();
         let mut bytes = 0;
-        for (number, kept) in &self.letters {
+        for number in self.line.values() {
             if self.under_way.len() + next.len() >= MOST_UNDER_WAY || bytes >= MOST_AT_ONCE {
                 break;
             }
-            let is_valid =
-                kept.cover.valid_from.is_none_or(|from| from <= now) && kept.cover.expiry > now;
-            if is_valid && !self.under_way.contains(number) {
+            let Some(kept) = self.letters.get(number) else {
+                continue;
+            };
+            if is_in_time(kept, now) && !self.under_way.contains(number) {
                 bytes += kept.size;
-                next.push((*number, *number <= self.handed));
+                next.push(*number);
             }
-        }
-        for (number, _) in &next {
-            self.under_way.insert(*number);
-            self.now_handed = self.now_handed.max(*number);
         }
         next
     }
 
-    /// What is to be carried to another node next, in order.
+    /// These are handed to the agent's process now. With each, whether another may have taken it before.
+    pub(crate) fn hand_over(&mut self, numbers: &[u64]) -> Vec<(u64, bool)> {
+        let mut handed = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            handed.push((*number, self.may_be_taken(*number)));
+            self.under_way.insert(*number);
+            self.last_handed = self.last_handed.max(*number);
+            let processes = self.handed.entry(*number).or_default();
+            *processes.entry(self.process.clone()).or_default() += 1;
+        }
+        handed
+    }
+
+    /// What may be carried to another node next, in order.
     pub(crate) fn to_forward(&self, most_bytes: u64) -> Vec<u64> {
         let most_bytes = most_bytes.min(MOST_AT_ONCE);
         let mut bytes = 0;
-        let next = self
-            .letters
-            .iter()
-            .take(MOST_UNDER_WAY)
-            .take_while(|(_, kept)| {
-                // The first one always goes.
-                let fits = bytes == 0 || bytes + kept.size <= most_bytes;
-                bytes += kept.size.max(1);
-                fits
-            });
-        next.map(|(number, _)| *number).collect()
+        let numbers = self.line.values().take(MOST_UNDER_WAY);
+        let next = numbers.take_while(|number| {
+            let size = self.letters.get(number).map_or(0, |kept| kept.size);
+            // The first one always goes.
+            let fits = bytes == 0 || bytes + size <= most_bytes;
+            bytes += size.max(1);
+            fits
+        });
+        next.copied().collect()
+    }
+
+    /// Of letters that may go, those that also may go now that others may have come: without those that one that may not
+    /// goes before.
+    pub(crate) fn still_in_order(&self, line: &[u64], may_go: &HashSet<u64>) -> Vec<u64> {
+        let mut waits = HashSet::new();
+        let go = line.iter().filter(|number| {
+            let Some(kept) = self.letters.get(number) else {
+                return false;
+            };
+            if !may_go.contains(number) {
+                waits.insert(kept.cover.origin);
+            }
+            !waits.contains(&kept.cover.origin)
+        });
+        go.copied().collect()
     }
 
     /// What has expired here: what the agent's process has, that settles itself.
@@ -232,166 +386,9 @@ impl Shelf {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use sealbus_control::WaitingProvenance;
-
-    fn letter(origin: u64, sequence: u64) -> Kept {
-        Kept {
-            cover: Cover {
-                origin,
-                sequence,
-                receiver: "b".to_owned(),
-                provenance: WaitingProvenance::Claimed,
-                posted: 0,
-                expiry: 1000,
-                valid_from: None,
-                receipt: None,
-                about: None,
-            },
-            size: 10,
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Post(u64),
-        PostAgain(u64),
-        HandOver,
-        Settle,
-        Restart,
-        Reconnect,
-        Leave,
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            4 => (0_u64..3).prop_map(Step::Post),
-            2 => (0_u64..3).prop_map(Step::PostAgain),
-            4 => Just(Step::HandOver),
-            4 => Just(Step::Settle),
-            1 => Just(Step::Restart),
-            1 => Just(Step::Reconnect),
-            1 => Just(Step::Leave),
-        ]
-    }
-
-    proptest! {
-        /// Whatever is posted twice, lost on the way or left unread: what is taken is taken once and in each origin's
-        /// order, and a process gets nothing as new that an earlier one may have taken.
-        #[test]
-        fn each_letter_is_taken_once_and_in_order(steps in prop::collection::vec(step(), 1..80)) {
-            let mut shelf = Shelf::default();
-            let (mut number, mut process) = (0, 0);
-            let mut sequences = [0_u64; 3];
-            let mut inside: Vec<u64> = Vec::new();
-            let mut touched = BTreeSet::new();
-            let mut taken: Vec<(u64, u64)> = Vec::new();
-            shelf.is_in(Some("p0"));
-            for step in steps {
-                match step {
-                    Step::Post(origin) => {
-                        sequences[origin as usize] += 1;
-                        let kept = letter(origin, sequences[origin as usize]);
-                        prop_assert_eq!(shelf.admit(&kept.cover, kept.size), Ok(()));
-                        number += 1;
-                        shelf.put(number, kept);
-                    }
-                    Step::PostAgain(origin) => {
-                        for sequence in 1..=sequences[origin as usize] {
-                            let kept = letter(origin, sequence);
-                            prop_assert_eq!(shelf.admit(&kept.cover, 10), Err(NotTaken::Known));
-                        }
-                    }
-                    Step::HandOver => for (next, again) in shelf.hand_over(0) {
-                        prop_assert!(again || !touched.contains(&(next, process - 1)) || process == 0);
-                        if !inside.contains(&next) {
-                            inside.push(next);
-                            touched.insert((next, process));
-                        }
-                    },
-                    Step::Settle if !inside.is_empty() => {
-                        let kept = shelf.take(inside.remove(0));
-                        let kept = kept.expect("it was not taken before");
-                        taken.push((kept.cover.origin, kept.cover.sequence));
-                    }
-                    Step::Settle => {}
-                    Step::Restart => {
-                        process += 1;
-                        inside.clear();
-                        shelf.is_in(Some(&format!("p{process}")));
-                    }
-                    Step::Reconnect => shelf.resend(),
-                    Step::Leave => for left in inside.drain(..) {
-                        shelf.was_left(left);
-                    },
-                }
-            }
-            loop {
-                for (next, _) in shelf.hand_over(0) {
-                    if !inside.contains(&next) {
-                        inside.push(next);
-                    }
-                }
-                if inside.is_empty() {
-                    break;
-                }
-                let kept = shelf.take(inside.remove(0)).expect("it was not taken before");
-                taken.push((kept.cover.origin, kept.cover.sequence));
-            }
-            for origin in 0..3 {
-                let of_it: Vec<u64> =
-                    taken.iter().filter(|(from, _)| *from == origin).map(|(_, n)| *n).collect();
-                let all: Vec<u64> = (1..=sequences[origin as usize]).collect();
-                prop_assert_eq!(of_it, all);
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_is_handed_over_before_its_time_or_after() {
-        let mut shelf = Shelf::default();
-        let mut early = letter(1, 1);
-        early.cover.valid_from = Some(50);
-        shelf.put(1, early);
-        shelf.put(2, letter(1, 2));
-        assert_eq!(shelf.next_moment(10), Some(50));
-        assert_eq!(shelf.hand_over(10), [(2, false)]);
-        assert_eq!(shelf.hand_over(50), [(1, false)]);
-        shelf.was_left(1);
-        assert_eq!(shelf.expired(1000), [1]);
-        assert_eq!(shelf.hand_over(1000), []);
-    }
-
-    #[test]
-    fn letters_come_to_the_shelf_in_the_order_of_the_disk() {
-        let mut shelf = Shelf::default();
-        shelf.begin_at(7);
-        shelf.arrived(8, letter(1, 2));
-        assert_eq!(shelf.hand_over(0), []);
-        shelf.arrived(7, letter(1, 1));
-        assert_eq!(shelf.hand_over(0), [(7, false), (8, false)]);
-    }
-
-    #[test]
-    fn a_full_shelf_takes_notices_only() {
-        let mut shelf = Shelf::default();
-        for number in 1..=MOST_LETTERS as u64 {
-            let kept = letter(1, number);
-            assert_eq!(shelf.admit(&kept.cover, 10), Ok(()));
-            shelf.put(number, kept);
-        }
-        let mut next = letter(2, 1);
-        assert_eq!(shelf.admit(&next.cover, 10), Err(NotTaken::Full));
-        next.cover.about = Some(sealbus_control::post::About {
-            receiver: "c".to_owned(),
-            number: 1,
-        });
-        assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
-        shelf.retract(&next.cover);
-        assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
-    }
+fn is_in_time(kept: &Kept, now: UnixMillis) -> bool {
+    kept.cover.valid_from.is_none_or(|from| from <= now) && kept.cover.expiry > now
 }
+
+#[cfg(test)]
+mod tests;

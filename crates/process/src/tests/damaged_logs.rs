@@ -215,6 +215,23 @@ async fn damage_where_the_log_is_written_is_told_to_those_who_read_and_those_who
     let (one, _) = until_damage(&mut all).await;
     assert_eq!(one, (1..=one.len() as u64).collect::<Vec<_>>());
     assert!((1..EVENTS as usize).contains(&one.len()));
+    // A durable subscription gets the same, and each event in one of its lives only.
+    let from_the_first = |options: &mut sealbus_channels::SubscriptionOptions| {
+        durable("all")(options);
+        options.replay = Replay::From(1);
+    };
+    let ben = Life::begin("ben", &node);
+    let mut all = ben.subscribe("/a/*", from_the_first);
+    assert_eq!(
+        until_damage(&mut all).await,
+        (one, vec!["first".to_owned()])
+    );
+    leave(ben, all).await;
+    node.fall_and("/a/one", |_| {}).await;
+    let ben = Life::begin("ben", &node);
+    let mut all = ben.subscribe("/a/*", from_the_first);
+    assert_eq!(until_damage(&mut all).await, (vec![], vec![]));
+    leave(ben, all).await;
     let refused = anna.publish("/a/one", "more").await.unwrap_err();
     assert!(refused.contains("is damaged at byte"), "{refused}");
     anna.publish("/a/two", "more").await.unwrap();

@@ -310,7 +310,7 @@ async fn a_node_keeps_only_what_it_may() {
         event("anna", Vec::new()),
     ];
     let logs = node.logs().unwrap();
-    let kept = logs.answer(LogRequest::Keep { events });
+    let kept = logs.answer("1", LogRequest::Keep { events });
     let LogAnswer::Kept { outcomes } = kept.await.unwrap() else {
         panic!("no outcomes");
     };
@@ -321,7 +321,7 @@ async fn a_node_keeps_only_what_it_may() {
         assert_eq!(fault.code, FaultCode::BadRequest);
     }
     let many = vec![event("anna", Vec::new()); sealbus_keeping::channel_log::MOST_EVENTS + 1];
-    let refused = logs.answer(LogRequest::Keep { events: many });
+    let refused = logs.answer("1", LogRequest::Keep { events: many });
     assert_eq!(refused.await.unwrap_err().code, FaultCode::BadRequest);
     let question = serde_json::json!({
         "log": "read",
@@ -331,6 +331,70 @@ async fn a_node_keeps_only_what_it_may() {
         }
     });
     let question = serde_json::from_value(question).unwrap();
-    let refused = logs.answer(question).await.unwrap_err();
+    let refused = logs.answer("1", question).await.unwrap_err();
     assert_eq!(refused.code, FaultCode::BadRequest);
+}
+
+/// Those who read a channel see the numbers that a process has given its events, and may guess the next ones.
+#[tokio::test]
+async fn no_process_uses_up_the_numbers_of_another() {
+    use sealbus_channels::frame::{Frame, Stamp};
+    use sealbus_control::channel_log::{KeepOutcome, PostedEvent};
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start(folder.path(), 7);
+    let anna = Life::begin("anna", &node);
+    anna.publish("/news", "1").await.unwrap();
+    let logs = node.logs().unwrap();
+    let read = serde_json::json!({
+        "log": "read",
+        "question": {
+            "agent": "ben", "pattern": "/**", "start": {"from": "number", "number": 1},
+            "began": 0, "events": 9, "bytes": 9999, "wait": 0
+        }
+    });
+    let LogAnswer::Read { pieces } = logs
+        .answer("", serde_json::from_value(read).unwrap())
+        .await
+        .unwrap()
+    else {
+        panic!("nothing read");
+    };
+    let frame = &pieces[0].events[0].frame.0;
+    let Frame::Keep { stamp, head, body } = Frame::decode(frame).unwrap() else {
+        panic!("no event");
+    };
+    let with = |number: u64| {
+        let session = stamp.session;
+        let mut frame = Vec::new();
+        Frame::Keep {
+            stamp: Stamp { session, number },
+            head: head.clone(),
+            body,
+        }
+        .encode(&mut frame);
+        let event = PostedEvent {
+            publisher: "anna".to_owned(),
+            frame: Blob(frame),
+        };
+        LogRequest::Keep {
+            events: vec![event],
+        }
+    };
+    let next = stamp.number + 1;
+    let keep = async |process: &str| match logs.answer(process, with(next)).await.unwrap() {
+        LogAnswer::Kept { outcomes } => match outcomes[0] {
+            KeepOutcome::Kept { number } => number,
+            KeepOutcome::Refused { .. } => panic!("refused"),
+        },
+        _ => panic!("not kept"),
+    };
+    let (stranger, own) = (keep("stranger").await, keep("own").await);
+    assert_ne!(stranger, own);
+    assert_eq!((keep("stranger").await, keep("own").await), (stranger, own));
+    node.fall().await;
+    let logs = node.logs().unwrap();
+    let LogAnswer::Kept { outcomes } = logs.answer("own", with(next)).await.unwrap() else {
+        panic!("not kept");
+    };
+    assert_eq!(outcomes, [KeepOutcome::Kept { number: own }]);
 }

@@ -106,7 +106,13 @@ impl Node {
     }
 
     pub(super) async fn list(&self) -> Vec<KeptLog> {
-        match self.logs().unwrap().answer(LogRequest::List).await.unwrap() {
+        match self
+            .logs()
+            .unwrap()
+            .answer("", LogRequest::List)
+            .await
+            .unwrap()
+        {
             LogAnswer::List { logs } => logs,
             _ => panic!("no list"),
         }
@@ -199,7 +205,7 @@ impl Host for Link {
                 return Err(lost());
             }
             let logs = self.node.logs().ok_or_else(lost)?;
-            let answer = logs.answer(request).await;
+            let answer = logs.answer(&self.membership.process, request).await;
             // A node that is killed meanwhile answers nothing.
             let now = self.node.logs();
             let is_killed = !now.is_some_and(|now| Arc::ptr_eq(&now, &logs));
@@ -234,6 +240,8 @@ impl Life {
             process: "1".to_owned(),
             address: SocketAddr::new(ADDRESS, 1),
         };
+        static LIVES: AtomicUsize = AtomicUsize::new(1);
+        let process = LIVES.fetch_add(1, Ordering::SeqCst);
         let membership = Membership {
             platform: PlatformDescription {
                 name: "factory".to_owned(),
@@ -245,7 +253,7 @@ impl Life {
                 transport: TransportDescription::Mesh,
             },
             node: NODE.to_owned(),
-            process: "1".to_owned(),
+            process: process.to_string(),
             agents: vec![agent.to_owned()],
             address: ADDRESS,
             port: 0,

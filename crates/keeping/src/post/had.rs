@@ -1,0 +1,65 @@
+//! Which letters a mailbox has had, so that each is taken in once however often it is brought.
+//!
+//! A letter has a count of how often it was carried from node to node. A copy that was carried no oftener than the one that was
+//! here is the same one, brought again because an answer was lost. A copy that was carried oftener went on from here and has
+//! come back: it is the letter itself, unless that was settled here.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sealbus_journal::Spans;
+
+use sealbus_control::post::LetterMark;
+
+/// Stands for the hops of a letter that was settled here: every other copy of it is older.
+pub(crate) const SETTLED: u32 = u32::MAX;
+
+/// The letters that a mailbox has had: by origin and hops their sequence numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Had(HashMap<u64, BTreeMap<u32, Spans>>);
+
+impl Had {
+    /// Whether this copy of a letter, or a later one, was here.
+    pub(crate) fn had(&self, mark: LetterMark) -> bool {
+        let by_hops = self.0.get(&mark.origin);
+        by_hops.is_some_and(|by_hops| {
+            let mut later = by_hops.range(mark.hops..);
+            later.any(|(_, spans)| spans.contains(mark.sequence))
+        })
+    }
+
+    /// Whether a letter was settled here.
+    pub(crate) fn was_settled(&self, mark: LetterMark) -> bool {
+        let hops = SETTLED;
+        self.had(LetterMark { hops, ..mark })
+    }
+
+    /// A letter is here.
+    pub(crate) fn note(&mut self, mark: LetterMark) {
+        self.remember(mark, mark.sequence.saturating_add(1));
+    }
+
+    /// Letters were here: that of the mark, and those after it before `end`.
+    pub(crate) fn remember(&mut self, mark: LetterMark, end: u64) {
+        let by_hops = self.0.entry(mark.origin).or_default();
+        by_hops
+            .entry(mark.hops)
+            .or_default()
+            .add(mark.sequence, end);
+    }
+
+    /// A letter that was noted is not here after all.
+    pub(crate) fn forget(&mut self, mark: LetterMark) {
+        let Some(by_hops) = self.0.get_mut(&mark.origin) else {
+            return;
+        };
+        if let Some(spans) = by_hops.get_mut(&mark.hops) {
+            spans.remove(mark.sequence);
+        }
+    }
+
+    /// The stretch of letters of one origin, carried as often, that a letter is in.
+    pub(crate) fn stretch(&self, mark: LetterMark) -> Option<(u64, u64)> {
+        let spans = self.0.get(&mark.origin)?.get(&mark.hops)?;
+        spans.stretch_of(mark.sequence)
+    }
+}

@@ -1,0 +1,145 @@
+//! Letters that have been taken, refused or carried on: what their senders are told, and how they are removed.
+
+use std::sync::Arc;
+
+use sealbus_control::Fault;
+use sealbus_control::post::{LetterMark, LetterOutcome, Receipt};
+
+use super::mailbox::Mailbox;
+use super::notices::{RECEIPT, reason_of};
+use super::{Post, storage};
+
+impl Post {
+    /// What a process says of letters it was handed. Returns when all of it is on disk.
+    ///
+    /// # Errors
+    /// If it cannot be written: then the process is to say it again.
+    pub async fn settle(
+        &self,
+        process: &str,
+        agent: &str,
+        outcomes: Vec<(u64, LetterOutcome)>,
+    ) -> Result<(), Fault> {
+        let Some(mailbox) = self.mailboxes.lock().get(agent).cloned() else {
+            return Ok(());
+        };
+        tracing::trace!(agent, ?outcomes, "settled");
+        let mut gone = Vec::new();
+        // What was left is handed over again in a while, not at once.
+        let is_news = outcomes
+            .iter()
+            .any(|(_, outcome)| *outcome != LetterOutcome::Left);
+        for (number, outcome) in outcomes {
+            match outcome {
+                LetterOutcome::Left => mailbox.shelf.lock().was_left(process, number),
+                LetterOutcome::Arrived => {
+                    self.receipt(&mailbox, number, Receipt::Process).await?;
+                }
+                LetterOutcome::Taken => {
+                    self.receipt(&mailbox, number, Receipt::Process).await?;
+                    self.receipt(&mailbox, number, Receipt::Agent).await?;
+                    gone.push(number);
+                }
+                LetterOutcome::Expired => {
+                    self.expired(&mailbox, number).await?;
+                    gone.push(number);
+                }
+                LetterOutcome::Refused(refusal) => {
+                    let reason = reason_of(refusal, &mailbox.agent);
+                    self.bounce(&mailbox, number, &reason).await?;
+                    gone.push(number);
+                }
+            }
+        }
+        self.settled(&mailbox, &gone).await?;
+        if is_news {
+            mailbox.news.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Forgets letters that have no way to go any more.
+    pub(super) async fn settled(
+        &self,
+        mailbox: &Arc<Mailbox>,
+        numbers: &[u64],
+    ) -> Result<(), Fault> {
+        let removed: Vec<_> = {
+            let mut shelf = mailbox.shelf.lock();
+            let marks = numbers
+                .iter()
+                .filter_map(|number| Some((*number, shelf.settled(*number)?)));
+            marks.collect()
+        };
+        self.remove(mailbox, removed).await
+    }
+
+    /// Forgets letters that another node has, unless they have come back from there.
+    pub(super) async fn carried(
+        &self,
+        mailbox: &Arc<Mailbox>,
+        sent: &[(u64, LetterMark)],
+    ) -> Result<(), Fault> {
+        let removed: Vec<_> = {
+            let shelf = mailbox.shelf.lock();
+            let still = |number, mark| {
+                let kept = shelf.get(number);
+                kept.is_some_and(|kept| kept.cover.mark() == mark)
+            };
+            let gone = sent.iter().filter(|(number, mark)| still(*number, *mark));
+            gone.copied().collect()
+        };
+        self.remove(mailbox, removed).await
+    }
+
+    /// Removes letters, and notes by their marks that they were here.
+    async fn remove(
+        &self,
+        mailbox: &Arc<Mailbox>,
+        removed: Vec<(u64, LetterMark)>,
+    ) -> Result<(), Fault> {
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<u64> = removed.iter().map(|(number, _)| *number).collect();
+        let mut taken = Vec::with_capacity(removed.len());
+        let written = {
+            let mut shelf = mailbox.shelf.lock();
+            for number in &numbers {
+                let kept = shelf.get(*number);
+                if kept.is_some_and(|kept| kept.cover.receipt == Some(Receipt::Process)) {
+                    let name = format!("{RECEIPT}{number}");
+                    mailbox.stream.forget_cursor(&name).map_err(storage)?;
+                }
+            }
+            // Once the letter is gone this alone says that it was here.
+            let noted = mailbox.note_removed(&mut shelf, &removed);
+            noted.map_err(storage)?;
+            let written = mailbox.stream.remove(&numbers).map_err(storage)?;
+            // At once: if it comes back while this is written it is kept anew.
+            for number in &numbers {
+                taken.extend(shelf.take(*number).map(|kept| (*number, kept)));
+            }
+            written
+        };
+        if let Err(error) = written.await {
+            let mut shelf = mailbox.shelf.lock();
+            for (number, kept) in taken {
+                // Unless it has come back already.
+                if !shelf.holds(&kept.cover) {
+                    shelf.put(number, kept);
+                }
+            }
+            drop(shelf);
+            self.carry(mailbox);
+            return Err(storage(error));
+        }
+        for (_, kept) in taken {
+            if let Some(about) = &kept.cover.about {
+                self.about.lock().remove(about);
+            }
+        }
+        mailbox.forget_doubts(&numbers);
+        mailbox.forget_origins().map_err(storage)
+    }
+}

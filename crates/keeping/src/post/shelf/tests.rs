@@ -1,0 +1,230 @@
+use proptest::prelude::*;
+
+use super::*;
+use sealbus_control::WaitingProvenance;
+
+fn letter(origin: u64, sequence: u64) -> Kept {
+    Kept {
+        cover: Cover {
+            origin,
+            sequence,
+            receiver: "b".to_owned(),
+            provenance: WaitingProvenance::Claimed,
+            posted: 0,
+            expiry: 1000,
+            hops: 0,
+            again: false,
+            valid_from: None,
+            receipt: None,
+            about: None,
+        },
+        size: 10,
+    }
+}
+
+fn hand_over(shelf: &mut Shelf, now: UnixMillis) -> Vec<(u64, bool)> {
+    let next = shelf.to_hand_over(now);
+    shelf.hand_over(&next)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Post(u64),
+    PostAgain(u64),
+    HandOver,
+    Settle,
+    Restart,
+    Reconnect,
+    Leave,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0_u64..3).prop_map(Step::Post),
+        2 => (0_u64..3).prop_map(Step::PostAgain),
+        4 => Just(Step::HandOver),
+        4 => Just(Step::Settle),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Reconnect),
+        1 => Just(Step::Leave),
+    ]
+}
+
+proptest! {
+    /// Whatever is posted twice, lost on the way or left unread: what is taken is taken once and in each origin's
+    /// order, and a process gets nothing as new that an earlier one may have taken.
+    #[test]
+    fn each_letter_is_taken_once_and_in_order(steps in prop::collection::vec(step(), 1..80)) {
+        let mut shelf = Shelf::default();
+        let (mut number, mut process) = (0, 0);
+        let mut sequences = [0_u64; 3];
+        let mut inside: Vec<u64> = Vec::new();
+        let mut touched = BTreeSet::new();
+        let name = |process: u64| format!("p{process}");
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        shelf.is_in(Some("p0"));
+        for step in steps {
+            match step {
+                Step::Post(origin) => {
+                    sequences[origin as usize] += 1;
+                    let kept = letter(origin, sequences[origin as usize]);
+                    prop_assert_eq!(shelf.admit(&kept.cover, kept.size), Ok(()));
+                    number += 1;
+                    shelf.put(number, kept);
+                }
+                Step::PostAgain(origin) => {
+                    for sequence in 1..=sequences[origin as usize] {
+                        let kept = letter(origin, sequence);
+                        prop_assert_eq!(shelf.admit(&kept.cover, 10), Err(NotTaken::Known));
+                    }
+                }
+                Step::HandOver => for (next, again) in hand_over(&mut shelf, 0) {
+                    let is_touched = (0..process).any(|former| touched.contains(&(next, former)));
+                    prop_assert!(again || !is_touched);
+                    if !inside.contains(&next) {
+                        inside.push(next);
+                        touched.insert((next, process));
+                    }
+                },
+                Step::Settle if !inside.is_empty() => {
+                    let kept = shelf.take(inside.remove(0));
+                    let kept = kept.expect("it was not taken before");
+                    taken.push((kept.cover.origin, kept.cover.sequence));
+                }
+                Step::Settle => {}
+                Step::Restart => {
+                    process += 1;
+                    inside.clear();
+                    shelf.is_in(Some(&name(process)));
+                }
+                Step::Reconnect => shelf.resend(),
+                Step::Leave => for left in inside.drain(..) {
+                    shelf.was_left(&name(process), left);
+                    touched.remove(&(left, process));
+                },
+            }
+        }
+        loop {
+            for (next, _) in hand_over(&mut shelf, 0) {
+                if !inside.contains(&next) {
+                    inside.push(next);
+                }
+            }
+            if inside.is_empty() {
+                break;
+            }
+            let kept = shelf.take(inside.remove(0)).expect("it was not taken before");
+            taken.push((kept.cover.origin, kept.cover.sequence));
+        }
+        for origin in 0..3 {
+            let of_it: Vec<u64> =
+                taken.iter().filter(|(from, _)| *from == origin).map(|(_, n)| *n).collect();
+            let all: Vec<u64> = (1..=sequences[origin as usize]).collect();
+            prop_assert_eq!(of_it, all);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_handed_over_before_its_time_or_after() {
+    let mut shelf = Shelf::default();
+    let mut early = letter(1, 1);
+    early.cover.valid_from = Some(50);
+    shelf.put(1, early);
+    shelf.put(2, letter(1, 2));
+    assert_eq!(shelf.next_moment(10), Some(50));
+    assert_eq!(hand_over(&mut shelf, 10), [(2, false)]);
+    assert_eq!(hand_over(&mut shelf, 50), [(1, false)]);
+    shelf.was_not_handed(1);
+    assert_eq!(shelf.expired(1000), [1]);
+    assert_eq!(hand_over(&mut shelf, 1000), []);
+}
+
+#[test]
+fn letters_come_to_the_shelf_in_the_order_of_the_disk() {
+    let mut shelf = Shelf::default();
+    shelf.begin_at(7);
+    shelf.arrived(8, letter(1, 2));
+    assert_eq!(hand_over(&mut shelf, 0), []);
+    shelf.arrived(7, letter(1, 1));
+    assert_eq!(hand_over(&mut shelf, 0), [(7, false), (8, false)]);
+}
+
+#[test]
+fn a_full_shelf_takes_notices_only() {
+    let mut shelf = Shelf::default();
+    for number in 1..=MOST_LETTERS as u64 {
+        let kept = letter(1, number);
+        assert_eq!(shelf.admit(&kept.cover, 10), Ok(()));
+        shelf.put(number, kept);
+    }
+    let mut next = letter(2, 1);
+    assert_eq!(shelf.admit(&next.cover, 10), Err(NotTaken::Full));
+    // What goes before a letter that waits for it.
+    assert_eq!(shelf.admit(&letter(1, 0).cover, 10), Ok(()));
+    next.cover.about = Some(sealbus_control::post::About {
+        receiver: "c".to_owned(),
+        number: 1,
+    });
+    assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
+    shelf.retract(&next.cover);
+    assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
+}
+
+fn carried(sequence: u64, hops: u32) -> Kept {
+    let mut kept = letter(1, sequence);
+    kept.cover.hops = hops;
+    kept
+}
+
+/// A letter that went on from here comes back; one that is brought again, and one that was settled, does not.
+#[test]
+fn what_was_carried_onward_comes_back_and_what_was_taken_does_not() {
+    let mut shelf = Shelf::default();
+    for hops in [0, 2] {
+        let kept = carried(1, hops);
+        assert_eq!(shelf.admit(&kept.cover, 10), Ok(()));
+        assert_eq!(shelf.admit(&kept.cover, 10), Err(NotTaken::Known));
+        shelf.put(u64::from(hops) + 1, kept);
+        // Carried again to where it lies, before the first carrier knows that it has arrived.
+        let later = carried(1, hops + 1);
+        assert_eq!(
+            shelf.admit(&later.cover, 10),
+            Err(NotTaken::Returned(u64::from(hops) + 1))
+        );
+        shelf.take(u64::from(hops) + 1);
+        assert_eq!(
+            shelf.admit(&carried(1, hops).cover, 10),
+            Err(NotTaken::Known)
+        );
+    }
+    let kept = carried(1, 4);
+    assert_eq!(shelf.admit(&kept.cover, 10), Ok(()));
+    shelf.put(9, kept);
+    shelf.settled(9);
+    shelf.take(9);
+    assert_eq!(
+        shelf.admit(&carried(1, 100).cover, 10),
+        Err(NotTaken::Known)
+    );
+}
+
+/// What comes back goes before what its sender wrote after it.
+#[test]
+fn letters_of_one_origin_go_in_the_order_they_were_written() {
+    let mut shelf = Shelf::default();
+    for (number, sequence) in [(1, 6), (2, 7), (4, 2), (5, 1), (6, 8)] {
+        shelf.put(number, letter(1, sequence));
+    }
+    shelf.put(3, letter(2, 1));
+    assert_eq!(shelf.to_hand_over(0), [5, 4, 1, 2, 3, 6]);
+    assert_eq!(shelf.to_forward(1000), [5, 4, 1, 2, 3, 6]);
+    let may_go = [4, 1, 3].into();
+    assert_eq!(shelf.still_in_order(&shelf.to_forward(1000), &may_go), [3]);
+    assert_eq!(shelf.standing(letter(1, 1).cover.mark(), 0), Standing::Free);
+    assert_eq!(
+        shelf.standing(letter(1, 3).cover.mark(), 0),
+        Standing::Behind
+    );
+    assert_eq!(shelf.standing(letter(3, 3).cover.mark(), 0), Standing::Free);
+}

@@ -1,0 +1,224 @@
+//! Taking letters in: whether they can be kept, and what is answered once they are on disk.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sealbus_control::names::SYSTEM_AGENTS;
+use sealbus_control::post::{Cover, PostedLetter};
+use sealbus_control::{Fault, FaultCode, WaitingProvenance};
+use sealbus_fipa::{Limits, bitefficient};
+use sealbus_journal::{NewRecord, Written};
+use sealbus_seal::Identity;
+
+use super::mailbox::{HANDED, Mailbox};
+use super::shelf::{Kept, NotTaken};
+use super::{Post, storage};
+
+impl Post {
+    /// Keeps letters; returns when they are on disk. For each why it is not kept, if it is not.
+    pub async fn keep(self: &Arc<Self>, letters: Vec<PostedLetter>) -> Vec<Option<Fault>> {
+        self.begin(letters, None).finish().await
+    }
+
+    /// Puts letters into the journal's queue, in order. `elsewhere`: why only those are kept that are or were here.
+    pub fn begin(self: &Arc<Self>, letters: Vec<PostedLetter>, elsewhere: Option<&Fault>) -> Begun {
+        let mut under_way = Vec::with_capacity(letters.len());
+        let mut full: HashMap<String, Fault> = HashMap::new();
+        for letter in letters {
+            let receiver = letter.cover.receiver.clone();
+            // What comes after one that found no room must not come before it.
+            let put = match full.get(&receiver) {
+                Some(fault) => Err(fault.clone()),
+                None => self.put(letter, elsewhere),
+            };
+            if let Err(fault) = &put
+                && matches!(fault.code, FaultCode::Full | FaultCode::Storage)
+            {
+                full.insert(receiver, fault.clone());
+            }
+            under_way.push(put);
+        }
+        Begun {
+            post: self.clone(),
+            under_way,
+        }
+    }
+
+    /// Puts a letter into the journal's queue. `elsewhere`: why it is kept here only if it was before.
+    pub(super) fn put(
+        &self,
+        letter: PostedLetter,
+        elsewhere: Option<&Fault>,
+    ) -> Result<Put, Fault> {
+        let cover = letter.cover;
+        self.check(&cover, &letter.message.0)?;
+        if let Some(elsewhere) = elsewhere {
+            let mailbox = self.mailboxes.lock().get(&cover.receiver).cloned();
+            let is_known = mailbox.is_some_and(|mailbox| mailbox.shelf.lock().is_known(&cover));
+            if !is_known {
+                return Err(elsewhere.clone());
+            }
+        }
+        let mailbox = self.mailbox(&cover.receiver).map_err(storage)?;
+        let size = letter.message.0.len() as u64;
+        let attributes = serde_json::to_vec(&cover)
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+        let mut shelf = mailbox.shelf.lock();
+        let written = match shelf.admit(&cover, size) {
+            // It may still be on its way to the disk: what is written after it says when it is there.
+            Err(NotTaken::Known) => {
+                let written = mailbox.stream.set_cursor(HANDED, shelf.last_handed());
+                drop(shelf);
+                let written = written.map_err(storage)?;
+                return Ok(Put {
+                    mailbox,
+                    written,
+                    kept: None,
+                });
+            }
+            // It stays where it is. That it has been away is to be known also if this node is started again: else it would
+            // be taken for one that was carried there and is to be removed here.
+            Err(NotTaken::Returned(number)) => {
+                shelf.returned(number, cover.hops);
+                let written = mailbox.note_hops(number, cover.hops);
+                drop(shelf);
+                let written = written.map_err(storage)?;
+                return Ok(Put {
+                    mailbox,
+                    written,
+                    kept: None,
+                });
+            }
+            Err(NotTaken::Full) => {
+                let held_up = mailbox.held_up.lock().clone();
+                let held_up = held_up.map_or_else(String::new, |why| format!(", since {why}"));
+                let message = format!(
+                    "the mailbox of {} on {} is full: {} messages wait{held_up}",
+                    cover.receiver,
+                    self.node,
+                    shelf.len()
+                );
+                let advice = "send again when some have been taken, or have expired";
+                return Err(Fault::new(FaultCode::Full, message).advise(advice));
+            }
+            Ok(()) => mailbox.stream.append(NewRecord {
+                key: Bytes::new(),
+                attributes: attributes.into(),
+                payload: letter.message.0.into(),
+            }),
+        };
+        match written {
+            Ok(written) => {
+                drop(shelf);
+                Ok(Put {
+                    mailbox,
+                    written,
+                    kept: Some(Kept { cover, size }),
+                })
+            }
+            Err(error) => {
+                shelf.retract(&cover);
+                Err(storage(error))
+            }
+        }
+    }
+
+    /// Whether a letter is one that can be kept.
+    fn check(&self, cover: &Cover, message: &[u8]) -> Result<(), Fault> {
+        let refuse = |text: String| Err(Fault::new(FaultCode::BadRequest, text));
+        if SYSTEM_AGENTS.contains(&cover.receiver.as_str()) {
+            return refuse(format!(
+                "{} is a service of the platform and has no mailbox: send to it without persistence",
+                cover.receiver
+            ));
+        }
+        let name = format!("{}@{}", cover.receiver, self.platform);
+        if let Err(error) = Identity::from_agent_name(&name) {
+            return refuse(format!("nothing can be kept for {name}: {error}"));
+        }
+        if message.len() > self.longest {
+            return refuse(format!(
+                "the message has {} bytes, and at most {} are kept",
+                message.len(),
+                self.longest
+            ));
+        }
+        let view = match bitefficient::decode_ref(message, &Limits::default()) {
+            Ok(view) => view,
+            Err(error) => return refuse(format!("what is to be kept is no ACL message: {error}")),
+        };
+        let proved = match &cover.provenance {
+            WaitingProvenance::SameProcess { identity }
+            | WaitingProvenance::Proved { identity, .. } => identity,
+            WaitingProvenance::Claimed | WaitingProvenance::Platform => return Ok(()),
+            WaitingProvenance::Foreign => {
+                return refuse("messages of other platforms are not kept here".to_owned());
+            }
+        };
+        let proved: Identity = match proved.parse() {
+            Ok(identity) => identity,
+            Err(error) => return refuse(format!("{error}")),
+        };
+        match view.sender() {
+            Some(sender) if proved.is_agent_named(sender.name()) => Ok(()),
+            _ => refuse(format!("the message is not from {proved}, who sends it")),
+        }
+    }
+}
+
+/// Letters on their way to the disk.
+pub struct Begun {
+    post: Arc<Post>,
+    under_way: Vec<Result<Put, Fault>>,
+}
+
+impl Begun {
+    /// Waits until they are on disk. For each why it is not kept, if it is not.
+    pub async fn finish(self) -> Vec<Option<Fault>> {
+        let count = self.under_way.len();
+        // What was begun is finished, though nobody may wait for it any more.
+        let finishing = tokio::spawn(async move {
+            let mut refused = Vec::with_capacity(count);
+            for put in self.under_way {
+                refused.push(match put {
+                    Ok(put) => put.finish(&self.post).await.err(),
+                    Err(fault) => Some(fault),
+                });
+            }
+            refused
+        });
+        finishing.await.unwrap_or_else(|error| {
+            let fault = Fault::new(FaultCode::Internal, error.to_string());
+            vec![Some(fault); count]
+        })
+    }
+}
+
+/// A letter on its way to the disk.
+pub(super) struct Put {
+    mailbox: Arc<Mailbox>,
+    written: Written,
+    /// `None` if it was known.
+    kept: Option<Kept>,
+}
+
+impl Put {
+    pub(super) async fn finish(self, post: &Post) -> Result<(), Fault> {
+        let written = self.written.await;
+        let Some(kept) = self.kept else {
+            return written.map(|_| ()).map_err(storage);
+        };
+        match written {
+            Ok(number) => {
+                self.mailbox.shelf.lock().arrived(number, kept);
+                post.carry(&self.mailbox);
+                Ok(())
+            }
+            Err(error) => {
+                self.mailbox.shelf.lock().retract(&kept.cover);
+                Err(storage(error))
+            }
+        }
+    }
+}
