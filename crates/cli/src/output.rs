@@ -103,7 +103,7 @@ impl Output {
 /// printed then is lost, and no error.
 pub(crate) async fn unread() {
     // Only pipes and sockets can be watched, and only they lose their readers.
-    if let Ok(output) = AsyncFd::with_interest(std::io::stdout(), Interest::ERROR)
+    if let Ok(output) = AsyncFd::register_with_interest(std::io::stdout(), Interest::ERROR)
         && output.ready(Interest::ERROR).await.is_ok()
     {
         return;

@@ -173,7 +173,22 @@ pub(super) struct Catalogue<D> {
     words: Words,
     /// For each word, the entries that have it.
     having: HashMap<u64, BTreeSet<Sequence>>,
+    /// For each platform, its name in lower case, the entries of its agents.
+    platforms: HashMap<String, Share>,
     next: Sequence,
+}
+
+/// How much a number of entries takes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) entries: usize,
+    pub(super) length: usize,
+}
+
+/// The platform of an agent, by the name that its share has.
+fn platform_of(name: &str) -> String {
+    let platform = name.rsplit_once('@').map_or("", |(_, platform)| platform);
+    platform.to_ascii_lowercase()
 }
 
 impl<D: Description> Catalogue<D> {
@@ -184,12 +199,19 @@ impl<D: Description> Catalogue<D> {
             names: HashMap::new(),
             words: Words::default(),
             having: HashMap::new(),
+            platforms: HashMap::new(),
             next: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// How much the entries of the platform take that an agent is of.
+    pub(super) fn share_of_platform(&self, agent: &str) -> Share {
+        let share = self.platforms.get(&platform_of(agent));
+        share.copied().unwrap_or_default()
     }
 
     pub(super) fn words(&self) -> &Words {
@@ -260,6 +282,9 @@ impl<D: Description> Catalogue<D> {
         for word in self.words.of(&description) {
             self.having.entry(word).or_default().insert(sequence);
         }
+        let share = self.platforms.entry(platform_of(name)).or_default();
+        share.entries += 1;
+        share.length += length;
         self.names.insert(name.to_owned(), sequence);
         self.entries.insert(
             sequence,
@@ -273,7 +298,18 @@ impl<D: Description> Catalogue<D> {
 
     fn take(&mut self, name: &str) -> Former<D> {
         let entry = self.names.remove(name).and_then(|sequence| {
-            let description = self.entries.remove(&sequence)?.description;
+            let Filed {
+                description,
+                length,
+            } = self.entries.remove(&sequence)?;
+            let platform = platform_of(name);
+            if let Some(share) = self.platforms.get_mut(&platform) {
+                share.entries -= 1;
+                share.length -= length;
+                if share.entries == 0 {
+                    self.platforms.remove(&platform);
+                }
+            }
             for word in self.words.of(&description) {
                 if let Some(having) = self.having.get_mut(&word) {
                     having.remove(&sequence);

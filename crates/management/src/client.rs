@@ -25,9 +25,8 @@ use sealbus_fipa::sl::{
 };
 use sealbus_fipa::{AclMessage, Aid, Limits, Performative};
 
-use super::dialogue::unreached;
-
 pub use super::dialogue::LIMIT_PARAMETER;
+use super::dialogue::unreached;
 
 /// A request to a DF. The sender, the conversation-id and the deadline are left open.
 pub fn ask_df(df: &Aid, function: &DfFunction) -> AclMessage {

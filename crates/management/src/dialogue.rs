@@ -6,7 +6,7 @@ use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative};
 
 use sealbus_store::StoreError;
 
-/// The parameter in which AMS and DF say that more has matched a search than a limit lets them tell, and which limit.
+/// The parameter in which AMS and DF name the limit that left out entries from the answer to a search.
 pub const LIMIT_PARAMETER: &str = "X-Sealbus-Limit";
 
 /// Reads the content of a request.

@@ -3,13 +3,17 @@ use std::time::Duration;
 use sealbus_fipa::management::{DfAgentDescription, Exception, SearchConstraints};
 use sealbus_fipa::sl::{Arguments, Term};
 
-use super::catalogue::{Catalogue, Description, Found};
+use super::catalogue::{Catalogue, Description, Found, Share};
 
 /// How much AMS and DF keep and give at most. Each refusal names the limit that was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryLimits {
     /// Entries in one directory. Default one million.
     pub entries: usize,
+    /// Entries of agents of one other platform in the DF. Default 10 000.
+    pub entries_per_platform: usize,
+    /// Bytes of the entries of one other platform together. Default 64 MiB.
+    pub entries_length_per_platform: usize,
     /// Bytes of one entry or template, written as SL. Default 64 KiB.
     pub entry_length: usize,
     /// Services in one entry or template. Default 64.
@@ -45,6 +49,8 @@ impl Default for DirectoryLimits {
     fn default() -> Self {
         Self {
             entries: 1_000_000,
+            entries_per_platform: 10_000,
+            entries_length_per_platform: 64 << 20,
             entry_length: 64 << 10,
             services: 64,
             words: 512,
@@ -105,6 +111,27 @@ impl DirectoryLimits {
         if entries >= self.entries {
             let what = format!("the directory holds {entries} entries already");
             return Err(exceeded("entries", self.entries, &what));
+        }
+        Ok(())
+    }
+
+    /// Checks whether another platform may have one more entry, or a longer one, of `length` bytes: its agents can take
+    /// any names.
+    pub(super) fn check_share(
+        &self,
+        platform: &str,
+        others: Share,
+        length: usize,
+    ) -> Result<(), Exception> {
+        if others.entries >= self.entries_per_platform {
+            let what = format!("{platform} has {} entries already", others.entries);
+            let most = self.entries_per_platform;
+            return Err(exceeded("entries_per_platform", most, &what));
+        }
+        if others.length + length > self.entries_length_per_platform {
+            let what = format!("{platform} has entries of {} bytes already", others.length);
+            let most = self.entries_length_per_platform;
+            return Err(exceeded("entries_length_per_platform", most, &what));
         }
         Ok(())
     }

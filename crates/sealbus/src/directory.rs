@@ -4,11 +4,11 @@
 //! The messages and the reading of answers are free of I/O ([`df_request`], [`done`], [`found`], …); [`Df`] and [`Ams`]
 //! send and wait.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sealbus_fipa::management::{self, AmsFunction, DfFunction, Exception, subscription};
 use sealbus_fipa::sl::{Content, Term};
-use sealbus_fipa::{AclMessage, Aid, Expression, Performative};
+use sealbus_fipa::{AclMessage, Aid, DateTime, Expression, Performative};
 use sealbus_management::client::{self, Answer, AnswerError};
 
 use crate::context::{Context, ReceiveError, RequestError};
@@ -92,14 +92,31 @@ impl From<DfAgentDescription> for Template {
 
 // ----- messages
 
-/// The request to a DF to do something.
+/// The request to a DF to do something. To a DF with addresses, which is of another platform, a lease that is an amount
+/// of time goes as the date it comes to: JADE reads dates alone.
 pub fn df_request(df: &Aid, function: &DfFunction) -> AclMessage {
-    client::ask_df(df, function).with_conversation_id(new_conversation_id())
+    let mut function = function.clone();
+    if let DfFunction::Register(entry) | DfFunction::Modify(entry) = &mut function
+        && !df.addresses.is_empty()
+        && let Some(lease) = entry.lease_time.filter(DateTime::is_relative)
+        && let Ok(end) = lease.system_time(SystemTime::now())
+    {
+        // A date that cannot be written is for the DF to refuse.
+        entry.lease_time = DateTime::from_system_time(end).ok().or(Some(lease));
+    }
+    client::ask_df(df, &function).with_conversation_id(new_conversation_id())
 }
 
-/// The request to an AMS to do something.
+/// The request to an AMS to do something. A search names an agent without its addresses: JADE compares them too.
 pub fn ams_request(ams: &Aid, function: &AmsFunction) -> AclMessage {
-    client::ask_ams(ams, function).with_conversation_id(new_conversation_id())
+    let mut function = function.clone();
+    if let AmsFunction::Search(template, _) = &mut function
+        && let Some(name) = &mut template.name
+    {
+        name.addresses.clear();
+        name.resolvers.clear();
+    }
+    client::ask_ams(ams, &function).with_conversation_id(new_conversation_id())
 }
 
 /// The subscription at a DF to all entries that match a template, now and later.
@@ -421,5 +438,63 @@ impl<'a> Ams<'a> {
             )
             .await?;
         found(&answer, ApDescription::from_term)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(message: &AclMessage) -> &str {
+        message.content_text().unwrap()
+    }
+
+    #[test]
+    fn another_platforms_df_is_told_the_date_at_which_a_lease_ends() {
+        let mut entry = DfAgentDescription::of(Aid::new("a@factory").unwrap());
+        entry.lease_time = Some("+00000000T010000000".parse().unwrap());
+        let own = Aid::new("df@factory").unwrap();
+        let foreign = Aid::new("df@plat1")
+            .unwrap()
+            .with_address("http://h:7778/acc");
+        for function in [
+            DfFunction::Register(entry.clone()),
+            DfFunction::Modify(entry),
+        ] {
+            assert!(
+                content(&df_request(&own, &function)).contains(":lease-time +00000000T010000000")
+            );
+            let asked = df_request(&foreign, &function);
+            assert!(
+                !content(&asked).contains("+00000000T"),
+                "{}",
+                content(&asked)
+            );
+            assert!(
+                content(&asked).contains(":lease-time 2"),
+                "{}",
+                content(&asked)
+            );
+        }
+    }
+
+    #[test]
+    fn an_agent_is_searched_for_by_its_name_alone() {
+        let agent = Aid::new("a@plat1")
+            .unwrap()
+            .with_address("http://h:7778/acc");
+        let ams = Aid::new("ams@plat1").unwrap();
+        let search = AmsFunction::Search(AmsAgentDescription::of(agent), SearchConstraints::all());
+        let asked = ams_request(&ams, &search);
+        assert!(
+            content(&asked).contains(":name a@plat1"),
+            "{}",
+            content(&asked)
+        );
+        assert!(
+            !content(&asked).contains("addresses"),
+            "{}",
+            content(&asked)
+        );
     }
 }

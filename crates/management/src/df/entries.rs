@@ -29,12 +29,31 @@ impl Df {
         let mut granted = description.clone();
         granted.lease_time = self.grant(description.lease_time, now)?;
         self.limits.check_description(&granted)?;
+        if matches!(requester, Requester::Foreign { .. }) {
+            self.check_share_of_platform(&name, &granted)?;
+        }
 
         let former = self.entries.put(&name, granted.clone(), &mut outcome.batch);
         self.renew_lease(&name);
         self.tell(former.description(), Some(&granted), outcome);
         outcome.undo.push(Undo(Change::Entry(Box::new(former))));
         Ok(granted)
+    }
+
+    /// Whether the entry is within what its agent's platform may have together.
+    fn check_share_of_platform(
+        &self,
+        name: &str,
+        entry: &DfAgentDescription,
+    ) -> Result<(), Exception> {
+        let length = |entry: &DfAgentDescription| entry.to_term().to_bytes().len();
+        let mut others = self.entries.share_of_platform(name);
+        if let Some(former) = self.get(name) {
+            others.entries -= 1;
+            others.length -= length(former);
+        }
+        let platform = name.rsplit_once('@').map_or("", |(_, platform)| platform);
+        self.limits.check_share(platform, others, length(entry))
     }
 
     /// The lease given when `asked` is asked for: a point in time, or `None` for ever.

@@ -956,3 +956,90 @@ fn an_agent_of_another_platform_registers_itself_only_if_it_may() {
     assert_eq!(register("b@factory", true), "refuse");
     assert_eq!(register("a@far", true), "inform");
 }
+
+#[test]
+fn all_agents_of_another_platform_share_what_it_may_register() {
+    let mut df = Df::new(
+        aid("df@factory"),
+        DirectoryLimits {
+            entries_per_platform: 2,
+            entries_length_per_platform: 500,
+            ..DirectoryLimits::default()
+        },
+    );
+    let mut tell = |name: &str, function: DfFunction| {
+        let requester = Requester::Foreign {
+            name: name.to_owned(),
+            may_register: true,
+        };
+        one(&df
+            .handle(&asks(name, &function), &requester, now())
+            .messages)
+    };
+    let entry = |name: &str, length: usize| {
+        let mut entry = DfAgentDescription::of(aid(name));
+        entry.languages.push("x".repeat(length));
+        entry
+    };
+    let mut done = |name: &str, function: DfFunction| assert_eq!(tell(name, function).0, "inform");
+    done("a@far", DfFunction::Register(entry("a@far", 10)));
+    done("b@Far", DfFunction::Register(entry("b@Far", 10)));
+    done("a@near", DfFunction::Register(entry("a@near", 10)));
+    // What an entry takes itself is not counted against it.
+    done("a@far", DfFunction::Modify(entry("a@far", 200)));
+    done("a@far", DfFunction::Modify(entry("a@far", 210)));
+    let (performative, content) = tell("c@far", DfFunction::Register(entry("c@far", 10)));
+    assert_eq!(performative, "refuse");
+    assert!(
+        content.contains("'entries_per_platform' allows 2"),
+        "{content}"
+    );
+    let longer = DfFunction::Modify(entry("b@Far", 250));
+    let (performative, content) = tell("b@Far", longer);
+    assert_eq!(performative, "refuse");
+    assert!(
+        content.contains("'entries_length_per_platform' allows 500"),
+        "{content}"
+    );
+    let mut done = |name: &str, function: DfFunction| assert_eq!(tell(name, function).0, "inform");
+    done(
+        "a@far",
+        DfFunction::Deregister(DfAgentDescription::of(aid("a@far"))),
+    );
+    done("c@far", DfFunction::Register(entry("c@far", 250)));
+}
+
+#[test]
+fn a_search_that_leaves_out_entries_names_the_limit() {
+    let mut df = Df::new(
+        aid("df@factory"),
+        DirectoryLimits {
+            results: 3,
+            results_length: 1000,
+            ..DirectoryLimits::default()
+        },
+    );
+    let mut register = |number: usize, length: usize| {
+        let mut entry = offers(&format!("a{number}@factory"), "selling");
+        entry.languages.push("x".repeat(length));
+        let _ = df.place(&entry, now()).unwrap();
+        let mut limit = |most: i64| {
+            let act =
+                format!("(search (df-agent-description) (search-constraints :max-results {most}))");
+            let search = request("a@factory", &format!("((action {DF} {act}))"));
+            let outcome = df.handle(&search, &agent("a@factory"), now());
+            let limit = outcome.messages[0].user_defined(crate::client::LIMIT_PARAMETER);
+            limit.and_then(|it| it.as_str()).map(str::to_owned)
+        };
+        (limit(-1), limit(3), limit(4))
+    };
+    for number in 0..3 {
+        assert_eq!(register(number, 10), (None, None, None));
+    }
+    let told = "more matches, but the platform's limit 'results' allows 3".to_owned();
+    // A search for three entries gives three.
+    assert_eq!(register(3, 10), (Some(told.clone()), None, Some(told)));
+    let (all, three, _) = register(0, 800);
+    let told = "more matches, but the platform's limit 'results_length' allows 1000";
+    assert_eq!((all.as_deref(), three.as_deref()), (Some(told), Some(told)));
+}
