@@ -6,11 +6,13 @@ use std::time::Duration;
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use crate::arguments::{Color, General};
+
+/// How often a command that goes on looks whether it is still read.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Where a command's results go. Progress and errors go to standard error, results to standard output.
 #[derive(Debug, Clone, Copy)]
@@ -99,16 +101,20 @@ impl Output {
     }
 }
 
-/// Ends when nobody reads standard output any more: the reader behind a pipe, such as `head`, has seen enough. What is
-/// printed then is lost, and no error.
+/// Ends when nobody reads standard output any more: the reader behind a pipe, such as `head`, has seen enough. Output
+/// that is printed then is lost, which is no error.
 pub(crate) async fn unread() {
-    // Only pipes and sockets can be watched, and only they lose their readers.
-    if let Ok(output) = AsyncFd::register_with_interest(std::io::stdout(), Interest::ERROR)
-        && output.ready(Interest::ERROR).await.is_ok()
-    {
-        return;
+    let mut looks = tokio::time::interval(LOOK);
+    loop {
+        looks.tick().await;
+        let output = std::io::stdout();
+        // A pipe without readers is always reported.
+        let mut watched = [PollFd::new(&output, PollFlags::empty())];
+        let looked = poll(&mut watched, Some(&Timespec::default()));
+        if looked.is_ok() && watched[0].revents().contains(PollFlags::ERR) {
+            return;
+        }
     }
-    std::future::pending().await
 }
 
 /// A table without lines around its cells; the head is bold on a terminal.
