@@ -1028,7 +1028,7 @@ fn a_search_that_leaves_out_entries_names_the_limit() {
                 format!("(search (df-agent-description) (search-constraints :max-results {most}))");
             let search = request("a@factory", &format!("((action {DF} {act}))"));
             let outcome = df.handle(&search, &agent("a@factory"), now());
-            let limit = outcome.messages[0].user_defined(crate::client::LIMIT_PARAMETER);
+            let limit = outcome.messages[0].user_defined_value(crate::client::LIMIT_PARAMETER);
             limit.and_then(|it| it.as_str()).map(str::to_owned)
         };
         (limit(-1), limit(3), limit(4))
