@@ -140,7 +140,7 @@ impl PyAgentHandle {
         self.with(|handle| handle.set_hook(move || signal.mail(mailbox)))
     }
 
-    /// What the platform wishes: `stop`, `freeze` or nothing.
+    /// The platform's wish: `stop`, `freeze` or nothing.
     fn wish(&self) -> PyResult<Option<&'static str>> {
         let wish = match self.lock()?.as_ref() {
             Some(handle) => handle.wishes().current(),

@@ -28,11 +28,11 @@ pub(crate) fn qos(text: &str) -> PyResult<QosOverride> {
     text.parse().map_err(error::channel)
 }
 
-/// What came on a channel: a message to read, and the channel's header.
+/// An event from a channel: a message to read, and the channel's header.
 #[pyclass(frozen, extends = PyMessage, module = "sealbus", name = "ChannelEvent")]
 pub(crate) struct PyChannelEvent {
     event: ChannelEvent,
-    /// What a request is answered through.
+    /// The way of the answer to a request.
     source: Option<Owned<Arc<ChannelSubscription>>>,
 }
 
@@ -304,7 +304,7 @@ impl PyRepliesHandle {
         })
     }
 
-    /// Who was asked and has not answered; the outcome is a list of names.
+    /// The agents that were asked and have not answered; the outcome is a list of names.
     fn missing(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let replies = self.0.get()?.clone();
         pump.call(call, async move {
@@ -326,7 +326,7 @@ pub(crate) struct PySubscriptionHandle(Mutex<Option<Owned<Open>>>);
 
 struct Open {
     subscription: Arc<ChannelSubscription>,
-    /// What a wait has found and nobody has taken yet: a wait can be cancelled, and nothing is lost by it.
+    /// The result of a wait that nobody has taken yet: a wait can be cancelled without a loss.
     found: Arc<Mutex<VecDeque<ChannelEvent>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is said to the DF and the AMS, and how their answers are read; sending and waiting is `sealbus/directory.py`'s.
+//! The requests to the DF and the AMS, and the reading of their answers; `sealbus/directory.py` sends and waits.
 
 use pyo3::prelude::*;
 use sealbus::directory::{self, DirectoryError, Template};
@@ -59,7 +59,7 @@ pub(crate) fn df_subscribe(df: &PyAid, template: &PyDfAgentDescription) -> PyAcl
     ))
 }
 
-/// What ends a subscription.
+/// The causes that end a subscription.
 #[pyfunction]
 pub(crate) fn df_cancel(subscribe: &Bound<'_, PyAclMessage>) -> PyAclMessage {
     PyAclMessage::new(client::cancel(&subscribe.get().to_shared()))

@@ -27,7 +27,7 @@ const PUMPS: u8 = 1;
 /// The loop's own descriptors may be ready.
 const DESCRIPTORS: u8 = 2;
 
-/// What a loop's selector waits in.
+/// The place where a loop's selector waits.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Driver")]
 pub(crate) struct PyDriver(Owned<Driver>);
 

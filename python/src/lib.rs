@@ -18,7 +18,7 @@ mod runtime;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// What `sealbus/_sealbus.pyi` describes.
+/// The names that `sealbus/_sealbus.pyi` describes.
 #[pyo3::pymodule]
 mod _sealbus {
     #[pymodule_export]

@@ -129,7 +129,7 @@ impl PyPump {
         Ok(self.signal.get()?.event.as_raw_fd())
     }
 
-    /// What happened since the last time: mailboxes that have mail, and calls that have ended.
+    /// The news since the last time: mailboxes that have mail, and calls that have ended.
     fn take(&self, py: Python<'_>) -> PyResult<(Vec<u64>, Vec<Ended>)> {
         let happened = self.signal.get()?.take();
         let calls = self.calls.get()?;

@@ -85,7 +85,7 @@ pub(crate) fn handle() -> PyResult<Handle> {
 }
 
 impl Shared {
-    /// What the runtime's thread does: drive it, except while event loops do, or have only just left it.
+    /// The work of the runtime's thread: it drives the runtime, except while event loops do, or have only just left it.
     fn run(&self) {
         loop {
             if self.loops.load(Ordering::SeqCst) > 0 {
@@ -101,7 +101,7 @@ impl Shared {
                 }
             }
             self.driving.store(true, Ordering::SeqCst);
-            // Whoever came before it could see that there was somebody to relieve is seen now.
+            // Arrivals from before the loop was visible are seen now.
             if self.inside.load(Ordering::SeqCst) == 0 {
                 self.runtime.block_on(self.relieve.notified());
             }

@@ -56,7 +56,7 @@ impl BusConfig {
     }
 }
 
-/// What a bus has done so far.
+/// The counters of a bus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages accepted from agents of this process, counted once for each receiver.
@@ -82,7 +82,7 @@ pub enum AttachError {
         name: String,
         /// The platform of this bus.
         platform: String,
-        /// What is wrong with it.
+        /// The fault in it.
         reason: String,
     },
     /// The credential is for somebody else, or unreadable.
@@ -90,7 +90,7 @@ pub enum AttachError {
     WrongCredential {
         /// The agent.
         name: String,
-        /// Whom the certificate is for.
+        /// The identity in the certificate.
         certified: String,
     },
     /// A transport did not take it.
@@ -209,7 +209,7 @@ impl Bus {
         true
     }
 
-    /// What takes the frames of other processes, if anything does.
+    /// The inlet for the frames of other processes, if there is one.
     pub fn frame_inlet(&self) -> Option<Arc<dyn FrameInlet>> {
         self.inner.inlet.get().cloned()
     }
@@ -508,12 +508,12 @@ impl Bus {
         route.news.notify_one();
     }
 
-    /// What was refused.
+    /// The refused attempt.
     pub fn refusals(&self) -> &RefusalLog {
         &self.inner.refusals
     }
 
-    /// What was done so far.
+    /// The work done so far.
     pub fn counters(&self) -> Counters {
         Counters {
             accepted: self.inner.accepted_before.load(Ordering::Relaxed)
@@ -729,7 +729,7 @@ impl Bus {
         }
     }
 
-    /// What carries messages to other processes, if there is anything.
+    /// The transport to other processes, if there is one.
     pub fn transport(&self) -> Option<&Arc<dyn Transport>> {
         self.inner.transport.get()
     }

@@ -26,7 +26,7 @@ pub enum UndeliverableReason {
     NotFoundInTime {
         /// How long the message was kept.
         seconds: u64,
-        /// What was learnt last.
+        /// The latest facts.
         last: String,
     },
     /// Its process does not answer.
@@ -37,7 +37,7 @@ pub enum UndeliverableReason {
     Refused {
         /// Why.
         reason: RefusalReason,
-        /// What to do.
+        /// The remedy.
         explanation: String,
     },
     /// Larger than the transport carries.

@@ -24,7 +24,7 @@ pub const GATEWAY: &str = "gateway";
 /// the gateway relays; the gateway removes it from what comes in and what goes out.
 pub const ORIGIN_PARAMETER: &str = "X-Sealbus-Origin";
 
-/// What is known of the sender of a message from another platform. Its name is only claimed.
+/// The known facts about the sender of a message from another platform. Its name is only claimed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignOrigin {
     /// The network address that the message came from, as the gateway saw it; empty if it was not told.
@@ -53,7 +53,7 @@ impl ForeignOrigin {
         ])
     }
 
-    /// What the gateway noted in a message that it relayed; to be believed only of one that is known to be such.
+    /// The gateway's note in a message that it relayed; trust it only in a message that is known to be relayed.
     pub fn read(message: &AclMessageRef<'_>) -> Self {
         let told = message
             .user_defined()

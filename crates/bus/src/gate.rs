@@ -33,7 +33,7 @@ pub struct Gate {
 #[derive(Debug, Default)]
 struct Standing {
     waiting: u32,
-    /// What it may still send.
+    /// Its remaining credit.
     burst: u32,
 }
 
@@ -207,7 +207,7 @@ mod tests {
         room.set(1);
         gate.open();
         assert!(poll(first.as_mut()).is_ready());
-        // What it sends now comes after what still waits.
+        // New messages come after those that still wait.
         assert!(gate.is_crowded_for(1));
         assert!(poll(second.as_mut()).is_pending());
         assert!(gate.is_crowded_for(1));

@@ -20,7 +20,7 @@ use crate::refusal::RefusalReason;
 use crate::resolver::ProcessEndpoint;
 use crate::transport::Rejected;
 
-/// Who writes a frame.
+/// The writer of a frame.
 #[derive(Clone, Copy, Debug)]
 pub enum FrameSender<'a> {
     /// The process itself: what it says of its subscriptions, of credit and the like.
@@ -32,13 +32,13 @@ pub enum FrameSender<'a> {
 /// A frame on its way out: its head and, right behind it, its body and its tail.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingFrame<'a> {
-    /// Who writes it.
+    /// The writer.
     pub sender: FrameSender<'a>,
     /// Its beginning, which may differ from process to process. Some hundred bytes.
     pub head: &'a [u8],
     /// Most of it if it is long, the same for all processes it goes to: a transport keeps it without copying it.
     pub body: &'a Bytes,
-    /// What ends it; a few bytes.
+    /// The end mark; a few bytes.
     pub tail: &'static [u8],
     /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that nobody needs to
     /// be woken now.
@@ -76,7 +76,7 @@ pub trait ProcessDestination: Send + Sync {
     fn gate(&self) -> &Gate;
 }
 
-/// Who wrote a frame that arrived, as far as the transport proved it.
+/// The writer of a frame that arrived, as far as the transport proved it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameOrigin {
     /// The process itself.
@@ -90,9 +90,9 @@ pub enum FrameOrigin {
 pub struct ArrivedFrame {
     /// The process it came from.
     pub process: Arc<Identity>,
-    /// Who wrote it.
+    /// The writer.
     pub origin: FrameOrigin,
-    /// What was proved about who wrote it.
+    /// The proof of its writer.
     pub provenance: Provenance,
     /// The frame.
     pub payload: Bytes,
@@ -186,7 +186,7 @@ pub trait FrameInlet: Any + Send + Sync {
     fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason);
 }
 
-/// What the inlet of this process lets one other process send: the receiving side of a [`ProcessDestination`]'s credit.
+/// The credit of one other process with the inlet of this one: the receiving side of a [`ProcessDestination`]'s credit.
 pub struct FrameWindow {
     listener: Arc<dyn WindowListener>,
     size: u64,

@@ -56,7 +56,7 @@ impl Delivery {
         self
     }
 
-    /// What a message that is not kept cannot have.
+    /// The options that a message that is not kept cannot have.
     pub(crate) fn needs_persistence(&self) -> Option<&'static str> {
         match self {
             Self {
@@ -101,7 +101,7 @@ pub trait Post: Send + Sync {
     fn keep(&self, letter: Letter) -> BoxFuture<'_, Result<(), NotKept>>;
 }
 
-/// What came of a message that was kept, in its receiver's process.
+/// The outcome for a kept message, in its receiver's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptOutcome {
     /// The receiver has taken it out of its mailbox.
@@ -116,7 +116,7 @@ pub trait KeptListener: Send + Sync {
     fn settled(&self, number: u64, outcome: KeptOutcome);
 }
 
-/// What makes a received message one that was kept.
+/// The mark of a received message that was kept.
 #[derive(Clone)]
 pub struct Kept {
     /// Its number in the receiver's mailbox on its node: greater than that of every message kept there before. A

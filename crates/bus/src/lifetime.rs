@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lifetime(pub Duration);
 
-/// What was typed is not a length of time.
+/// The argument is not a length of time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a length of time; write a whole number and ms, s, m, h or d, such as 90s")]
 pub struct LifetimeError(String);

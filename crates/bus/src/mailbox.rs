@@ -61,7 +61,7 @@ pub enum Closed {
     Moving,
 }
 
-/// What a mailbox answers when a message cannot be put into it; it comes with the message.
+/// The answer of a mailbox that cannot take a message; it comes with the message.
 #[derive(Debug)]
 pub enum PushError {
     /// No room now: wait at the mailbox's [`Gate`].
@@ -107,7 +107,7 @@ struct WindowSlot {
 struct Windows {
     slots: Vec<Option<WindowSlot>>,
     open: usize,
-    /// What the listeners are to be told once the lock is released.
+    /// The notices for listeners, to be given once the lock is released.
     news: Vec<News>,
 }
 
@@ -172,7 +172,7 @@ struct Inner {
     first_expiry: Option<Moment>,
     /// How often messages were removed that nobody took.
     sweeps: u64,
-    /// What the listeners of messages that were kept are to be told once the lock is released.
+    /// The notices for listeners of kept messages, to be given once the lock is released.
     settled: Vec<(Kept, KeptOutcome)>,
     /// Boxed: most agents never hear from another process.
     windows: Option<Box<Windows>>,
@@ -192,7 +192,7 @@ struct Shared {
 /// Is given the messages of this process that an agent has left unread for good, oldest first.
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 
-/// Whom to wake after the lock is released.
+/// The tasks to wake after the lock is released.
 #[derive(Default)]
 struct Wake {
     reader: Option<Waker>,
@@ -515,7 +515,7 @@ impl Mailbox {
             let mut out = Vec::with_capacity(inner.queue.len());
             while let Some(entry) = inner.queue.pop_front() {
                 inner.account(&entry, &self.shared.limits);
-                // What was kept is on disk, and finds the agent where it goes.
+                // Kept messages are on disk, and find the agent where it goes.
                 if entry.message.kept().is_none() {
                     out.push(entry.message);
                 }

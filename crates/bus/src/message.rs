@@ -1,4 +1,4 @@
-//! What an agent finds in its mailbox: the message, and what is known about who wrote it.
+//! An entry of an agent's mailbox: the message, and the known facts about its writer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sealbus_seal::{Identity, VerifiedIdentity};
 use crate::foreign::{ForeignOrigin, ORIGIN_PARAMETER};
 use crate::letter::Kept;
 
-/// What the bus knows about the sender of a received message.
+/// The bus's knowledge of the sender of a received message.
 #[derive(Clone, Debug)]
 pub enum Provenance {
     /// The sender is an agent of this process; the bus itself filled in its name.
@@ -109,12 +109,12 @@ impl ReceivedMessage {
         self
     }
 
-    /// What is to be known about it if it was kept for its receiver ([`Delivery::persistent`](crate::Delivery)).
+    /// The facts about it if it was kept for its receiver ([`Delivery::persistent`](crate::Delivery)).
     pub fn kept(&self) -> Option<&Kept> {
         self.kept.as_deref()
     }
 
-    /// What is known about the sender.
+    /// The known facts about the sender.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
     }

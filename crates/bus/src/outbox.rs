@@ -15,7 +15,7 @@ use crate::permission::Permit;
 use crate::route::{Parcel, ParcelMessage, Route, Sent, Waiting};
 use crate::transport::Outgoing;
 
-/// What an attached agent sends with. Calls may come from any thread.
+/// The sending side of an attached agent. Calls may come from any thread.
 ///
 /// A message accepted here is delivered once, and in order for each sender and receiver, or the sender finds a
 /// `failure` message from `ams@PLATFORM` in its mailbox that names the receiver and the reason, with the

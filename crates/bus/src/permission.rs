@@ -1,4 +1,4 @@
-//! Who may write to whom: the one place where it is decided, whatever way a message goes.
+//! Permissions between agents, decided in one place, whatever way a message goes.
 
 use std::fmt;
 use std::sync::Arc;

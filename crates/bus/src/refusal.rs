@@ -1,4 +1,4 @@
-//! What was refused or dropped, by whom it was tried, and how often.
+//! Refused or dropped attempts, their sources, and their counts.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -117,11 +117,11 @@ impl fmt::Display for RefusalReason {
 pub struct Refusal {
     /// When.
     pub time: SystemTime,
-    /// Who tried: the agent name it gave, or the address it came from.
+    /// The source of the attempt: the agent name it gave, or the address it came from.
     pub tried_by: String,
-    /// Who it proved to be, if it proved anything.
+    /// The proved identity, if anything was proved.
     pub proved: Option<String>,
-    /// Whom it wanted to reach.
+    /// The receiver that it tried to reach.
     pub receiver: Option<String>,
     /// Why it was refused.
     pub reason: RefusalReason,

@@ -35,7 +35,7 @@ pub enum Location {
 pub struct ResolveError {
     /// The agent's name.
     pub agent: String,
-    /// What went wrong and what to do.
+    /// The error and its remedy.
     pub reason: String,
 }
 

@@ -147,7 +147,7 @@ impl Denials {
     }
 }
 
-/// What became of an attempt to send.
+/// The outcome of an attempt to send.
 pub(crate) enum Sent {
     Accepted,
     Full(Waiting),
@@ -156,7 +156,7 @@ pub(crate) enum Sent {
     Stale,
 }
 
-/// Whose gate to wait at.
+/// The receiver at whose gate to wait.
 #[derive(Clone)]
 pub(crate) enum Waiting {
     Mailbox(Arc<LocalAgent>),
@@ -180,7 +180,7 @@ impl Waiting {
     }
 }
 
-/// What is sent, with what is needed to keep it.
+/// The message, with the facts needed to keep it.
 pub(crate) struct Parcel<'a> {
     pub(crate) sender: &'a Arc<LocalAgent>,
     pub(crate) message: ParcelMessage<'a>,
@@ -211,7 +211,7 @@ impl Parcel<'_> {
                 let provenance = self.provenance(bus, &AclMessage::view(message));
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
-            // What came back was checked by nobody on this side.
+            // Nobody on this side checked the returned message.
             ParcelMessage::Encoded(payload) => {
                 let message = EncodedMessage::new(payload.clone(), &Limits::default());
                 let message = message.map_err(|error| UndeliverableReason::Refused {

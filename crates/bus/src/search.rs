@@ -44,7 +44,7 @@ enum Found {
     Nowhere(UndeliverableReason),
 }
 
-/// What stopped the held messages from being sent on.
+/// The reason why the held messages were not sent on.
 enum Stopped {
     Sent,
     Full(Waiting),

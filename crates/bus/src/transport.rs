@@ -1,4 +1,4 @@
-//! What a messaging system must do to carry messages between processes.
+//! The contract of a messaging system that carries messages between processes.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ impl fmt::Display for Acknowledgement {
     }
 }
 
-/// What a transport can do.
+/// The capabilities of a transport.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The security levels it gives: the one it runs at and the weaker ones, whose promises that keeps.
@@ -80,7 +80,7 @@ pub trait Transport: Send + Sync {
     /// Its name in logs and manifests, such as `mesh`.
     fn name(&self) -> &'static str;
 
-    /// What it can do.
+    /// Its capabilities.
     fn capabilities(&self) -> Capabilities;
 
     /// Where other processes reach this one; `None` if it listens nowhere.
@@ -212,7 +212,7 @@ pub enum TransportError {
     NotOffered {
         /// The transport.
         transport: &'static str,
-        /// What was asked for.
+        /// The requested item.
         what: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! Who may write to whom, on every way a message goes inside one process.
+//! Permissions between agents, on every way a message goes inside one process.
 
 #![allow(clippy::unwrap_used)]
 

@@ -36,7 +36,7 @@ const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
 /// A certificate issued and not long expired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedCertificate {
-    /// What the issuance log says of it.
+    /// The issuance log's facts about it.
     pub record: IssuanceRecord,
     /// Its place in that log.
     pub index: u64,
@@ -44,7 +44,7 @@ pub struct IssuedCertificate {
     pub process: Option<String>,
     /// When and why it was revoked.
     pub revoked: Option<Denial>,
-    /// What the operator who revoked it gave as the reason.
+    /// The reason that the revoking operator gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
 }
@@ -107,7 +107,7 @@ pub enum CaServiceError {
     DamagedRow {
         /// The row's key.
         key: String,
-        /// What is wrong.
+        /// The fault.
         error: String,
     },
     /// Leaves of the issuance log are missing.
@@ -123,11 +123,11 @@ pub enum CaServiceError {
     DenyList(#[from] DenyListError),
 }
 
-/// Whom to certify, at whose request.
+/// The identity to certify, and the requester.
 pub struct Request<'r> {
     /// The node that vouches.
     pub node: &'r VerifiedIdentity,
-    /// Whom to certify.
+    /// The identity to certify.
     pub wanted: &'r Identity,
     /// The process that is to hold the key.
     pub process: Option<&'r str>,
@@ -215,7 +215,7 @@ impl CaService {
         &mut self.events
     }
 
-    /// Whom this service believes: its own root, with its own deny list in force.
+    /// The trust of this service: its own root, with its own deny list in force.
     pub fn trust(&self) -> &Arc<Trust> {
         &self.trust
     }

@@ -31,7 +31,7 @@ impl AddressScheme {
     }
 }
 
-/// Whose platform the channel is on: `<user>@<country>:<pid>`.
+/// The platform of the channel: `<user>@<country>:<pid>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelOwner {
     /// The user, such as `frank.kargl`.
@@ -53,9 +53,9 @@ pub struct ChannelOwner {
 pub struct ChannelAddress {
     /// How it begins.
     pub scheme: AddressScheme,
-    /// What is wanted differently from the default.
+    /// The differences from the default.
     pub qos: QosOverride,
-    /// Whose platform; `None`: the reader's.
+    /// The platform; `None`: the reader's own.
     pub owner: Option<ChannelOwner>,
     /// The channel.
     pub channel: ChannelPath,
@@ -71,11 +71,11 @@ pub struct AddressError {
     pub text: String,
     /// Where, in bytes from the start of the text.
     pub offset: usize,
-    /// What is wrong there.
+    /// The fault at that place.
     pub problem: AddressProblem,
 }
 
-/// What is wrong with the text of an address.
+/// The fault in the text of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AddressProblem {
     /// Longer than [`MAX_ADDRESS_LENGTH`].

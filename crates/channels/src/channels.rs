@@ -146,7 +146,7 @@ impl Channels {
         self.shared.declared.lock().qos(channel)
     }
 
-    /// What can be promised on channels here.
+    /// The promises that channels can give here.
     pub fn capabilities(&self) -> ChannelCapabilities {
         self.shared.capabilities().0.clone()
     }

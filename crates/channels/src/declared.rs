@@ -1,4 +1,4 @@
-//! What the platform lays down for channels: the quality of service they have unless a message asks for another.
+//! The platform's rules for channels: the quality of service they have unless a message asks for another.
 
 use super::path::ChannelPath;
 use super::pattern::ChannelPattern;

@@ -1,4 +1,4 @@
-//! What travels on a channel: an ACL message behind a small header.
+//! The form of a message on a channel: an ACL message behind a small header.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use super::qos::Qos;
 use sealbus_bus::Moment;
 use sealbus_bus::{Provenance, ReceivedMessage};
 
-/// What makes an event one that was read from a log.
+/// The mark of an event that was read from a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
     /// The node whose log it is. With it the event's number is unique on its channel, for ever.
@@ -42,7 +42,7 @@ pub enum Mechanism {
     },
     /// A question to everyone on the channel, any of whom may answer.
     Request {
-        /// What the answers name.
+        /// The names in the answers.
         id: RequestId,
     },
     /// An answer to a request; it goes to the requester alone.
@@ -70,7 +70,7 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// What the bus must know about a message on a channel; made once by its publisher, and shared.
+/// The facts that the bus needs about a message on a channel; made once by its publisher, and shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelHeader {
     /// Which of the ways to talk it is.
@@ -88,7 +88,7 @@ pub struct ChannelHeader {
     pub valid_from: Option<Moment>,
     /// It is not to be handed out from then on; [`Qos::expiry`] as a moment.
     pub expiry: Option<Moment>,
-    /// What is to be known of it if it was read from a log.
+    /// The facts about it if it was read from a log.
     pub logged: Option<Logged>,
 }
 
@@ -130,7 +130,7 @@ impl ChannelHeader {
     }
 }
 
-/// What a subscriber gets; shared with the other receivers in this process.
+/// The event for a subscriber; shared with the other receivers in this process.
 #[derive(Clone, Debug)]
 pub struct ReceivedEvent(Arc<EventParts>);
 
@@ -152,7 +152,7 @@ impl Deref for ReceivedEvent {
 }
 
 impl ReceivedEvent {
-    /// What came with this header.
+    /// The message that came with this header.
     pub(crate) fn new(header: ChannelHeader, message: ReceivedMessage) -> Self {
         Self(Arc::new(EventParts { header, message }))
     }
@@ -162,7 +162,7 @@ impl ReceivedEvent {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What is known about who published it.
+    /// The known facts about its publisher.
     pub fn provenance(&self) -> &Provenance {
         self.message.provenance()
     }

@@ -1,11 +1,11 @@
-//! What happens when a subscription takes its events more slowly than they come.
+//! The policy when a subscription takes its events more slowly than they come.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// What a full subscription does. Whatever it is, no other subscription waits for this one.
+/// The policy of a full subscription. No other subscription waits for this one in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlowPolicy {
     /// Its publishers wait; nothing is lost.

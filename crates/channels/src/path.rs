@@ -29,11 +29,11 @@ pub struct PathError {
     pub text: String,
     /// Where, in bytes from the start of the text.
     pub offset: usize,
-    /// What is wrong there.
+    /// The fault at that place.
     pub problem: PathProblem,
 }
 
-/// What is wrong with the text of a path or pattern.
+/// The fault in the text of a path or pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PathProblem {
     /// It does not begin with `/`.

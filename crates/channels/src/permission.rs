@@ -1,4 +1,4 @@
-//! Who may do what on which channel.
+//! Permissions on channels.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub enum ChannelPermissionError {
     Pattern {
         /// Which rule, from 1.
         rule: usize,
-        /// What is wrong.
+        /// The fault.
         error: PathError,
     },
     /// Too many rules.

@@ -131,7 +131,7 @@ impl Time {
     }
 }
 
-/// What the bus promises for a message on a channel.
+/// The promises of the bus for a message on a channel.
 ///
 /// Its text, in URLs and on the command line, lists what differs from the default, in any order:
 /// `at-least-once,unordered,persistent=7d,priority=7,valid-from=10s,expiry=20300101T000000000Z,level=auth,ack=disk`.
@@ -144,7 +144,7 @@ pub struct Qos {
     pub ordered: bool,
     /// Whether it is kept for agents that are away, and for those that join later.
     pub persistence: Persistence,
-    /// What is handed out first where messages wait.
+    /// The order in which waiting messages are handed out.
     pub priority: Priority,
     /// Never handed out before this, also when it waited in a queue or a store.
     pub valid_from: Option<Time>,
@@ -172,7 +172,7 @@ impl Default for Qos {
     }
 }
 
-/// What a message wants differently from its channel, or a URL from the default. Has the same text as [`Qos`].
+/// The differences of a message from its channel, or of a URL from the default. Has the same text as [`Qos`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QosOverride {
     /// See [`Qos::reliability`].

@@ -13,10 +13,10 @@ use sealbus_bus::Moment;
 /// Between two [`FlowReport`]s of one subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What the queue must know about an item.
+/// The facts that the queue needs about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTerms {
-    /// What is handed out first.
+    /// The item handed out first.
     pub priority: Priority,
     /// Held back until then.
     pub valid_from: Option<Moment>,
@@ -44,7 +44,7 @@ impl From<&ReceivedEvent> for QueueTerms {
     }
 }
 
-/// What became of an item that was [pushed](SubscriptionQueue::push).
+/// The outcome for an item that was [pushed](SubscriptionQueue::push).
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pushed<T> {
     /// The queue has it; others may have been lost for it.
@@ -66,7 +66,7 @@ pub enum Loss {
     Dropped,
 }
 
-/// What happened at a queue so far.
+/// The counters of a queue so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Items taken.
@@ -343,7 +343,7 @@ impl<T> SubscriptionQueue<T> {
         self.bytes
     }
 
-    /// What a full queue does.
+    /// The policy of a full queue.
     pub fn policy(&self) -> FlowPolicy {
         self.policy
     }
@@ -358,12 +358,12 @@ impl<T> SubscriptionQueue<T> {
         self.is_disconnected
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> QueueCounters {
         self.counters
     }
 
-    /// What to write to the log now, if the policy has acted since the last report.
+    /// The line for the log now, if the policy has acted since the last report.
     pub fn report(&mut self, now: Moment) -> Option<FlowReport> {
         let dropped = self.counters.dropped - self.reported.dropped;
         let pushed_back = self.counters.pushed_back - self.reported.pushed_back;

@@ -400,7 +400,7 @@ fn a_second_implementation_of_the_language_agrees() {
         let decided = std::cell::Cell::new(0);
         TestRunner::new_with_rng(config, random)
             .run(&condition(), |text| {
-                // What can never be a condition is refused before there is a message.
+                // An expression that can never be a condition is refused before there is a message.
                 if let Ok(filter) = ChannelFilter::new(&text) {
                     let ours = filter.matches(&header(), &message().view());
                     let theirs = reference(&text);

@@ -104,7 +104,7 @@ fn a_full_queue_does_what_its_policy_says() {
 
     assert_eq!(oldest.push(3, terms(4), at(0), &mut lost), Pushed::Taken);
     assert_eq!(std::mem::take(&mut lost), [(1, Loss::Dropped)]);
-    // What is more urgent stays.
+    // More urgent work stays.
     assert_eq!(oldest.push(4, terms(3), at(0), &mut lost), Pushed::Lost);
     assert_eq!(std::mem::take(&mut lost), [(4, Loss::Dropped)]);
     assert_eq!(

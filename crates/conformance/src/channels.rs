@@ -404,7 +404,7 @@ pub(super) async fn rights(world: &dyn World) -> Outcome {
     Ok(())
 }
 
-/// What cannot be given is refused by name.
+/// A quality that cannot be given is refused by name.
 pub(super) async fn refused_by_name(world: &dyn World) -> Outcome {
     let publisher = Member::new(world, 0, "publisher").await;
     let capabilities = publisher.channels.capabilities();

@@ -223,13 +223,13 @@ pub(super) async fn crash(world: &dyn World) -> Outcome {
     .await?
 }
 
-/// What a failure notice says, and the number of the message it is about, from its `:in-reply-to`.
+/// The text of a failure notice, and the number of its message, from its `:in-reply-to`.
 fn failure(received: &ReceivedMessage) -> Result<(String, u64), Failure> {
     let message = received.message();
     check(message.performative() == Performative::Failure, || {
         "a message that is no failure notice".to_owned()
     })?;
-    // What an agent that has ended left at a broker comes back by the platform's agent.
+    // Messages that an ended agent left at a broker come back by the platform's agent.
     let is_ams = message
         .sender()
         .is_some_and(|sender| sender.name().starts_with("ams@"));

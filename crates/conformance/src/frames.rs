@@ -202,7 +202,7 @@ pub(super) async fn push_back(world: &dyn World) -> Outcome {
         tail: &[],
         is_deferred: false,
     };
-    // What has arrived keeps its room until it is dropped.
+    // An arrived frame keeps its room until it is dropped.
     let (mut sent, mut refused_in_a_row) = (0_usize, 0);
     while refused_in_a_row < 50 {
         match way.try_send(&frame) {

@@ -171,7 +171,7 @@ async fn durable(world: &dyn KeepingWorld) -> Outcome {
     // Another subscription of the agent reads for itself.
     let mut other = subscribe(&reader, Replay::From(1), Some("other"))?;
     let mut mine = subscribe(&reader, Replay::Resume, Some("mine"))?;
-    // What it had read and not handed out may have reached it before.
+    // Events that it had read and not handed out may have reached it before.
     for expected in 6..=15 {
         let found = number(&next(&mut mine).await?.message)?;
         check(found == expected, || {
@@ -181,7 +181,7 @@ async fn durable(world: &dyn KeepingWorld) -> Outcome {
     take(&mut other, 1..=15).await
 }
 
-/// What was acknowledged is there after everything that keeps it has ended, and comes once in effect.
+/// An acknowledged event is there after everything that keeps it has ended, and comes once in effect.
 async fn acknowledged(world: &dyn KeepingWorld) -> Outcome {
     const EVENTS: u64 = 30;
     let mut seen = HashSet::new();

@@ -10,7 +10,7 @@
 //!
 //! makes a test of each promise, for a value that implements [`Setting`].
 //!
-//! What nodes keep is promised by the platform above, whose tests run those cases with [`run_kept`].
+//! The platform above promises the keeping by nodes; its tests run those cases with [`run_kept`].
 
 mod channels;
 mod direct;
@@ -57,7 +57,7 @@ pub trait World: Send + Sync {
     /// The bus of a process.
     fn bus(&self, process: usize) -> &Bus;
 
-    /// Who a process is to the others; every bus was [told](Bus::process_joined) of the others.
+    /// The identity of a process; every bus was [told](Bus::process_joined) of the others.
     fn identity(&self, process: usize) -> Identity;
 
     /// Attaches an agent to a process so that all others find it.
@@ -87,7 +87,7 @@ pub trait World: Send + Sync {
     fn revoke<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, ()>;
 }
 
-/// What the bus promises, whatever carries it.
+/// The promises of the bus, whatever carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Promise {
     /// Messages from one agent to another arrive in the order they were sent, short ones and long ones.
@@ -104,7 +104,7 @@ pub enum Promise {
     Crash,
     /// Messages follow an agent that moves, in order and once.
     Moving,
-    /// What is sent to an agent that is not there comes back, with the reason.
+    /// A message to an absent agent comes back, with the reason.
     ComesBack,
     /// A message under another agent's name is refused, and noted with the name that tried.
     ForgedSender,
@@ -136,15 +136,15 @@ pub enum Promise {
     SlowSubscription,
     /// One that pushes back holds back the publisher.
     EventsPushBack,
-    /// Who may not publish on a channel is refused, where it arrives too.
+    /// A publisher without the right is refused, also where the event arrives.
     Rights,
     /// A quality of service that cannot be given is refused by name.
     RefusedByName,
-    /// Who comes late reads persistent channels from a time, a count or a number on.
+    /// A late subscriber reads persistent channels from a time, a count or a number on.
     Replay,
     /// A durable subscription goes on where it stopped.
     Durable,
-    /// What was acknowledged is not lost when everything that keeps it ends.
+    /// An acknowledged event is not lost when everything that keeps it ends.
     Acknowledged,
     /// No more is kept than was said, and what was cut off is counted.
     Retention,
@@ -223,7 +223,7 @@ impl Promise {
         }
     }
 
-    /// What it is, for the table.
+    /// Its kind, for the table.
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Order => "messages arrive in the order they were sent, short and long",
@@ -273,7 +273,7 @@ impl fmt::Display for Promise {
     }
 }
 
-/// What came out of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The promise is kept.

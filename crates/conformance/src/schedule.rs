@@ -1,4 +1,4 @@
-//! What simulations share, here and in crates above: chance that can be repeated, and which schedules are asked for.
+//! The shared part of simulations, here and in crates above: repeatable chance, and the choice of schedules.
 
 use std::ops::Range;
 

@@ -31,9 +31,9 @@ pub enum StaleColumn {
         file: PathBuf,
         /// The promise.
         promise: Promise,
-        /// What is written.
+        /// The written bytes.
         written: String,
-        /// What came out.
+        /// The outcome.
         found: String,
     },
     /// A file cannot be read or written.

@@ -11,7 +11,7 @@ use super::post::WaitingLetter;
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 use crate::answers::answers;
 
-/// What an operator asks of the Master.
+/// The requests of an operator to the Master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum AdminRequest {
@@ -21,7 +21,7 @@ pub enum AdminRequest {
     Nodes,
     /// Its agents.
     Agents,
-    /// What was refused.
+    /// The refused attempt.
     Refusals,
     /// A one-time token for a node.
     Token {
@@ -72,12 +72,12 @@ pub enum AdminRequest {
         /// Where to begin.
         from: LogPosition,
     },
-    /// What waits for an agent, on all nodes.
+    /// The messages that wait for an agent, on all nodes.
     Mailbox {
         /// Local name.
         agent: String,
     },
-    /// What is kept of persistent channels, on all nodes.
+    /// The kept events of persistent channels, on all nodes.
     ChannelLogs,
     /// Events of the certification log from a sequence number on.
     CertificationEvents {
@@ -380,7 +380,7 @@ pub struct BrokerMember {
 pub struct DeadLetterRecord {
     /// When.
     pub at: UnixMillis,
-    /// Who sent it, as far as the broker knows or, at the levels without proof, the message says.
+    /// The sender, as far as the broker knows or, at the levels without proof, the message says.
     pub from: Option<String>,
     /// The agent it was for.
     pub to: Option<String>,
@@ -491,7 +491,7 @@ pub struct AgentStatus {
     pub address: Option<SocketAddr>,
     /// Its life-cycle state; none when it has ended.
     pub state: Option<AgentState>,
-    /// What stands in the way, or how it ended.
+    /// The obstacle, or the outcome.
     pub note: Option<String>,
     /// How often its process was started again.
     pub restarts: u32,
@@ -516,7 +516,7 @@ pub struct CertificationEvent {
     pub node: Option<String>,
     /// Serial number, hexadecimal, where there is one.
     pub serial: Option<String>,
-    /// What happened.
+    /// The event.
     pub what: String,
 }
 

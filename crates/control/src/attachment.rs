@@ -12,7 +12,7 @@ use super::{
 };
 use crate::answers::answers;
 
-/// What an agent process asks of its node.
+/// The requests of an agent process to its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum AttachmentRequest {
@@ -25,7 +25,7 @@ pub enum AttachmentRequest {
     },
     /// A certificate for a key made in this process.
     Certify {
-        /// What for.
+        /// The purpose.
         subject: Subject,
         /// PKCS#10, DER.
         request: Blob,
@@ -44,10 +44,10 @@ pub enum AttachmentRequest {
     Report {
         /// Local name.
         agent: String,
-        /// What happened.
+        /// The event.
         report: AgentReport,
     },
-    /// What this process refused.
+    /// The refusals of this process.
     Refusals {
         /// Counted since the last report.
         records: Vec<RefusalRecord>,
@@ -62,7 +62,7 @@ pub enum AttachmentRequest {
         /// In the order they were sent.
         letters: Vec<PostedLetter>,
     },
-    /// What came of letters that were delivered to this process.
+    /// The outcomes of letters that were delivered to this process.
     Letters {
         /// Local name of the receiver.
         agent: String,
@@ -88,7 +88,7 @@ pub enum AttachmentRequest {
     },
 }
 
-/// What happened to an agent.
+/// An event in the life of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum AgentReport {
@@ -158,7 +158,7 @@ answers! { AttachmentAnswer:
     channel_log = Self::ChannelLog { log } => log, LogAnswer;
 }
 
-/// What a process learns when it attaches.
+/// The facts that a process learns when it attaches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The platform.
@@ -176,7 +176,7 @@ pub struct Welcome {
     /// The processes there are; none if the node does not know yet.
     #[serde(default)]
     pub processes: Option<Vec<ProcessContact>>,
-    /// What holds for all processes.
+    /// The rules for all processes.
     #[serde(default)]
     pub rules: Rules,
     /// Secret with which to attach again after a broken connection.
@@ -185,7 +185,7 @@ pub struct Welcome {
     pub inherits: bool,
 }
 
-/// What a node tells a process unasked.
+/// The notices of a node to a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "kebab-case")]
 pub enum AttachmentNotice {
@@ -215,7 +215,7 @@ pub enum AttachmentNotice {
         /// The processes.
         processes: Vec<ProcessContact>,
     },
-    /// What holds for all processes from now on.
+    /// The rules for all processes from now on.
     Rules {
         /// All of it.
         rules: Rules,

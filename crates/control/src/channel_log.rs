@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Blob, Fault, UnixMillis};
 use crate::answers::answers;
 
-/// What is asked of the logs of one node.
+/// The questions to the logs of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "log", rename_all = "kebab-case")]
 pub enum LogRequest {
@@ -37,7 +37,7 @@ pub enum LogRequest {
         /// By channel: all events before this number are dealt with.
         cursors: BTreeMap<String, u64>,
     },
-    /// What is kept, for operators.
+    /// The kept messages, for operators.
     List,
 }
 
@@ -86,7 +86,7 @@ pub struct PostedEvent {
     pub frame: Blob,
 }
 
-/// What came of an event that was to be kept.
+/// The outcome for an event that was to be kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum KeepOutcome {
@@ -106,9 +106,9 @@ pub enum KeepOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum LogStart {
-    /// What was kept since the subscription was made.
+    /// The events kept since the subscription was made.
     Now,
-    /// What was kept since.
+    /// The events kept since.
     Since {
         /// The time.
         time: UnixMillis,
@@ -125,7 +125,7 @@ pub enum LogStart {
     },
 }
 
-/// What a subscription wants to read.
+/// The events that a subscription wants to read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogQuestion {
     /// Local name of its agent.
@@ -156,7 +156,7 @@ pub struct LogQuestion {
     pub wait: u64,
 }
 
-/// What was read of one channel's log.
+/// The part of one channel's log that was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPiece {
     /// The channel.
@@ -194,7 +194,7 @@ pub struct StoredEvent {
     pub missed: u64,
 }
 
-/// What a node keeps of a channel.
+/// The events that a node keeps of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLog {
     /// The channel.
@@ -211,7 +211,7 @@ pub struct KeptLog {
     pub next: u64,
     /// Bytes that were cut off when the node opened the log: they had not been acknowledged.
     pub torn: u64,
-    /// What is damaged, if something is.
+    /// The damage, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// Durable subscriptions, and the number of the next event of each.

@@ -73,7 +73,7 @@ impl Directory {
         contacts(&self.processes)
     }
 
-    /// What holds for all processes.
+    /// The rules for all processes.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -114,7 +114,7 @@ impl Directory {
         self.recent.push_back(step);
     }
 
-    /// What a replica at `revision` has to be told: the changes since, or everything.
+    /// The news for a replica at `revision`: the changes since, or everything.
     pub fn since(&self, revision: u64) -> DirectoryUpdate {
         let oldest = self.revision - self.recent.len() as u64;
         if (oldest..=self.revision).contains(&revision) {
@@ -179,7 +179,7 @@ impl Replica {
         (self.revision > 0).then(|| contacts(&self.processes))
     }
 
-    /// What holds for all processes.
+    /// The rules for all processes.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -288,7 +288,7 @@ impl Replica {
     }
 }
 
-/// What an update changed in a replica.
+/// The changes that an update made in a replica.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Agents that are elsewhere now.
@@ -297,7 +297,7 @@ pub struct Changed {
     pub joined: Vec<ProcessContact>,
     /// Processes that are no more.
     pub ended: Vec<EndedProcess>,
-    /// What holds for all processes now.
+    /// The present rules for all processes.
     pub rules: Option<Rules>,
 }
 
@@ -427,7 +427,7 @@ mod tests {
         );
     }
 
-    /// What a process is told by and by comes to what the whole directory says.
+    /// The single notices to a process add up to the whole directory.
     #[test]
     fn a_process_that_ended_does_not_join_again() {
         let mut directory = Directory::starting_at(10);

@@ -7,7 +7,7 @@ use super::{Blob, NodeDescription, PlatformDescription, UnixMillis};
 use crate::answers::answers;
 use crate::statement::Signed;
 
-/// What a node asks of the Master.
+/// The requests of a node to the Master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum EnrolmentRequest {
@@ -20,7 +20,7 @@ pub enum EnrolmentRequest {
         name: Option<String>,
         /// The node's clock, to tell a wrong clock from a wrong certificate.
         now: UnixMillis,
-        /// What the node is.
+        /// The description of the node.
         node: NodeDescription,
         /// Signing request (PKCS#10 DER) of the node's own key, which vouches for what it carries to
         /// the CA.
@@ -56,7 +56,7 @@ answers! { EnrolmentAnswer:
     certified = Self::Certified { chain } => chain, Vec<Blob>;
 }
 
-/// What a node learns when it joins or comes back.
+/// The facts that a node learns when it joins or comes back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joined {
     /// The node's name.

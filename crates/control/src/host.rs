@@ -1,4 +1,4 @@
-//! What an agent process needs of its platform.
+//! The interface of an agent process to its platform.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{
     PlatformDescription, ProcessContact, RefusalRecord, Rules, Subject,
 };
 
-/// What a process learned when it joined its platform.
+/// The facts that a process learned when it joined its platform.
 #[derive(Clone, Debug)]
 pub struct Membership {
     /// The platform.
@@ -37,14 +37,14 @@ pub struct Membership {
     pub inherits: bool,
     /// The other processes there were then, as [`Command::ProcessesAre`]; this one may be among them.
     pub processes: Option<Vec<ProcessContact>>,
-    /// What held for all processes then; changes come as [`Command::Rules`].
+    /// The rules for all processes at that time; changes come as [`Command::Rules`].
     pub rules: Rules,
     /// Whether other processes can reach this one and be reached: false on an embedded platform,
     /// which needs no mesh endpoint.
     pub reachable: bool,
 }
 
-/// What the platform tells a process unasked.
+/// A notice of the platform to a process.
 #[derive(Debug)]
 pub enum Command {
     /// End all agents and leave.
@@ -78,7 +78,7 @@ pub enum Command {
     ProcessesJoined(Vec<ProcessContact>),
     /// All the processes there are: others that were known are no more. `None`: the platform does not know now.
     ProcessesAre(Option<Vec<ProcessContact>>),
-    /// What holds for all processes from now on.
+    /// The rules for all processes from now on.
     Rules(Rules),
     /// Processes that are no more: links to them are to be given up.
     ProcessesEnded(Vec<EndedProcess>),
@@ -90,7 +90,7 @@ pub enum Command {
 /// [`FaultCode::Unavailable`] while it is away; asking again
 /// later is right then.
 pub trait Host: Send + Sync + 'static {
-    /// What was learned on joining.
+    /// The facts learned on joining.
     fn membership(&self) -> &Membership;
 
     /// A certificate chain (DER, leaf first) for the key that `request` (PKCS#10, DER) proves
@@ -168,7 +168,7 @@ pub trait Host: Send + Sync + 'static {
     fn commands(&self) -> Option<mpsc::Receiver<Command>>;
 }
 
-/// What the platform's own agents are told that ask for a log.
+/// The error for the platform's own agents that ask for a log.
 pub fn no_logs() -> Fault {
     Fault::new(
         FaultCode::NotPermitted,
@@ -176,7 +176,7 @@ pub fn no_logs() -> Fault {
     )
 }
 
-/// What the platform's own agents are told that want a message kept.
+/// The error for the platform's own agents that want a message kept.
 pub fn no_letters() -> Fault {
     Fault::new(
         FaultCode::NotPermitted,

@@ -7,14 +7,14 @@ use super::{Blob, UnixMillis, WaitingMessage, WaitingProvenance};
 /// A message to one agent, to be kept until that has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PostedLetter {
-    /// What is to be known of it.
+    /// The facts about it.
     #[serde(flatten)]
     pub cover: Cover,
     /// The message in FIPA's bit-efficient encoding.
     pub message: Blob,
 }
 
-/// What is known of a letter without opening it.
+/// The facts about a letter that are known without opening it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cover {
     /// The process, or the node, that wrote it: the second it began in (upper half) and chance.
@@ -31,7 +31,7 @@ pub struct Cover {
     pub again: bool,
     /// Local name of the receiver.
     pub receiver: String,
-    /// What is proved about its sender. A process's word for it is not taken: its node fills it in.
+    /// The proof of its sender. A process's word does not count: its node fills it in.
     pub provenance: WaitingProvenance,
     /// When it was sent.
     pub posted: UnixMillis,
@@ -40,7 +40,7 @@ pub struct Cover {
     /// It is not delivered before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_from: Option<UnixMillis>,
-    /// What its sender wants to be told.
+    /// The receipt that its sender wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
     /// For a notice of the platform: the letter it is about.
@@ -141,7 +141,7 @@ pub struct DeliveredLetter {
     pub waiting: WaitingMessage,
 }
 
-/// What came of a letter in the receiver's process.
+/// The outcome for a letter in the receiver's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LetterOutcome {
@@ -181,7 +181,7 @@ pub struct WaitingLetter {
     pub node: String,
     /// Its number there.
     pub number: u64,
-    /// Who sent it; the platform itself if nobody.
+    /// The sender; `None` means the platform itself.
     pub sender: String,
     /// Its performative.
     pub performative: String,

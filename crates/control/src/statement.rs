@@ -14,7 +14,7 @@ use crate::{Blob, Fault, FaultCode, NodeDescription, Subject, UnixMillis};
 /// How old a statement may be, besides the difference of clocks, in milliseconds.
 const GOOD_FOR: UnixMillis = 120_000;
 
-/// What a node may state.
+/// The statements that a node may make.
 pub trait Statement: Serialize + DeserializeOwned {
     /// Begins the signed bytes, so that no statement passes for another kind of statement.
     const CONTEXT: &'static [u8];
@@ -28,7 +28,7 @@ pub trait Statement: Serialize + DeserializeOwned {
 pub struct Vouching {
     /// The process that holds the key.
     pub process: String,
-    /// What it is to be certified as.
+    /// The identity to be certified.
     pub subject: Subject,
     /// Its signing request, PKCS#10 DER.
     pub request: Blob,
@@ -39,7 +39,7 @@ pub struct Vouching {
 /// The node is there again, and wants its own certificate renewed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returning {
-    /// What it is.
+    /// Its kind.
     pub node: NodeDescription,
     /// Signing request of its own key, PKCS#10 DER.
     pub request: Blob,

@@ -89,7 +89,7 @@ pub(crate) fn append(
         out.extend_from_slice(&back.to_le_bytes()[..9]);
         return eight(first) | eight(last) != 0;
     }
-    // What is shorter fits into eight bytes with the zero behind it.
+    // Shorter ones fit into eight bytes with the zero behind them.
     let (padded, found) = match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
         (Some(first), Some(last)) => {
             let first = u64::from(u32::from_le_bytes(*first));

@@ -1,4 +1,4 @@
-//! What can go wrong when messages are read and written, and how much a reader puts up with.
+//! The errors of reading and writing messages, and the limits of a reader.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// What a decoder accepts before it gives up; it protects the receiver from hostile input.
+/// The limits of a decoder; they protect the receiver from hostile input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest message in bytes (default 16 MiB; never more than 4 GiB).
@@ -44,20 +44,20 @@ impl Default for Limits {
 pub struct DecodeError {
     /// Where the problem is, in bytes from the start of the input.
     pub offset: usize,
-    /// What the problem is.
+    /// The problem.
     pub problem: DecodeProblem,
 }
 
-/// What a decoder ran into.
+/// The fault that a decoder met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeProblem {
     /// Something else was due here.
     #[error("expected {expected}, found {found}")]
     Unexpected {
-        /// What was due.
+        /// The entries that were due.
         expected: &'static str,
-        /// What was there.
+        /// The bytes that were there.
         found: Found,
     },
     /// A parameter that may stand once only stands twice.
@@ -69,7 +69,7 @@ pub enum DecodeProblem {
     /// The input is well-formed so far but asks for more than the reader allows.
     #[error("more than {limit} {what}; raise the reader's Limits if this is legitimate")]
     Limit {
-        /// What there is too much of.
+        /// The quantity that exceeds its limit.
         what: &'static str,
         /// How much is allowed.
         limit: usize,
@@ -93,7 +93,7 @@ pub enum DecodeProblem {
     Syntax(String),
 }
 
-/// What stood where something else was expected.
+/// The input found in place of the expected one.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
@@ -166,11 +166,11 @@ impl DecodeError {
 pub struct EncodeError {
     /// The field, such as `receiver[2].name` or `X-hop`.
     pub field: Cow<'static, str>,
-    /// What this encoding cannot carry.
+    /// The values that this encoding cannot carry.
     pub problem: EncodeProblem,
 }
 
-/// What an encoding cannot carry.
+/// The values that an encoding cannot carry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeProblem {
@@ -180,7 +180,7 @@ pub enum EncodeProblem {
     /// A text that holds a character which ends or breaks it on the wire.
     #[error("holds {what}, which {encoding} cannot carry; send it as bytes or in another encoding")]
     Text {
-        /// What is in it.
+        /// Its contents.
         what: &'static str,
         /// The encoding.
         encoding: &'static str,
@@ -193,7 +193,7 @@ pub enum EncodeProblem {
     /// The encoding has no way to say this at all.
     #[error("{what}, which {encoding} cannot carry")]
     Unsupported {
-        /// What it is.
+        /// Its kind.
         what: &'static str,
         /// The encoding.
         encoding: &'static str,

@@ -17,7 +17,7 @@ pub struct Explanation {
     pub encoding: &'static str,
     /// The bytes explained.
     pub bytes: Vec<u8>,
-    /// What each run of bytes is, in their order. White space of text encodings is left out.
+    /// The meaning of each run of bytes, in order. White space of text encodings is left out.
     pub pieces: Vec<ExplainedPiece>,
     /// Why it stops before the end, if it does.
     pub error: Option<DecodeError>,
@@ -31,7 +31,7 @@ pub struct ExplainedPiece {
     pub range: Range<usize>,
     /// How deep it is nested, for indenting.
     pub depth: usize,
-    /// What it is, and its value.
+    /// Its kind and its value.
     pub meaning: String,
     /// Which standard says so, and the name of the rule in it.
     pub reference: &'static str,

@@ -21,19 +21,19 @@ use alloc::vec::Vec;
 pub struct AclMessage {
     /// The communicative act.
     pub performative: Performative,
-    /// Who sends; none for an anonymous message, or before the bus has filled it in.
+    /// The sender; none for an anonymous message, or before the bus has filled it in.
     pub sender: Option<Aid>,
-    /// Who is meant to receive it: several for a multicast.
+    /// The intended receivers: several for a multicast.
     pub receivers: Vec<Aid>,
     /// Where answers go instead of to the sender.
     pub reply_to: Vec<Aid>,
-    /// What is said; `language`, `encoding` and `ontology` tell how to read it.
+    /// The content; `language`, `encoding` and `ontology` tell how to read it.
     pub content: Option<Content>,
     /// The language of the content, such as `fipa-sl`.
     pub language: Option<Expression>,
     /// The encoding of the content.
     pub encoding: Option<Expression>,
-    /// What the symbols in the content mean.
+    /// The meaning of the symbols in the content.
     pub ontology: Option<Expression>,
     /// The interaction protocol, a word such as `fipa-request`; demands a conversation-id.
     pub protocol: Option<String>,

@@ -1,4 +1,4 @@
-//! What a message does: the communicative act it performs (FIPA00037).
+//! The communicative act that a message performs (FIPA00037).
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -55,7 +55,7 @@ macro_rules! performatives {
                 None
             }
 
-            /// What the act means, in one line.
+            /// The meaning of the act, in one line.
             pub fn meaning(&self) -> &'static str {
                 match self {
                     $(Self::$variant => $meaning,)*

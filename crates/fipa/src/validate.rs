@@ -1,4 +1,4 @@
-//! What a strict receiver checks beyond the encoding (FIPA00061, FIPA00037).
+//! The checks of a strict receiver beyond the encoding (FIPA00061, FIPA00037).
 
 use alloc::borrow::Cow;
 use alloc::borrow::ToOwned;
@@ -17,7 +17,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The field, such as `receiver[0].name`.
     pub field: Cow<'static, str>,
-    /// What about it, and what to do.
+    /// The fault and the remedy.
     pub message: String,
     /// Which standard says so.
     pub reference: &'static str,
@@ -32,7 +32,7 @@ pub enum Severity {
     Error,
 }
 
-/// What the receiver knows that the message does not say. The default knows nothing.
+/// Facts that the receiver knows and the message does not say. The default knows nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Expectations<'a> {
     /// The moment of reception, in milliseconds after 1 January 1970 UTC.

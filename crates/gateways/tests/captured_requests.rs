@@ -88,7 +88,7 @@ fn written(
     Ok([b"POST http://h:7778/acc HTTP/1.1\r\n", rest.as_slice()].concat())
 }
 
-/// What Sealbus writes for a message that JADE wrote says the same.
+/// A message of JADE means the same after Sealbus has written it.
 #[test]
 fn written_again_they_say_the_same() {
     for (name, request) in captured() {

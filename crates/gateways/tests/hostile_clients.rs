@@ -1,4 +1,4 @@
-//! What clients send that mean no good, or know no better: each is turned away with a status, and counted.
+//! Requests of hostile or faulty clients: each is refused with a status, and counted.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +65,7 @@ async fn connect(platform: &Platform) -> TcpStream {
         .unwrap()
 }
 
-/// What comes until the connection is closed.
+/// The bytes until the connection is closed.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut all = Vec::new();
     let reading = async {
@@ -439,7 +439,7 @@ async fn nobody_passes_for_one_of_ours_and_nothing_is_passed_on() {
         // A receiver elsewhere.
         (body("x@elsewhere", "a@one", "a@one", ""), 403, "relay"),
         (body("x", "a@one", "a@one", ""), 403, "relay"),
-        // Whom the rules do not name.
+        // Agents that the rules do not name.
         (
             body("carol@two", "a@one", "a@one", ""),
             403,

@@ -112,7 +112,7 @@ async fn who_is_one_too_many_is_told_so_after_the_handshake() {
     let answer = line(&mut too_many).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert_eq!(two.gateway.counters().refused["too-many"], 1);
-    // Who is served is not affected.
+    // Clients that are being served are not affected.
     served.write_all(ask).await.unwrap();
     let mut rest = String::new();
     while !rest.contains("HTTP/1.1 200 OK") {

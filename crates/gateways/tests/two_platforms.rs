@@ -164,7 +164,7 @@ async fn what_no_rule_allows_comes_back_as_a_failure_and_is_counted() {
     assert!(text.contains("status 403 (Forbidden)"), "{text}");
     assert_eq!(two.gateway.counters().refused["not-permitted"], 1);
     assert_eq!(two.bus.refusals().total(), 1);
-    // What is allowed still gets through on the same connection.
+    // Permitted messages still get through on the same connection.
     alice.send(inform(two.aid("bob"), "yes")).await.unwrap();
     assert_eq!(content(&mut bobs).await, "yes");
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a journal.
+//! The errors of a journal.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ pub struct Damage {
     pub file: PathBuf,
     /// Where in it, in bytes.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault at that place.
     pub problem: String,
 }
 
@@ -55,7 +55,7 @@ pub enum JournalError {
         /// Why.
         source: Arc<io::Error>,
     },
-    /// What is on disk is not what was written.
+    /// The bytes on disk are not the written ones.
     #[error("{0}")]
     Damaged(Damage),
     /// A part of a record is larger than it may be.

@@ -51,11 +51,11 @@ pub struct TornTail {
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// What was there instead of a record.
+    /// The bytes that were there instead of a record.
     pub problem: String,
 }
 
-/// What was found on opening a journal.
+/// The findings on opening a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     /// Records of all streams.

@@ -10,7 +10,7 @@ use crate::error::JournalError;
 use crate::record::NewRecord;
 use crate::stream::StreamShared;
 
-/// What is to be written.
+/// The bytes to write.
 #[derive(Debug)]
 pub(crate) enum Order {
     Append { record: NewRecord, done: Done },
@@ -21,7 +21,7 @@ pub(crate) enum Order {
 
 pub(crate) type Done = oneshot::Sender<Result<u64, JournalError>>;
 
-/// What waits for the thread.
+/// The work that waits for the thread.
 #[derive(Debug)]
 pub(crate) struct Queue {
     inner: Mutex<Waiting>,

@@ -137,7 +137,7 @@ impl Reader {
                     self.next = kept;
                 }
                 if self.next >= state.next {
-                    // What was behind a damaged place is not known to be nothing.
+                    // There may have been records behind a damaged place.
                     return state
                         .damage
                         .clone()

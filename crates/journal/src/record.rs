@@ -19,12 +19,12 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-/// What is appended. Empty parts cost nothing.
+/// The appended parts. Empty parts cost nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewRecord {
-    /// Who or what it is about; up to 64 KiB less one.
+    /// Its subject; up to 64 KiB less one.
     pub key: Bytes,
-    /// What is to be known without reading the payload; up to 64 KiB less one.
+    /// The facts that are known without reading the payload; up to 64 KiB less one.
     pub attributes: Bytes,
     /// The matter itself; up to the stream's limit.
     pub payload: Bytes,
@@ -36,7 +36,7 @@ impl NewRecord {
     }
 }
 
-/// What is read: parts of the buffer it was read into, not copied.
+/// The parts that were read: slices of the buffer, not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Its number in its stream; the first is 1.
@@ -59,7 +59,7 @@ pub(crate) const LONGEST_PART: usize = u16::MAX as usize;
 /// Longest payload of all streams.
 pub(crate) const LONGEST_PAYLOAD: usize = 64 << 20;
 
-/// What a stretch of a segment is.
+/// The kind of a stretch of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Record = 1,
@@ -68,7 +68,7 @@ pub(crate) enum Kind {
     Trimmed = 4,
 }
 
-/// What stands before the body.
+/// The part before the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
@@ -163,7 +163,7 @@ fn long(bytes: &[u8; HEADER], at: usize) -> u64 {
     u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
 }
 
-/// What is the same for all that is written into a segment at once.
+/// The common part of all that is written into a segment at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub(crate) salt: u32,

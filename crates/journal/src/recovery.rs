@@ -161,7 +161,7 @@ impl Opened {
         }
         self.is_interrupted = false;
         self.state.next = header.first;
-        // What is known about the stream stands at the beginning of each segment.
+        // The facts about the stream stand at the beginning of each segment.
         self.state.cursors.clear();
         self.state.removed = Spans::default();
         self.records(path, &bytes, header, is_newest, report)

@@ -28,7 +28,7 @@ pub(crate) const LONGEST_NAME: usize = 1024;
 /// A place to begin reading at is remembered each so many bytes.
 const INDEXED: u32 = 64 * 1024;
 
-/// What a segment begins with.
+/// The first bytes of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) salt: u32,
@@ -108,7 +108,7 @@ impl SegmentHeader {
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) header: SegmentHeader,
-    /// What readers may read.
+    /// The part that readers may read.
     pub(crate) readable: Mutex<Readable>,
 }
 
@@ -204,14 +204,14 @@ pub(crate) enum End {
     Torn {
         /// Where they begin.
         offset: usize,
-        /// What is there instead of a record.
+        /// The bytes that are there instead of a record.
         problem: &'static str,
     },
     /// With bytes that were on disk.
     Damaged {
         /// Where they begin.
         offset: usize,
-        /// What is wrong.
+        /// The fault.
         problem: &'static str,
     },
 }

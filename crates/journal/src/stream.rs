@@ -59,7 +59,7 @@ pub struct Stream {
     pub(crate) journal: Journal,
 }
 
-/// What the handles, the readers and the writer of a stream share.
+/// The shared state of the handles, the readers and the writer of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamShared {
     /// Its number in its journal.
@@ -71,7 +71,7 @@ pub(crate) struct StreamShared {
     pub(crate) end: watch::Sender<u64>,
 }
 
-/// What is on disk of a stream.
+/// The part of a stream that is on disk.
 #[derive(Debug)]
 pub(crate) struct StreamState {
     pub(crate) config: StreamConfig,
@@ -86,12 +86,12 @@ pub(crate) struct StreamState {
     pub(crate) removed: Spans,
     /// Why it cannot be written.
     pub(crate) damage: Option<Damage>,
-    /// What was found damaged first on opening, wherever it lies.
+    /// The first damage found on opening, wherever it lies.
     pub(crate) found: Option<Damage>,
     pub(crate) is_removed: bool,
 }
 
-/// What is known about a stream.
+/// The report on a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
     /// Number of the first record that is kept.
@@ -163,7 +163,7 @@ impl Stream {
         &self.shared.name
     }
 
-    /// What is known about it.
+    /// The known facts about it.
     pub fn info(&self) -> StreamInfo {
         let state = self.shared.state.lock();
         StreamInfo {

@@ -31,7 +31,7 @@ pub(crate) struct Tail {
     pub(crate) batch: Batch,
 }
 
-/// What is written to one stream at once.
+/// The records written to one stream at once.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) buffer: Vec<u8>,
@@ -306,7 +306,7 @@ impl StreamShared {
     }
 }
 
-/// What a segment has to begin with so that nothing before it need be read.
+/// The first bytes of a segment that make all earlier ones unnecessary.
 fn snapshot(state: &StreamState) -> Vec<Change> {
     let mut changes = vec![Change::Trim {
         before: state.first,
@@ -323,7 +323,7 @@ fn snapshot(state: &StreamState) -> Vec<Change> {
     changes
 }
 
-/// What the folder of a stream is called while it is being removed.
+/// The name of a stream's folder while it is being removed.
 pub(crate) const REMOVED: &str = "removed-";
 
 fn remove_folder(folder: &Path) -> Result<(), JournalError> {

@@ -363,7 +363,7 @@ fn a_damaged_file_is_an_error_that_says_where() {
         error.contains(files[1].to_str().unwrap()) && error.contains("at byte"),
         "{error}"
     );
-    // What comes after it can be read and written.
+    // Later records can be read and written.
     assert_eq!(stream.info().damage, Some(report.damaged[0].clone()));
     let behind = reader.position();
     assert!(reader.next_record().is_err() && reader.position() == behind);

@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a stream is to hold.
+/// The retention of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     records: BTreeMap<u64, Vec<u8>>,

@@ -9,7 +9,7 @@ use crate::channel_log::ChannelLogs;
 use crate::longest;
 use crate::post::Post;
 
-/// What a node keeps.
+/// The records of a node.
 pub struct NodeJournal {
     /// The journal itself.
     pub journal: Journal,

@@ -28,7 +28,7 @@ pub struct Manifest {
     pub platform: PlatformEntry,
     /// Its agents.
     pub agents: Vec<AgentEntry>,
-    /// Who may do what.
+    /// Permissions.
     #[serde(default)]
     pub permission: Policy,
     /// The broker it runs on; the mesh without one.

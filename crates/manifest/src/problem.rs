@@ -1,4 +1,4 @@
-//! What is wrong with a manifest: each mistake with its place, and what to write instead.
+//! The mistakes in a manifest: each with its place and the correct form.
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use toml::de::DeValue;
@@ -12,7 +12,7 @@ pub struct ManifestError {
     pub file: String,
     #[source_code]
     pub(super) source_code: NamedSource<String>,
-    /// What is wrong, in the order of the file.
+    /// The mistakes, in the order of the file.
     #[related]
     pub problems: Vec<ManifestProblem>,
 }
@@ -23,9 +23,9 @@ pub struct ManifestError {
 pub struct ManifestProblem {
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to write instead.
+    /// The correct form.
     #[help]
     pub help: Option<String>,
     #[label("here")]

@@ -50,7 +50,7 @@ pub enum AuthoritiesError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The issuing authority has expired and the root key is not here to make another.
@@ -67,9 +67,9 @@ pub enum AuthoritiesError {
     AnotherPlatform {
         /// The root certificate.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner.
         found: PlatformName,
-        /// Whose it should be.
+        /// The expected owner.
         wanted: PlatformName,
     },
     /// An authority could not be made.

@@ -55,7 +55,7 @@ impl Alarms {
     }
 }
 
-/// What operators are shown of a broker.
+/// The operator's view of a broker.
 pub(super) fn shown(member: Member) -> BrokerMember {
     let alarms = [(member.memory_alarm, "memory"), (member.disk_alarm, "disk")];
     BrokerMember {

@@ -1,4 +1,4 @@
-//! What the broker did not deliver: counted, shown to operators, and its senders told in the name of `ams`.
+//! Messages that the broker did not deliver: counted, shown to operators, and reported to their senders by `ams`.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use sealbus_control::clock::now;
 /// Dead letters remembered.
 const REMEMBERED: usize = 1000;
 
-/// What was not delivered since the Master was started.
+/// The messages not delivered since the Master was started.
 #[derive(Default)]
 pub(super) struct DeadLetters(Mutex<Remembered>);
 
@@ -54,7 +54,7 @@ impl DeadLetters {
         };
         let reason = reason(&letter, from.as_deref(), desk).await;
         let told = match (&lost, &letter.receiver) {
-            // Who wrote in another's name is not answered, and neither is the other.
+            // Neither the forger nor the impersonated agent is answered.
             (Some(lost), Some(receiver)) if from.is_some() && from == claimed => {
                 tell(lost, receiver, &reason, ams).await
             }
@@ -123,7 +123,7 @@ async fn reason(letter: &DeadLetter, from: Option<&str>, desk: &DeskHandle) -> U
     }
 }
 
-/// What the receiving process reported. Processes report once a second, so it may not be there yet.
+/// The report of the receiving process. Processes report once a second, so it may not be there yet.
 fn refused(record: Option<RefusalRecord>) -> UndeliverableReason {
     let unknown = || {
         UndeliverableReason::NotKept(

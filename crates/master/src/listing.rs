@@ -1,4 +1,4 @@
-//! What operators are shown of nodes and agents.
+//! The operator's view of nodes and agents.
 
 use super::desk::Desk;
 use crate::registry::{Life, Origin};

@@ -11,7 +11,7 @@ pub struct Candidate<'a> {
     pub processors: u32,
 }
 
-/// What a process asks of its place.
+/// The requests of a process to its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish<'a> {
     /// The only node it may go to.

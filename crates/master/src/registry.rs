@@ -13,7 +13,7 @@ use sealbus_manifest::RestartPolicy;
 /// A node that joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// What it said of itself.
+    /// Its own description.
     pub description: NodeDescription,
     /// The name of its process.
     pub process: String,
@@ -61,7 +61,7 @@ pub struct Group {
     pub leaving: Vec<Process>,
     /// When it is to be started (again).
     pub start_at: Option<UnixMillis>,
-    /// What stands in the way, or how it ended.
+    /// The obstacle, or the outcome.
     pub note: Option<String>,
     /// The node its latest process was placed on, which has its log.
     pub last_node: Option<String>,

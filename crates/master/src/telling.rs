@@ -46,7 +46,7 @@ async fn tell_node(
     desk: DeskHandle,
     mut news: watch::Receiver<News>,
 ) {
-    // What it has by now is not known here; the first telling is of everything.
+    // Its present knowledge is not known here; the first notice tells everything.
     let mut known = News {
         directory: 0,
         deny_list: 0,

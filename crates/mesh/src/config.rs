@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
 
-/// What an endpoint proves itself with and whom it believes.
+/// The credential of an endpoint and its trust.
 #[derive(Clone, Debug)]
 pub enum MeshSecurity {
     /// Level `none`: plain TCP, for measuring.
@@ -47,7 +47,7 @@ impl MeshSecurity {
 /// How a mesh endpoint behaves. [`MeshConfig::new`] has the usual values.
 #[derive(Clone, Debug)]
 pub struct MeshConfig {
-    /// Who this process is: an [`Identity::Process`].
+    /// The identity of this process: an [`Identity::Process`].
     pub process: Identity,
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,

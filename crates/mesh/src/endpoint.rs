@@ -34,7 +34,7 @@ pub enum BindError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The certificate cannot be used.
@@ -48,7 +48,7 @@ pub enum BindError {
     NoRandomness,
 }
 
-/// What is known about a link, for `ps` and logs.
+/// The report on a link, for `ps` and logs.
 #[derive(Clone, Debug)]
 pub struct LinkReport {
     /// The other process.
@@ -159,7 +159,7 @@ impl MeshEndpoint {
         self.inner.local
     }
 
-    /// What others need to reach this process.
+    /// The facts that others need to reach this process.
     pub fn process(&self) -> ProcessEndpoint {
         ProcessEndpoint {
             identity: self.inner.config.process.clone(),
@@ -308,7 +308,7 @@ impl Inner {
         Some(link)
     }
 
-    /// What to do with a connection that was opened by somebody.
+    /// The treatment of an incoming connection.
     async fn take_in(self: Arc<Self>, tcp: TcpStream, from: SocketAddr) {
         let Ok(permit) = self.unproved.try_acquire() else {
             self.note_refusal(
@@ -356,7 +356,7 @@ impl Inner {
             self.note_refusal(from, RefusalReason::WrongIdentity, text);
             return;
         }
-        // Who listens on all addresses can be reached where it came from.
+        // A process that listens on all addresses can be reached at the address it came from.
         let address = match greeted.greeting.address {
             Some(address) if address.ip().is_unspecified() => {
                 SocketAddr::new(from.ip(), address.port())

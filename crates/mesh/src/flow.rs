@@ -22,7 +22,7 @@ const UNANSWERED: usize = 16 << 20;
 /// Long messages that may be under way in pieces at the same time, on one link in one direction.
 pub const PARTIAL_MESSAGES: usize = 4;
 
-/// What a message costs its target's credit.
+/// The cost of a message in its target's credit.
 pub fn cost(payload_length: usize) -> u64 {
     (payload_length + MESSAGE_OVERHEAD) as u64
 }
@@ -32,11 +32,11 @@ pub fn cost(payload_length: usize) -> u64 {
 pub struct Queued {
     /// Its sender's handle.
     pub sender: u32,
-    /// What goes before the payload, of a frame of the bus; less than [`LONGEST_PIECE`].
+    /// The part of a bus frame before the payload; less than [`LONGEST_PIECE`].
     pub head: Bytes,
     /// Its encoding.
     pub payload: Bytes,
-    /// What follows that, of a frame of the bus.
+    /// The part after that, of a bus frame.
     pub tail: &'static [u8],
 }
 
@@ -74,7 +74,7 @@ impl Queued {
         }
     }
 
-    /// What is between two places of it.
+    /// The part between two places of it.
     fn part(&self, from: usize, to: usize) -> Part {
         // Of what begins at `start` and has `length` bytes.
         let within = |start: usize, length: usize| {
@@ -108,7 +108,7 @@ pub struct Credit {
     in_line: bool,
 }
 
-/// What may be done with a message now.
+/// The permitted action for a message now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Send it.

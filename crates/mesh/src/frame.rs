@@ -20,7 +20,7 @@ pub(crate) use self::writing::{MESSAGE_START, begin_message, finish_message, len
 
 /// The version of this protocol; both sides must speak the same.
 pub const PROTOCOL_VERSION: u16 = 1;
-/// What a connection begins with, inside TLS if there is TLS, from both sides.
+/// The first bytes of a connection, inside TLS if there is TLS, from both sides.
 pub const PREFACE: [u8; 8] = *b"SEALBUS\x01";
 /// Bytes of a header.
 pub const HEADER_LENGTH: usize = size_of::<Header>();
@@ -164,7 +164,7 @@ impl Why {
 /// A frame. The first group is not counted, the second is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// Who speaks, and where the session stands.
+    /// The speaker, and the state of the session.
     Hello(Hello<'a>),
     /// The connection ends, and why.
     Goodbye {
@@ -303,7 +303,7 @@ pub enum GoodbyeReason {
     LevelMismatch = 2,
     /// The sides speak different versions.
     VersionMismatch = 3,
-    /// What the peer sent is not the protocol.
+    /// The bytes of the peer do not follow the protocol.
     Violation = 4,
     /// The peer may not be here.
     NotPermitted = 5,

@@ -140,10 +140,10 @@ impl Greeting {
 pub(crate) struct Greeted {
     pub(crate) wire: Wire,
     pub(crate) greeting: Greeting,
-    /// Who the process proved to be.
+    /// The proved identity of the process.
     pub(crate) peer: Option<VerifiedIdentity>,
     pub(crate) proof: Option<Proof>,
-    /// What came after the hello.
+    /// The bytes after the hello.
     pub(crate) inbox: Vec<u8>,
 }
 
@@ -235,7 +235,7 @@ pub(crate) async fn admit(
     };
     let Some((acceptor, trust)) = secure else {
         if is_tls {
-            // What TLS calls handshake_failure: the one answer a TLS client understands.
+            // The alert handshake_failure of TLS: the one answer a TLS client understands.
             let _ = tcp.try_write(&[0x15, 3, 3, 0, 2, 2, 40]);
             return Err(mismatch(
                 "the peer comes with TLS, this process is at level none".to_owned(),

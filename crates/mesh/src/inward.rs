@@ -39,7 +39,7 @@ pub(crate) struct Inward {
     link: Weak<Link>,
     bus: Bus,
     peer: Arc<Identity>,
-    /// What the peer itself proved on the connection.
+    /// The identity that the peer itself proved on the connection.
     peer_provenance: Provenance,
     trust: Option<Arc<Trust>>,
     authenticates: bool,

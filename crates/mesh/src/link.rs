@@ -23,7 +23,7 @@ use crate::wire::Wire;
 /// With so much unwritten, the sending thread writes itself instead of waiting for the task.
 const WRITE_AT_ONCE: usize = 128 << 10;
 
-/// What the link's task is asked to look at, besides sending.
+/// The jobs of the link's task besides sending.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Whether any of these was made since the task last looked.
@@ -282,7 +282,7 @@ impl MeshDestination {
         }
     }
 
-    /// What could not be accepted.
+    /// The messages that were not accepted.
     fn rejected(&self, mut outward: MutexGuard<'_, Outward>, sender: &str, rejected: &Rejected) {
         match rejected {
             Rejected::Full => {

@@ -23,7 +23,7 @@ use crate::flow::{Credit, Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
 use crate::session::Session;
 
-/// What has to be done with the bus once the lock is released.
+/// The work on the bus once the lock is released.
 pub(crate) enum Action {
     /// Messages to an agent that is not there go back to the bus.
     Returned {
@@ -55,7 +55,7 @@ pub(crate) enum Action {
     },
 }
 
-/// What proofs are bound to, on the connection there is now.
+/// The value that proofs are bound to, on the present connection.
 #[derive(Clone)]
 pub(crate) struct Proof {
     pub(crate) channel: Channel,
@@ -82,9 +82,9 @@ struct Target {
     gate: Arc<Gate>,
     /// Somebody was told to wait.
     is_waited_for: bool,
-    /// Who it proved to be.
+    /// The proved identity.
     identity: Option<VerifiedIdentity>,
-    /// What it let come before it proved itself: worth nothing until it has.
+    /// Credit that it gave before it proved itself: void until then.
     unproved_limit: u64,
     /// The pieces of a message that is coming back.
     piece: Vec<u8>,
@@ -111,7 +111,7 @@ struct Long {
     message: Queued,
 }
 
-/// What a [`Destination`](sealbus_bus::Destination) keeps to find its target again.
+/// The data with which a [`Destination`](sealbus_bus::Destination) finds its target again.
 pub(crate) struct OpenTarget {
     pub(crate) handle: u32,
     pub(crate) serial: u64,

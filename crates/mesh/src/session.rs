@@ -28,9 +28,9 @@ pub enum Violation {
     /// An acknowledgement of frames that were not sent.
     #[error("the peer acknowledged {acknowledged} frames where {sent} were sent")]
     AcknowledgedUnsent {
-        /// What it said.
+        /// Its text.
         acknowledged: u64,
-        /// What was sent.
+        /// The sent message.
         sent: u64,
     },
     /// A frame is missing: the connection lost bytes.
@@ -49,12 +49,12 @@ pub enum Violation {
     },
 }
 
-/// What a frame ends with, shared with whoever else keeps it: [`Session::append_shared`].
+/// The end of a frame, shared with its other keepers: [`Session::append_shared`].
 #[derive(Clone, Debug)]
 pub struct Shared {
     /// Most of the frame.
     pub body: Bytes,
-    /// What follows that.
+    /// The part after that.
     pub tail: &'static [u8],
 }
 
@@ -82,7 +82,7 @@ impl Chunk {
         self.shared.is_some() || self.bytes.len() >= CHUNK
     }
 
-    /// What it holds, from `offset` on: in pieces, of which some may be empty.
+    /// Its contents from `offset` on: in pieces, of which some may be empty.
     fn pieces(&self, offset: usize) -> [&[u8]; 3] {
         let (body, tail): (&[u8], &[u8]) = match &self.shared {
             Some(shared) => (&shared.body, shared.tail),
@@ -348,7 +348,7 @@ impl Outgoing {
     }
 }
 
-/// What to do with a counted frame that arrived.
+/// The treatment of a counted frame that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It is the one that is due: take it.
@@ -374,7 +374,7 @@ pub fn judge(sequence: u32, due: u64) -> Result<Arrival, Violation> {
     }
 }
 
-/// What a new connection means for the session.
+/// The effect of a new connection on the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// It goes on.

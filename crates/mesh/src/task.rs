@@ -29,7 +29,7 @@ pub(crate) struct Task {
     /// The peer has given up what it dialled under this number or a smaller one, but for the last connection.
     pub(crate) peer_number: u64,
     pub(crate) peer_incarnation: Option<Token>,
-    /// Who the peer proved to be on the last connection.
+    /// The identity that the peer proved on the last connection.
     pub(crate) proved: Option<VerifiedIdentity>,
 }
 
@@ -288,7 +288,7 @@ impl Task {
             }
         }
         self.last_number = self.last_number.max(greeting.connection);
-        // What it was dialling when it answered it has given up for this connection.
+        // It gave up its own dialling for this connection.
         self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
         wire.number = self.endpoint.next_connection();
@@ -416,7 +416,7 @@ async fn wait_for_request(link: &Link) {
     }
 }
 
-/// What this process says of itself and the session.
+/// The statement of this process about itself and the session.
 #[derive(Clone)]
 struct OwnHello {
     resumed: bool,

@@ -33,7 +33,7 @@ const OWED: usize = 64 << 20;
 
 type Renewal = Pin<Box<dyn Future<Output = Result<Box<Opened>, GreetingError>> + Send>>;
 
-/// What the task waits for while there is a connection.
+/// The events that the task waits for while there is a connection.
 struct Waits {
     tick: Pin<Box<Sleep>>,
     acknowledge: Pin<Box<Sleep>>,
@@ -154,7 +154,7 @@ impl Task {
         }
     }
 
-    /// What there is to do, the most frequent first.
+    /// The kinds of work, the most frequent first.
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -206,7 +206,7 @@ impl Task {
         Poll::Pending
     }
 
-    /// What others asked for.
+    /// The requests of others.
     fn answer(&mut self, waits: &mut Waits) -> Result<(), End> {
         let requests = &self.link.requests;
         if !requests.are_any() {

@@ -25,16 +25,16 @@ pub(crate) struct Wire {
     plain_written: usize,
     /// Bytes handed over for sending and not yet written, roughly.
     pending: usize,
-    /// What was read from the socket and is to be decrypted.
+    /// Bytes read from the socket that are to be decrypted.
     raw: Vec<u8>,
 }
 
-/// What a read came to.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Something, and there may be more.
     More,
-    /// What there was for now.
+    /// The events that were there.
     Drained,
     /// The other side ended the connection.
     Ended,
@@ -47,7 +47,7 @@ impl Wire {
 
     /// A connection whose handshake is complete.
     pub(crate) fn tls(tcp: TcpStream, mut tls: Connection) -> Self {
-        // What may be pending is limited by those who write.
+        // The writers limit the number of pending messages.
         tls.set_buffer_limit(None);
         Self::new(tcp, Some(tls))
     }

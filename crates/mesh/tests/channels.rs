@@ -80,7 +80,7 @@ async fn an_event_goes_once_to_each_process_and_its_sender_is_proved() {
     let channels = Channels::of(&there.bus);
     let mut bobs = channels.subscribe(&bob, on("/dates/*")).unwrap();
     let mut carols = channels.subscribe(&carol, on("/**")).unwrap();
-    // What is wanted is decided where it is published.
+    // The publisher decides which events are wanted.
     let none = channels
         .subscribe(&carol, on("/dates/*").filtered("content == 'never said'"))
         .unwrap();
@@ -175,7 +175,7 @@ async fn one_is_written_to_and_all_are_asked() {
         let reply = asked.create_reply(Performative::Propose).with_content("10");
         subscription.reply(&request, reply).await.unwrap();
     }
-    // Who leaves does not keep the requester waiting.
+    // An agent that leaves does not keep the requester waiting.
     drop(daves);
     let answers = soon(replies.all()).await;
     let mut senders: Vec<String> = answers

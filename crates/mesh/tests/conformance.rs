@@ -20,7 +20,7 @@ struct Mesh(SecurityLevel);
 struct Processes {
     platform: Platform,
     processes: Vec<Process>,
-    /// What others are told to connect to.
+    /// The address that others are told to connect to.
     proxies: Vec<Proxy>,
 }
 

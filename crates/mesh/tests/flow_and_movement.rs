@@ -60,7 +60,7 @@ async fn a_receiver_that_does_not_read_holds_back_only_its_own_senders() {
     })
     .await;
     let taken = fill(&alice, name).await;
-    // What the mailbox allows, and what was accepted before it answered.
+    // The credit of the mailbox, and the messages accepted before it answered.
     assert!(
         taken < 4_000,
         "{taken} messages were accepted for an agent that does not read"
@@ -211,7 +211,7 @@ async fn move_under_traffic() {
     'life: loop {
         let home = &homes[moves % 2];
         let credential = platform.authority.agent(name);
-        // What it brought along comes first.
+        // The messages it brought along come first.
         let unread = std::mem::take(&mut carried);
         let (_nomad, mut mailbox) = home
             .bus

@@ -24,7 +24,7 @@ use support::proxy::Proxy;
 use support::{Platform, Process, inform, now, soon};
 use tokio::sync::Notify;
 
-/// What arrives in a process, and what it got back.
+/// The arrivals in a process, and its returned messages.
 #[derive(Default)]
 struct Inlet {
     arrived: Mutex<Vec<ArrivedFrame>>,
@@ -234,7 +234,7 @@ async fn an_inlet_that_gives_no_room_holds_up_no_mailbox() {
     let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
     let way = way(&here, &there);
     let body = Bytes::from(vec![7; 300_000]);
-    // What has arrived keeps its room.
+    // An arrived frame keeps its room.
     let mut sent = 0_usize;
     let mut refused_in_a_row = 0;
     while refused_in_a_row < 50 {

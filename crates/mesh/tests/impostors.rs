@@ -363,7 +363,7 @@ async fn answer(scene: &Scene, listener: &TcpListener) -> Intruder {
     intruder
 }
 
-/// What an intruder says to get a message for `bob` that it has no business with.
+/// The words of an intruder that wants a message for `bob`.
 #[derive(Clone, Copy, PartialEq)]
 enum Lie {
     AcceptWithoutProof,
@@ -381,7 +381,7 @@ enum Outcome {
     Nothing,
 }
 
-/// What becomes of a message for `bob@factory`, whom the directory places, wrongly, in the intruder's process.
+/// The fate of a message for `bob@factory`, whom the directory places, wrongly, in the intruder's process.
 async fn fish(lie: Lie) -> Outcome {
     let scene = Scene::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What the mesh must not take, and that it says so: on both sides, with the reason, without disturbing anybody else.
+//! The refusals of the mesh: reported on both sides, with the reason, without disturbing anybody else.
 
 #![allow(clippy::unwrap_used)]
 
@@ -284,7 +284,7 @@ async fn messages_over_the_limit_and_to_nobody() {
     alice.send(inform("nobody@factory", "hello")).await.unwrap();
     let notice = soon(alice_mailbox.recv()).await.unwrap().into_message();
     assert!(notice.content_text().unwrap().contains("nobody@factory"));
-    // What goes on goes on.
+    // Running work continues.
     alice
         .send(inform("bob@factory", "short again"))
         .await
@@ -407,7 +407,7 @@ async fn a_peer_that_breaks_the_rules_is_cut_off_alone() {
         let _ = stranger.write_all(&out).await;
         let mut answer = Vec::new();
         let _ = soon(stranger.read_to_end(&mut answer)).await;
-        // What could still be read of the answer ends with a goodbye that says why.
+        // The readable part of the answer ends with a goodbye that gives the reason.
         let mut rest = answer.get(PREFACE.len()..).unwrap_or_default();
         let mut last = None;
         while let Ok(Some(parsed)) = parse(rest, usize::MAX) {

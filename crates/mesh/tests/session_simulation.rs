@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What became of a message.
+/// The outcome for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Report {
     /// It may have arrived.
@@ -66,9 +66,9 @@ struct Side {
     /// Messages of the process's present life.
     accepted: Vec<u64>,
     reports: HashMap<u64, Report>,
-    /// What arrived on the connection and is not a whole frame yet.
+    /// The bytes of the connection that are not a whole frame yet.
     inbox: Vec<u8>,
-    /// What this process took from the other, in its present life.
+    /// The frames that this process took from the other in its present life.
     taken: Vec<u64>,
 }
 
@@ -80,7 +80,7 @@ struct World {
     torn: [Vec<u8>; 2],
     next_message: u64,
     next_token: u8,
-    /// Who took which message, over all lives.
+    /// The taker of each message, over all lives.
     deliveries: HashMap<u64, usize>,
     /// Messages whose sender still lives.
     owed: HashMap<u64, usize>,

@@ -156,7 +156,7 @@ async fn other_protocols_lose_their_connection_and_nothing_else() {
         // Closed, or reset because it was not read to its end.
         let _ = soon(tcp.read_to_end(&mut answer)).await;
     }
-    // Who was connected meanwhile still is.
+    // Earlier connections are still open.
     bystander.send(&Frame::Ping).await.unwrap();
     bystander
         .until(|seen| matches!(seen, Seen::Other(Kind::Pong)))

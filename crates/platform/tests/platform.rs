@@ -303,7 +303,7 @@ async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
     let operator = Operator::of(&master).await;
     alive(&operator, 2).await;
     operator.until("both are active still", active).await;
-    // What needs the Master works again, too.
+    // Actions that need the Master work again, too.
     let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
     say(&alice, &carol, "welcome").await;
     assert_eq!(hear(&mut carol).await, "welcome");
@@ -366,7 +366,7 @@ async fn every_process_knows_the_others_also_while_the_master_is_away() {
     assert!(neighbours(&first, 5).await.contains(&second_is));
     neighbours(&second, 5).await;
     neighbours(&fourth, 5).await;
-    // What the new Master was told to lay down reaches those that were there before.
+    // The new Master's rules reach the processes that were there before.
     forbidden(&alice, &bob).await;
     assert_eq!(count(&first, RefusalReason::NotPermitted), 1);
     say(&alice, &dave, "and you?").await;
@@ -705,7 +705,7 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
         ("two".to_owned(), alice_is.clone())
     );
     assert_eq!(event(&mut at_carol).await, ("two".to_owned(), alice_is));
-    // What the manifest declares and denies holds in every process.
+    // The manifest's declarations and denials hold in every process.
     let channel: ChannelPath = "/dates/business".parse().unwrap();
     let channels = Channels::of(third.bus());
     let qos = channels.qos_of(&channel);

@@ -15,7 +15,7 @@ use super::Process;
 use super::rest::Rest;
 use super::standing::Standing;
 
-/// What the platform, or the program itself, wishes an agent to do.
+/// A wish of the platform, or of the program itself, for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Come to rest and hand over the state ([`AgentHandle::hand_over`]): the process is to be moved.
@@ -35,7 +35,7 @@ pub enum Parting {
     Moved,
 }
 
-/// What became of an agent that handed over its state.
+/// The fate of an agent that handed over its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thawed {
     /// The move did not come about: it goes on here, with the messages it had.
@@ -50,7 +50,7 @@ const NO_WISH: u8 = 0;
 const FREEZE: u8 = 1;
 const STOP: u8 = 2;
 
-/// What the process keeps of each of its agents.
+/// The state that the process keeps of each of its agents.
 pub(super) struct Entry {
     pub(super) aid: Aid,
     pub(super) number: u64,
@@ -118,12 +118,12 @@ impl Entry {
     }
 }
 
-/// What is wished of one agent; a handle of its own, so that one can wait for a wish and a message at once.
+/// The wish for one agent; a handle of its own, so that a task can wait for a wish and a message at once.
 #[derive(Clone)]
 pub struct Wishes(Arc<Entry>);
 
 impl Wishes {
-    /// What is wished now.
+    /// The present wish.
     pub fn current(&self) -> Option<Wish> {
         self.0.wished()
     }
@@ -214,7 +214,7 @@ pub struct AgentHandle {
     entry: Arc<Entry>,
     outbox: Arc<Outbox>,
     mailbox: Mailbox,
-    /// What it brought along from where it came.
+    /// The messages it brought along.
     state: Option<Box<[u8]>>,
     /// How it leaves, unless it just ended.
     parting: Option<Box<Parting>>,
@@ -295,7 +295,7 @@ impl AgentHandle {
         self.mailbox.recv().await
     }
 
-    /// What is wished of this agent.
+    /// The wish for this agent.
     pub fn wishes(&self) -> Wishes {
         Wishes(self.entry.clone())
     }

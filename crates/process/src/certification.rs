@@ -23,18 +23,18 @@ pub enum CertificationError {
     /// The platform did not certify it.
     #[error(transparent)]
     Refused(#[from] Fault),
-    /// What came back is not a certificate for this key.
+    /// The answer is not a certificate for this key.
     #[error("the platform sent an unusable certificate: {0}")]
     Unusable(#[from] CertificateError),
-    /// What came back is for somebody else.
+    /// The answer is for another identity.
     #[error("the platform sent a certificate for {found} where {expected} asked for one")]
     SomebodyElse {
-        /// Who asked.
+        /// The asker.
         expected: String,
-        /// Whom it is for.
+        /// Its receiver.
         found: Identity,
     },
-    /// What came back has expired, by the clock here.
+    /// The answer has expired, by the clock here.
     #[error(
         "the platform sent a certificate that expired at {not_after}: the clock here says {now}; set one of the clocks right"
     )]

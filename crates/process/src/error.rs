@@ -39,7 +39,7 @@ pub enum ProcessEnd {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// What the platform said about itself makes no sense.
+    /// The platform's description of itself makes no sense.
     #[error("the platform's description is unusable: {0}")]
     Description(String),
     /// The process itself was not certified.
@@ -51,7 +51,7 @@ pub enum OpenError {
     /// The platform asks for more than the mesh carries. It is refused rather than weakened.
     #[error("the mesh does not carry level {0}: the highest level of this version is auth")]
     Level(SecurityLevel),
-    /// What moved here could not be fetched.
+    /// The moved state could not be fetched.
     #[error("the agents that moved here could not be fetched: {0}")]
     Inheritance(Fault),
     /// The platform did not take the address this process listens on.
@@ -88,7 +88,7 @@ pub enum OpenAgentError {
         /// Why the process ends.
         reason: String,
     },
-    /// What it brings along from where it came cannot be read.
+    /// The state it brings along cannot be read.
     #[error("what agent {agent} brings along from its former node is unreadable: {what}")]
     Inheritance {
         /// The agent.

@@ -114,7 +114,7 @@ async fn collect(
             Ok(()) => drained.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        // What the platform keeps goes its own way.
+        // Kept messages go their own way.
         shared.inbox.left(entry.aid.local_name());
         match messages.iter().map(pack).collect() {
             Ok(mailbox) => {

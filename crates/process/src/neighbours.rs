@@ -28,7 +28,7 @@ impl Shared {
 
     /// Tells the bus of all processes there are; those it knows besides have ended.
     pub(super) fn processes_are(&self, processes: Option<Vec<ProcessContact>>) {
-        // Who does not know now is not to be believed that there is none.
+        // A node that does not know now cannot say that there is none.
         let Some(processes) = processes else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What is given to the node to be kept: in order, one request after the other, and again until the node has answered.
+//! The requests for the node to keep: in order, one after the other, and again until the node has answered.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -16,13 +16,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 type Answered<A> = oneshot::Sender<Result<A, NotKept>>;
 
-/// What is done with the items of a [`NodeQueue`].
+/// The handling of the items of a [`NodeQueue`].
 pub(super) trait Keeper: Send + Sync + 'static {
-    /// What is to be kept.
+    /// The message to keep.
     type Item: Send + 'static;
     /// The same as the node takes it, numbered, so that the node knows what it has had.
     type Prepared: Clone + Send + Sync + 'static;
-    /// What the node says of one that it keeps.
+    /// The node's facts about one that it keeps.
     type Answer: Send + 'static;
 
     /// Most items and bytes of one request; a single item may have more bytes.
@@ -71,7 +71,7 @@ impl<K: Keeper> NodeQueue<K> {
 struct Carrying<K: Keeper> {
     keeper: K,
     waiting: mpsc::Receiver<(K::Item, Answered<K::Answer>)>,
-    /// What there was no room for in the request before.
+    /// The items that the previous request had no room for.
     next: Option<(K::Item, Answered<K::Answer>)>,
 }
 
@@ -99,7 +99,7 @@ impl<K: Keeper> Carrying<K> {
         }
     }
 
-    /// What goes into one request.
+    /// The contents of one request.
     fn batch(&mut self, first: (K::Item, Answered<K::Answer>)) -> Vec<Posted<K>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut more = Some(first);
@@ -139,7 +139,7 @@ async fn give<K: Keeper>(keeper: &K, batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
         Err(fault) => return refuse(batch, &fault),
     };
     for (posted, answer) in batch.into_iter().zip(answers) {
-        // Who does not wait any more has it kept all the same.
+        // The message is kept even if its sender does not wait any more.
         let _ = posted
             .answer
             .send(answer.map_err(|fault| NotKept(fault.to_string())));
@@ -154,7 +154,7 @@ fn refuse<K: Keeper>(batch: Vec<Posted<K>>, fault: &Fault) -> Vec<Posted<K>> {
     Vec::new()
 }
 
-/// What has not expired, and somebody waits for.
+/// The entries that have not expired and that somebody waits for.
 fn still_wanted<K: Keeper>(batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
     let now = Moment::from(SystemTime::now());
     let mut waits = Vec::with_capacity(batch.len());

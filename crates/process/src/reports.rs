@@ -128,7 +128,7 @@ async fn deliver(
             }
         }
         if let Some(taken) = taken {
-            // Who waited may have given up.
+            // The waiting task may have given up.
             let _ = taken.send(());
         }
     }

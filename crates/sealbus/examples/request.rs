@@ -24,7 +24,7 @@ impl Agent for Clerk {
                     .reply(&message, Performative::Refuse, "I am not allowed to")
                     .await?
             }
-            // Whoever asks for anything else waits in vain.
+            // Requests for anything else wait in vain.
             _ => {}
         }
         Ok(())

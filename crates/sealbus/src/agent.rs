@@ -1,4 +1,4 @@
-//! What an agent is to this crate: a value with hooks, driven by its messages.
+//! The agent of this crate: a value with hooks, driven by its messages.
 
 use std::error::Error;
 use std::future::Future;
@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::message::Message;
 use sealbus_fipa::Performative;
 
-/// What a hook of an agent returns: any error ends the agent, and is reported with the agent's name.
+/// The result of an agent's hook: any error ends the agent, and is reported with the agent's name.
 pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// An agent: its state, and what it does when something happens to it.

@@ -24,7 +24,7 @@ pub fn new_conversation_id() -> String {
     format!("c{process:016x}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What makes a message the reply to a request.
+/// The properties that make a message the reply to a request.
 #[derive(Debug)]
 pub struct Expected {
     reply_with: Expression,
@@ -89,7 +89,7 @@ fn same(received: &ExpressionRef<'_>, sent: &Expression) -> bool {
 /// The platform's notice that a message was not delivered to one of its receivers (FIPA00067).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undelivered {
-    /// Who did not get the message.
+    /// The receiver that did not get the message.
     pub receiver: String,
     /// Why.
     pub reason: String,

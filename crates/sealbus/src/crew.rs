@@ -200,7 +200,7 @@ async fn within_grace<T>(
         },
     };
     match done {
-        // What the hook was waiting for was cut off by the wish to stop: not a failure of the agent.
+        // The wish to stop cut the hook's wait off: this is no failure of the agent.
         Err(error) if wishes.is_stop_wished() && is_stopping(&*error) => None,
         done => Some(done),
     }

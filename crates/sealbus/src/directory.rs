@@ -51,12 +51,12 @@ pub enum DirectoryError {
         agent: String,
         /// The directory.
         directory: String,
-        /// What is wrong with the answer.
+        /// The fault in the answer.
         problem: String,
     },
 }
 
-/// What a search looks for: an entry matches if it has at least what the template has.
+/// The template of a search: an entry matches if it has at least the template's values.
 ///
 /// ```
 /// use sealbus::directory::{ServiceDescription, Template};
@@ -428,7 +428,7 @@ impl<'a> Ams<'a> {
         Ok(found.into_iter().next())
     }
 
-    /// What the platform says about itself.
+    /// The platform's description of itself.
     pub async fn description(self) -> Result<Vec<ApDescription>, DirectoryError> {
         let answer = self
             .context

@@ -23,9 +23,9 @@ pub enum ContentError {
     /// There is none.
     #[error("the {performative} from {sender} has no content")]
     Missing {
-        /// What the message does.
+        /// The act that the message performs.
         performative: String,
-        /// Who sent it.
+        /// The sender.
         sender: String,
     },
     /// It is bytes.
@@ -33,9 +33,9 @@ pub enum ContentError {
         "the content of the {performative} from {sender} is bytes, not text: read it with content_bytes"
     )]
     NotText {
-        /// What the message does.
+        /// The act that the message performs.
         performative: String,
-        /// Who sent it.
+        /// The sender.
         sender: String,
     },
 }
@@ -52,7 +52,7 @@ impl Message {
         }
     }
 
-    /// What the bus knows about the sender.
+    /// The bus's knowledge of the sender.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
     }

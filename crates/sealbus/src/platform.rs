@@ -52,7 +52,7 @@ pub struct Platform {
     process: Process,
     /// Whether agents need not be placed here to run here.
     takes_any: bool,
-    /// What runs beside the program's own agents, when nobody else runs it.
+    /// The services beside the program's own agents, when nobody else runs them.
     _embedded: Option<EmbeddedPlatform>,
     /// The way to other platforms, where this process runs it.
     gateway: Option<Gateway>,

@@ -12,7 +12,7 @@ use sealbus::{
 const LONG: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_millis(50);
 
-/// What agents noted, to be looked at when they are gone.
+/// The notes of agents, to be read when they are gone.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 

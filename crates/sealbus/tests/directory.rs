@@ -45,7 +45,7 @@ async fn services_are_registered_found_changed_and_taken_back() {
     struct Buyer;
     impl Agent for Buyer {
         async fn setup(&mut self, context: &mut Context) -> AgentResult {
-            // What a subscription tells: who is there, who comes, who goes.
+            // The notices of a subscription: the present entries, new ones, and those that went.
             let shops = context.df().subscribe("bookshop").await?;
             let mut known = Vec::new();
             while known.len() < 2 {

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-/// What an example prints. It is built with the tests.
+/// The output of an example. It is built with the tests.
 fn output(example: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     // target/debug/deps/examples-…: the examples lie beside `deps`.
     let tests = std::env::current_exe()?;

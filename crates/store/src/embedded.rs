@@ -143,7 +143,7 @@ impl Drop for Shared {
     }
 }
 
-/// What went wrong in redb, told apart by what is to be done.
+/// An error of redb, classified by its remedy.
 fn explain(path: &Path, action: &'static str, error: redb::Error) -> StoreError {
     let path = path.to_owned();
     match error {

@@ -24,7 +24,7 @@ pub use rows::{Row, Rows};
 /// The state of a store after one commit; each commit's is higher than all before it.
 pub type Revision = u64;
 
-/// What a store keeps under a key.
+/// The value that a store keeps under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The bytes.
@@ -119,7 +119,7 @@ pub enum StoreError {
     Full {
         /// The store's file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -140,7 +140,7 @@ pub enum StoreError {
     Damaged {
         /// The store's file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         detail: String,
     },
     /// The file can't be opened, read or written.
@@ -148,9 +148,9 @@ pub enum StoreError {
     Io {
         /// The store's file.
         path: PathBuf,
-        /// What was tried: `opened`, `read`, `written`, `used`.
+        /// The attempted operation: `opened`, `read`, `written`, `used`.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -165,7 +165,7 @@ pub enum StoreError {
 /// A place for the platform's state. Calls may be made from many tasks at once; a read sees every
 /// commit that returned before it began.
 pub trait Store: Send + Sync + 'static {
-    /// What is kept under `key`.
+    /// The value under `key`.
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
 
     /// At most `limit` entries whose keys begin with `prefix`, in the order of the keys; after the

@@ -59,7 +59,7 @@ pub(crate) fn explain(
     Ok((explanation.encoding, pieces.collect(), problem, text))
 }
 
-/// What a strict receiver objects to: severity, field, message, reference.
+/// An objection of a strict receiver: severity, field, message, reference.
 #[pyfunction]
 pub(crate) fn validate(
     message: &Bound<'_, PyAclMessage>,

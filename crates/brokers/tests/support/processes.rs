@@ -46,7 +46,7 @@ pub struct Ground {
     pub settling: Duration,
 }
 
-/// Who is where, as the platform's directory knows it.
+/// The locations of agents, as the platform's directory knows them.
 #[derive(Default)]
 pub struct Directory(pub Mutex<HashMap<String, Location>>);
 
@@ -72,11 +72,11 @@ pub struct Processes {
     directory: Arc<Directory>,
     processes: Vec<Process>,
     known: Arc<Mutex<Known>>,
-    /// What the Master does.
+    /// The effects of the Master's decisions.
     following: JoinHandle<()>,
 }
 
-/// What the Master knows.
+/// The Master's state.
 #[derive(Default)]
 struct Known {
     /// The processes of agents.

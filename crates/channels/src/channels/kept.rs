@@ -23,7 +23,7 @@ use sealbus_bus::Outbox;
 use sealbus_bus::RefusalReason;
 use sealbus_bus::UndeliverableReason;
 
-/// What one agent publishes persistently is handed out in the order it was kept in.
+/// The persistent events of one agent are handed out in the order they were kept in.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<Arc<str>, oneshot::Receiver<()>>>);
 

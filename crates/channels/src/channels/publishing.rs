@@ -34,7 +34,7 @@ impl Channels {
     /// What was accepted reaches every process that is known to subscribe, or its publisher finds a `failure` message
     /// in its mailbox that names the channel; unless the QoS is best-effort.
     ///
-    /// What is persistent is on the disk of this process's node before anybody gets it.
+    /// A persistent event is on the disk of this process's node before anybody gets it.
     ///
     /// # Errors
     /// [`PublishError`]; nobody has it then, but for [`PublishError::Unacknowledged`].

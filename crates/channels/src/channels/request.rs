@@ -8,7 +8,7 @@ use super::Channels;
 use crate::event::ReceivedEvent;
 use crate::exchange::Collector;
 
-/// Whom to ask how long: see [`Channels::request`].
+/// The receivers of a request and its deadline: see [`Channels::request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOptions {
     /// How long answers are waited for.
@@ -34,7 +34,7 @@ impl RequestOptions {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub struct Answers {
     /// The answers, in the order they came.

@@ -122,7 +122,7 @@ impl Subscription {
         self.consumer.ended()
     }
 
-    /// What was subscribed to.
+    /// The subscribed pattern.
     pub fn options(&self) -> &SubscriptionOptions {
         &self.consumer.options
     }

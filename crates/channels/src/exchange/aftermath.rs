@@ -46,7 +46,7 @@ impl Source {
     }
 }
 
-/// What the exchange has to do after events have left a queue.
+/// The exchange's work after events have left a queue.
 #[derive(Default)]
 pub(crate) struct Aftermath {
     /// Processes that may send more: up to so many bytes in all.

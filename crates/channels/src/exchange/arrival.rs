@@ -170,7 +170,7 @@ impl Exchange {
         if let Some(peer) = self.peers.get_mut(index)
             && let Some(early) = peer.early_acknowledgement.take()
         {
-            // What it says was checked when it came.
+            // Its contents were checked when it came.
             let _ = self.acknowledged(index, early, now);
         }
     }

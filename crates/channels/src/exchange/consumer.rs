@@ -42,7 +42,7 @@ impl Entry {
     }
 }
 
-/// What became of a request that an agent has taken.
+/// The outcome of a request that an agent has taken.
 struct Open {
     source: Option<PeerKey>,
     id: RequestId,
@@ -93,14 +93,14 @@ pub(crate) struct Consumer {
     pub(crate) agent: Arc<str>,
     pub(crate) options: SubscriptionOptions,
     pub(super) filter: Option<ChannelFilter>,
-    /// What it has read of the logs, if it reads them.
+    /// The logs it has read, if it reads them.
     pub(crate) tracker: Option<Arc<Tracker>>,
     state: Mutex<State>,
     /// Where publishers of this process wait for room.
     pub(super) gate: Arc<Gate>,
 }
 
-/// What happened to an event that was put into a queue.
+/// The outcome for an event that was put into a queue.
 pub(super) enum Put {
     /// It is in the queue.
     Taken,
@@ -251,7 +251,7 @@ impl Consumer {
             match state.queue.push(entry, terms, now, &mut state.lost) {
                 Pushed::Taken => Put::Taken,
                 Pushed::Lost => Put::Lost,
-                // What came without asking for room is lost.
+                // A frame that came without credit is lost.
                 Pushed::Full(entry) if entry.source.peer().is_some() => {
                     state.give_up(&entry, self, aftermath);
                     Put::Lost
@@ -469,7 +469,7 @@ impl Consumer {
         is_first && count > 0
     }
 
-    /// What to write to the log now, if the policy has acted.
+    /// The line for the log now, if the policy has acted.
     pub(super) fn report(&self, now: Moment) -> Option<FlowReport> {
         self.state.lock().queue.report(now)
     }
@@ -517,7 +517,7 @@ impl State {
             return;
         }
         let window = consumer.window(self.ledgers.len());
-        // What is left of a former session is nobody's.
+        // The rest of a former session has no owner.
         let found = self.ledgers.binary_search_by_key(&peer, |(key, _)| *key);
         let Some((_, ledger)) = found.ok().and_then(|place| self.ledgers.get_mut(place)) else {
             return;

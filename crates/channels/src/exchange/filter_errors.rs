@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// subscriptions. Beyond that the process gets the message for all of its subscriptions and looks at their filters itself.
 const PROCESS_COST: u32 = 4 * MAX_FILTER_COST;
 
-/// Whose filter it is: by index among the targets of a channel.
+/// The owner of the filter: its index among the targets of a channel.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
     Here(usize),

@@ -89,7 +89,7 @@ use sealbus_bus::Moment;
 use sealbus_bus::RefusalReason;
 use sealbus_bus::UndeliverableReason;
 
-/// What time it is, by two clocks.
+/// The time, by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     /// Since the exchange began; never goes back.
@@ -98,10 +98,10 @@ pub(crate) struct Now {
     pub(crate) moment: Moment,
 }
 
-/// What somebody is to be told.
+/// A notice for somebody.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// What an agent published did not get where it was to.
+    /// An agent's event did not reach its targets.
     Failed {
         publisher: Arc<str>,
         receiver: String,

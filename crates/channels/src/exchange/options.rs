@@ -6,14 +6,14 @@ use crate::flow::{FlowPolicy, QueueLimits};
 use crate::frame::Replay;
 use crate::pattern::ChannelPattern;
 
-/// What an agent wants of a channel.
+/// The wishes of an agent for a channel.
 #[derive(Clone, Debug)]
 pub struct SubscriptionOptions {
     /// The channels.
     pub pattern: ChannelPattern,
     /// Only what this expression holds for; empty: everything.
     pub filter: String,
-    /// What happens when it is full.
+    /// The policy when it is full.
     pub policy: FlowPolicy,
     /// How much it holds.
     pub limits: QueueLimits,

@@ -1,4 +1,4 @@
-//! What the exchange knows of another process.
+//! The state of another process, as the exchange knows it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl RemoteSubscription {
         }
     }
 
-    /// What was charged is not sent after all.
+    /// A charged frame is not sent after all.
     pub(super) fn refund(&self, cost: u64) {
         if self.pushes_back() {
             let _ = self
@@ -122,7 +122,7 @@ impl RemoteSubscription {
     }
 }
 
-/// What a process has not been told yet of the filters of its subscriptions: by number, how often and why.
+/// The filter errors that a process has not been told yet: by subscription number, with count and reason.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     pub(super) by_subscription: BTreeMap<u32, (u64, String)>,
@@ -160,7 +160,7 @@ pub(super) struct Peer {
     pub(super) greet_pause: Duration,
     /// When to see whether it is there still, because publishers wait for credit from it.
     pub(super) probe_at: Option<Duration>,
-    /// What it is to be told of the filters of its subscriptions.
+    /// The notices about the filters of its subscriptions.
     pub(super) untold: Untold,
     /// When a frame of a wrong session was last answered.
     pub(super) corrected: Option<Duration>,

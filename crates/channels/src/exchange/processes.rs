@@ -242,7 +242,7 @@ impl Exchange {
         let receiver = match Frame::decode(&kept.parcel.head) {
             Ok(Frame::Event { head, .. }) => match head.mechanism {
                 HeadMechanism::Message { receiver } => receiver.to_owned(),
-                // Who asked hears that there was no answer.
+                // The asker hears that there was no answer.
                 HeadMechanism::Request { .. } => return,
                 _ => head.channel.to_owned(),
             },

@@ -101,7 +101,7 @@ pub enum PublishError {
     Unacknowledged(UndeliverableReason),
 }
 
-/// Who got what was published.
+/// The receivers of what was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// Subscriptions of this process that it was put into.
@@ -113,7 +113,7 @@ pub struct Reach {
     pub kept: Option<LogPlace>,
 }
 
-/// What is to be published.
+/// The message to publish.
 pub(crate) struct Publication<'a> {
     pub(crate) publisher: &'a Arc<str>,
     pub(crate) channel: &'a ChannelPath,
@@ -122,12 +122,12 @@ pub(crate) struct Publication<'a> {
     pub(crate) message: &'a Arc<AclMessage>,
     /// Its number in the log, and when it was published, if it was kept before.
     pub(crate) kept: Option<(u64, Moment)>,
-    /// What hears of acknowledgements.
+    /// The listener for acknowledgements.
     pub(crate) receipt: Option<&'a Arc<Receipt>>,
     pub(crate) turn: Turn<'a>,
 }
 
-/// Who is to go before those that wait at a gate.
+/// The sender that goes before those that wait at a gate.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Turn<'a> {
     /// The number of the agent that publishes or answers.

@@ -1,4 +1,4 @@
-//! What agents of this process put on channels: events, directed messages, requests and answers.
+//! The publishing side of this process's agents: events, directed messages, requests and answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::log::LogNote;
 use crate::path::ChannelPath;
 use crate::qos::Reliability;
 
-/// Whom it goes to: subscriptions here, and for each other process the subscriptions there, none named for all.
+/// Its targets: subscriptions here, and for each other process the subscriptions there; none named means all.
 #[derive(Default)]
 pub(super) struct Chosen {
     pub(super) here: Vec<usize>,

@@ -1,4 +1,4 @@
-//! What a publisher that waits for an acknowledgement waits at.
+//! The place where a publisher waits for an acknowledgement.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;

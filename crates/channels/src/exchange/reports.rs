@@ -1,4 +1,4 @@
-//! What is known about the channels in use and about all subscriptions, for those who look.
+//! The reports on the channels in use and on all subscriptions, for operators.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::path::ChannelPath;
 use crate::pattern::ChannelPattern;
 use crate::queue::QueueCounters;
 
-/// What is known about a channel, for `channel list`.
+/// The report on a channel, for `channel list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelReport {
     /// The channel.
@@ -31,7 +31,7 @@ pub struct ChannelReport {
     pub subscriptions_there: usize,
 }
 
-/// What is known about a subscription, for `channel list`.
+/// The report on a subscription, for `channel list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionReport {
     /// Its agent.
@@ -42,7 +42,7 @@ pub struct SubscriptionReport {
     pub pattern: ChannelPattern,
     /// Its filter; empty: none.
     pub filter: String,
-    /// What it does when it is full.
+    /// Its policy when it is full.
     pub policy: FlowPolicy,
     /// Whether it answers requests.
     pub answers: bool,
@@ -54,7 +54,7 @@ pub struct SubscriptionReport {
 }
 
 impl Exchange {
-    /// What is known about the channels in use.
+    /// The reports on the channels in use.
     pub(crate) fn channel_reports(&mut self) -> Vec<ChannelReport> {
         let paths: Vec<ChannelPath> = self.channels.keys().cloned().collect();
         let exact = self
@@ -95,7 +95,7 @@ impl Exchange {
         reports
     }
 
-    /// What is known about all subscriptions.
+    /// The reports on all subscriptions.
     pub(crate) fn subscription_reports(&self) -> Vec<SubscriptionReport> {
         let here = self.consumers.values().map(|it| SubscriptionReport {
             agent: it.agent.clone(),

@@ -21,7 +21,7 @@ use crate::path::ChannelPath;
 
 /// A request under way.
 pub(super) struct Asking {
-    /// Who is asked and has not answered, by process and subscription; `None` is this process.
+    /// The subscriptions that were asked and have not answered, by process; `None` is this process.
     pub(super) awaiting: HashMap<(Option<u32>, u32), Arc<str>>,
     /// Those of them that will not answer.
     pub(super) declined: Vec<Arc<str>>,

@@ -79,7 +79,7 @@ impl Exchange {
             if is_full || turn.is_behind_others_at(&peer.gate) {
                 return Some(peer.gate.clone());
             }
-            // What is charged is sorted as the subscriptions are.
+            // Charged entries are sorted as the subscriptions are.
             let mut subscriptions = of_peer.subscriptions.iter();
             for id in there.charged.iter().flat_map(|ids| ids.iter()) {
                 let Some(it) = subscriptions.find(|it| it.id == *id) else {

@@ -39,7 +39,7 @@ fn passes(
     filter.is_none_or(|filter| filter.matches(header, message).unwrap_or(false))
 }
 
-/// What goes wrong in a schedule.
+/// The faults in a schedule.
 #[derive(Clone, Copy, Debug)]
 struct Weather {
     loss: u64,
@@ -80,7 +80,7 @@ struct Process {
     requests: Vec<Asked>,
 }
 
-/// What was accepted of a publisher: to whom it is owed.
+/// The credit of an accepted frame, and the publisher that it is owed to.
 struct Owed {
     process: usize,
     epoch: u64,
@@ -677,7 +677,7 @@ impl World {
         true
     }
 
-    /// What is handed out is handed out once, in order, in its time, and to one who may have it.
+    /// Each event is handed out once, in order, in its time, and to a subscription that may have it.
     fn check(&mut self, index: usize, at: usize, event: &ReceivedEvent, now: Now) {
         let message = event.message.clone().into_message();
         let text = message.content_text().unwrap().to_owned();
@@ -804,7 +804,7 @@ impl World {
             self.processes[index].exchange.take_interest(now);
             self.pump(index);
         }
-        // Who is lazy stays so at first, and nobody else waits for it.
+        // A lazy receiver stays lazy at first, and nobody else waits for it.
         for is_lazy_too in [false, true] {
             for _ in 0..60 {
                 self.run(self.now + Duration::from_millis(200));

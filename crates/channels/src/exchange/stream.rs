@@ -19,22 +19,22 @@ const AGAIN: usize = 64;
 /// Best-effort events that wait for the transport before the oldest is dropped.
 const DATAGRAMS: usize = 4096;
 
-/// Who writes a frame: an agent, or the process itself.
+/// The writer of a frame: an agent, or the process itself.
 pub(crate) type Author = Option<Arc<str>>;
 
 /// A frame on its way out. If it carries a long message, its bytes but for the content are in the head and the tail; the
 /// content is the publisher's own, shared by all processes it goes to.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
-    /// Who writes it: an agent, or the process itself.
+    /// The writer: an agent, or the process itself.
     pub(crate) author: Author,
     /// Its head, and the beginning of the message.
     pub(crate) head: Vec<u8>,
     /// Where in `head` the message begins.
     pub(crate) message_at: usize,
-    /// What follows the head.
+    /// The bytes after the head.
     pub(crate) content: Bytes,
-    /// What follows the content.
+    /// The bytes after the content.
     pub(crate) tail: &'static [u8],
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Kept {
     pub(super) receipt: Option<Arc<Receipt>>,
     /// Subscriptions whose credit it took.
     pub(super) charged: Option<Arc<[u32]>>,
-    /// What it took of each.
+    /// The number that it took of each.
     pub(super) cost: u64,
     /// Its author knows that it was lost.
     pub(super) is_settled: bool,
@@ -90,7 +90,7 @@ impl Kept {
     }
 }
 
-/// What is sent.
+/// The message to send.
 pub(super) struct Outgoing {
     /// Frames from number `first` on.
     kept: VecDeque<Kept>,
@@ -272,7 +272,7 @@ impl Outgoing {
             self.again.retain(|number| *number >= first);
             self.again_at = (self.unsent > self.first).then(|| now + self.pause);
         }
-        // What is missing before something that came is lost, or about to come. It goes again once in a pause.
+        // A gap before a received frame is a loss, or a frame that is about to come. It is sent again once in a pause.
         if beyond != 0 && self.again.is_empty() {
             let soon = now + self.pause / 4;
             self.again_at = Some(self.again_at.map_or(soon, |at| at.min(soon)));
@@ -366,7 +366,7 @@ impl Outgoing {
     }
 }
 
-/// What to do with a numbered frame that has come.
+/// The treatment of a numbered frame that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It is the one that was due.
@@ -379,7 +379,7 @@ pub(super) enum Arrival {
     TooEarly,
 }
 
-/// What is received: the numbers that have come, and frames that came early.
+/// The receiving side: the numbers that have come, and frames that came early.
 pub(super) struct Incoming<T> {
     upto: u64,
     /// Frames that came early; `None`: handed out already, for order does not matter to it.
@@ -477,7 +477,7 @@ impl<T> Incoming<T> {
         self.acknowledge_at
     }
 
-    /// What to acknowledge now: all up to a frame, and those beyond it.
+    /// The frames to acknowledge now: all up to one, and some beyond it.
     pub(super) fn acknowledgement(&mut self) -> (u64, u64) {
         self.acknowledge_at = None;
         self.frames = 0;

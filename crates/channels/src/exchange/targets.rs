@@ -1,4 +1,4 @@
-//! Whom something on a channel is for: worked out once for each channel, until a subscription comes or goes.
+//! The receivers of something on a channel: worked out once for each channel, until a subscription comes or goes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::event::ChannelHeader;
 use crate::path::ChannelPath;
 use crate::permission::ChannelPermissions;
 
-/// What a subscription may get on a channel, and wants.
+/// The events that a subscription may get on a channel, and wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Uses {
     /// Events.
@@ -27,7 +27,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// What the policy leaves an agent of what it wants; `None` if nothing.
+    /// The part of an agent's wishes that the policy allows; `None` if nothing.
     pub(super) fn new(
         rights: &ChannelPermissions,
         agent: &str,
@@ -88,10 +88,10 @@ pub(super) struct PeerTargets {
     pub(super) all: Option<Arc<[u32]>>,
 }
 
-/// Whom something on a channel is for.
+/// The receivers of something on a channel.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// What is counted of the channel, however often its targets change.
+    /// The counters of the channel, however often its targets change.
     pub(super) counts: Arc<Counts>,
     pub(super) here: Vec<Here>,
     /// Subscriptions of this process that match and may get nothing. Another process may not know that yet.
@@ -101,7 +101,7 @@ pub(super) struct Targets {
     pub(super) away: Vec<Arc<RemoteSubscription>>,
 }
 
-/// What the exchange knows of a channel.
+/// The state of a channel, as the exchange knows it.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     pub(super) counts: Arc<Counts>,
@@ -118,7 +118,7 @@ impl Exchange {
         is_current.then(|| (path.clone(), channel.targets.clone()))
     }
 
-    /// Whom something on a channel is for.
+    /// The receivers of something on a channel.
     pub(super) fn targets(&mut self, path: &ChannelPath) -> Arc<Targets> {
         if let Some(channel) = self.channels.get(path)
             && channel.generation == self.generation

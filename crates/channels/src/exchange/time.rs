@@ -1,4 +1,4 @@
-//! What happens as time passes: greetings, frames sent again, processes given up, requests over, events expired.
+//! The effects of time: greetings, frames sent again, processes given up, requests over, events expired.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -39,7 +39,7 @@ impl Exchange {
         let Some(peer) = self.peers.get_mut(from.index) else {
             return;
         };
-        // What has no number is not kept, so there is nothing to be told about.
+        // A message without a number is not kept, so there is no outcome to report.
         if from.number == 0 {
             return;
         }
@@ -153,7 +153,7 @@ impl Exchange {
     }
 }
 
-/// Who wrote a frame, for the log of refusals.
+/// The writer of a frame, for the log of refusals.
 fn author(arrived: &ArrivedFrame) -> String {
     match &arrived.origin {
         FrameOrigin::Agent(name) => name.to_string(),

@@ -21,7 +21,7 @@ pub use value::EvaluationError;
 pub const MAX_FILTER_LENGTH: usize = 2048;
 /// How deep a filter nests.
 pub const MAX_FILTER_DEPTH: usize = 32;
-/// What one evaluation may cost: about a unit for each operation and for each 64 bytes of text looked at or made.
+/// The largest cost of one evaluation: about a unit for each operation and for each 64 bytes of text read or made.
 pub const MAX_FILTER_COST: u32 = 50_000;
 /// The size in bytes to which a regular expression may be compiled.
 pub const MAX_PATTERN_SIZE: usize = 256 << 10;
@@ -137,7 +137,7 @@ pub struct FilterError {
     pub line: usize,
     /// The character of the line, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The fault at that place.
     pub problem: FilterProblem,
 }
 
@@ -155,7 +155,7 @@ impl FilterError {
     }
 }
 
-/// What is wrong with the text of a filter.
+/// The fault in the text of a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterProblem {
     /// Longer than [`MAX_FILTER_LENGTH`].
@@ -179,9 +179,9 @@ pub enum FilterProblem {
     /// Something else stands there.
     #[error("expected {expected}, found {found}")]
     Expected {
-        /// What should have been there.
+        /// The expected bytes.
         expected: &'static str,
-        /// What is.
+        /// The present state.
         found: String,
     },
     /// No such variable.
@@ -202,7 +202,7 @@ pub enum FilterProblem {
     Arguments {
         /// The function.
         function: &'static str,
-        /// What it takes.
+        /// The items that it takes.
         expected: &'static str,
     },
     /// A part of CEL that filters leave out.

@@ -1,4 +1,4 @@
-//! What expressions are made of while they are evaluated.
+//! The values of expressions during evaluation.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -16,7 +16,7 @@ pub struct Announcement<'a> {
     pub pattern: &'a str,
     /// The filter expression; empty: everything.
     pub filter: &'a str,
-    /// What it does when it is full.
+    /// Its policy when it is full.
     pub policy: FlowPolicy,
     /// Whether its agent answers requests.
     pub answers: bool,
@@ -34,10 +34,10 @@ pub struct Announcement<'a> {
 /// From where on a subscription reads a persistent channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replay {
-    /// What comes from now on.
+    /// The events from now on.
     #[default]
     Now,
-    /// What was published since.
+    /// The events published since.
     Since(Moment),
     /// The last so many events of each channel on each node: a node counts what it keeps.
     Last(u64),

@@ -1,4 +1,4 @@
-//! What the exchanges of two processes say to each other.
+//! The protocol between the exchanges of two processes.
 //!
 //! A frame is carried whole by a transport ([`ProcessDestination`](sealbus_bus::ProcessDestination)), written by an agent or by
 //! the process itself. Numbers are little-endian where they have a fixed length, else LEB128: seven bits a
@@ -98,7 +98,7 @@ pub enum Frame<'a> {
         /// The reader's.
         to: u64,
     },
-    /// What has been taken.
+    /// The messages that have been taken.
     Acknowledge {
         /// Where it belongs; its number is 0.
         stamp: Stamp,
@@ -176,7 +176,7 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// Its head.
         head: Head<'a>,
-        /// Whom it is for.
+        /// Its receiver.
         targets: Targets<'a>,
         /// The ACL message.
         body: &'a [u8],

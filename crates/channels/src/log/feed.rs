@@ -110,14 +110,14 @@ impl Drop for There {
     }
 }
 
-/// What reads the logs for one subscription.
+/// The reader of the logs for one subscription.
 #[derive(Clone)]
 pub(crate) struct Feed {
     pub(crate) logs: Arc<dyn ChannelLogs>,
     pub(crate) tracker: Arc<Tracker>,
     pub(crate) sink: FeedSink,
     pub(crate) filter_errors: FilterErrorSink,
-    /// What is wanted; positions and room are filled in for each question.
+    /// The wanted logs; positions and room are filled in for each question.
     pub(crate) reading: LogReading,
     pub(crate) limits: QueueLimits,
 }
@@ -373,7 +373,7 @@ async fn finished(tracker: &Tracker) {
     }
 }
 
-/// What a log holds as it is received.
+/// The contents of a log as they are received.
 fn open(event: &LoggedEvent, logged: Logged) -> Result<ReceivedEvent, String> {
     let frame = Frame::decode(&event.frame).map_err(|error| error.to_string())?;
     let Frame::Keep { head, body, .. } = frame else {

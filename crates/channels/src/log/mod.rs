@@ -38,7 +38,7 @@ pub struct LogPlace {
     pub number: u64,
 }
 
-/// What a subscription wants of the logs of a node.
+/// The wishes of a subscription for the logs of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogReading {
     /// Its agent's name.
@@ -79,7 +79,7 @@ pub struct LoggedEvent {
     pub missed: u64,
 }
 
-/// What was read of one channel's log.
+/// The part of one channel's log that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPart {
     /// The channel.
@@ -105,7 +105,7 @@ pub struct DamagedLog {
     pub node: Arc<str>,
     /// The channel.
     pub channel: ChannelPath,
-    /// What is damaged, where, and what to do.
+    /// The damage, its place, and the remedy.
     pub damage: String,
 }
 

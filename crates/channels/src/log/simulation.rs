@@ -29,7 +29,7 @@ struct Log {
     given: u64,
 }
 
-/// What the subscription's filter lets pass.
+/// The events that pass the subscription's filter.
 fn is_wanted(number: u64) -> bool {
     !number.is_multiple_of(5)
 }
@@ -93,7 +93,7 @@ struct Life {
     tracker: Arc<Tracker>,
     /// Read, and not taken by the agent.
     queue: VecDeque<(LoggedEvent, Place, LogNote)>,
-    /// What the agent has taken last and deals with.
+    /// The message that the agent took last and is handling.
     in_hand: Option<Place>,
     /// The last number read of each log.
     last: HashMap<(Arc<str>, ChannelPath), u64>,
@@ -238,7 +238,7 @@ impl Scene {
         self.check_room();
     }
 
-    /// What waits is counted exactly, else a subscription stalls or grows.
+    /// Waiting events are counted exactly, else a subscription stalls or grows.
     fn check_room(&self) {
         let bytes: usize = self.life.queue.iter().map(|it| it.0.frame.len()).sum();
         let waiting = self.life.tracker.waiting();
@@ -318,7 +318,7 @@ impl Scene {
             let cursors = self.life.tracker.unnoted(&self.nodes[node].name);
             self.settle(node, &cursors);
         }
-        // What was not taken waits in the logs.
+        // Events that were not taken wait in the logs.
         for (_, _, note) in self.life.queue.drain(..) {
             note.lost();
         }

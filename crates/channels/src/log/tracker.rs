@@ -1,4 +1,4 @@
-//! What a subscription has read of the logs, handed to its agent, and dealt with.
+//! The progress of a subscription in the logs: read, handed to its agent, and dealt with.
 //!
 //! An event is dealt with when the agent asks for the next one, or ends the subscription; or when it never gets it because it
 //! has expired. All before the first event that is not dealt with is *settled*: a durable subscription that comes back goes
@@ -44,7 +44,7 @@ struct Log {
     next: u64,
     /// Events read that are not dealt with.
     open: BTreeMap<u64, usize>,
-    /// What the node knows to be settled.
+    /// The letters that the node knows to be settled.
     noted: u64,
     /// Events that were not kept long enough, to be said with the next one.
     missed: u64,
@@ -141,7 +141,7 @@ impl Tracker {
     }
 
     /// Takes in what a node has given, and returns the events that are new, in order, with what is to be noted of each.
-    /// What came before, because an answer was late and the question was put again, is left out.
+    /// Repeated events, which come when a late answer made the question go out again, are left out.
     pub(super) fn take_in(
         self: &Arc<Self>,
         node: &Arc<str>,
@@ -227,7 +227,7 @@ impl Tracker {
         self.state.lock().is_over
     }
 
-    /// What a node does not know to be settled yet.
+    /// The letters that a node does not know to be settled yet.
     pub(super) fn unnoted(&self, node: &str) -> Vec<LogCursor> {
         let state = self.state.lock();
         let logs = state.nodes.get(node).and_then(|of| of.logs.as_ref());

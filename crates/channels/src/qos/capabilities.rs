@@ -1,4 +1,4 @@
-//! What can be given on channels, and the refusal by name of what cannot.
+//! The qualities that channels can give, and the refusal by name of the others.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::Reliability;
 use sealbus_bus::{Acknowledgement, Capabilities};
 
-/// What a transport, with what the bus adds to it, can give on channels.
+/// The qualities that a transport, together with the bus, can give on channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelCapabilities {
     /// The security levels it reaches.
@@ -21,7 +21,7 @@ pub struct ChannelCapabilities {
     pub persistent: bool,
     /// Whether messages can be held back until they are valid.
     pub valid_from: bool,
-    /// What a publisher can wait for.
+    /// The acknowledgement that a publisher can wait for.
     pub acknowledgements: Vec<Acknowledgement>,
     /// Whether filters are evaluated before messages are sent.
     pub filters: bool,
@@ -80,7 +80,7 @@ pub enum Promise {
     Reliability {
         /// Wanted.
         wanted: Reliability,
-        /// What it reaches.
+        /// The promises it reaches.
         strongest: Reliability,
     },
     /// The order of a sender.

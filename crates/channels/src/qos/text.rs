@@ -21,11 +21,11 @@ pub const MAX_QOS_LENGTH: usize = 256;
 pub struct QosError {
     /// Where, in bytes from the start of the text.
     pub offset: usize,
-    /// What is wrong there.
+    /// The fault at that place.
     pub problem: QosProblem,
 }
 
-/// What is wrong with the text of a QoS.
+/// The fault in the text of a QoS.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QosProblem {
     /// Longer than [`MAX_QOS_LENGTH`].
@@ -253,7 +253,7 @@ impl fmt::Display for QosOverride {
 }
 
 impl fmt::Display for Qos {
-    /// What differs from the default; the default itself reads `exactly-once`.
+    /// The differences from the default; the default itself reads `exactly-once`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut difference = self.difference(&Self::default());
         difference.reliability = Some(self.reliability);

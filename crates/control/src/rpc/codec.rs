@@ -8,7 +8,7 @@ use crate::Fault;
 
 const LENGTH: usize = 4;
 
-/// What travels.
+/// The message on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Frame {
@@ -30,7 +30,7 @@ pub enum Frame {
     Fault {
         /// The call's.
         id: u64,
-        /// What went wrong.
+        /// The error.
         body: Fault,
     },
     /// A request that wants no answer.

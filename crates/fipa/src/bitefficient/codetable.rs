@@ -131,7 +131,7 @@ impl CodeTable {
             in_content: false,
             out,
         };
-        // What was just written is sound, but for nesting deeper than any reader allows.
+        // A message just written is sound, unless it nests deeper than any reader allows.
         let limits = Limits {
             depth: super::MAX_DEPTH,
             values: usize::MAX,

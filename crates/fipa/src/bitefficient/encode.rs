@@ -98,7 +98,7 @@ fn write_around_content(
     Ok(None)
 }
 
-/// What the functions below return: small, so that it is returned in a register.
+/// The result of the functions below: small, so that it is returned in a register.
 type Written = Result<(), Box<EncodeError>>;
 
 #[cold]
@@ -455,7 +455,7 @@ fn write_bytes(bracket: Bracket, bytes: &[u8], out: &mut Vec<u8>) -> Written {
     Ok(())
 }
 
-/// What stands before so many bytes.
+/// The text before this many bytes.
 fn write_length(bracket: Bracket, length: usize, out: &mut Vec<u8>) -> Written {
     if let Ok(length) = u8::try_from(length) {
         out.extend_from_slice(&[tag(bracket, 6), length]);

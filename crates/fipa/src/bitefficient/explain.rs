@@ -1,4 +1,4 @@
-//! What each byte of a message is.
+//! The meaning of each byte of a message.
 
 use super::NAME;
 use super::nibbles::Nibbles;

@@ -392,7 +392,7 @@ impl<'a, O: Observer> Parser<'a, O> {
                     match bracket {
                         Bracket::None => {}
                         Bracket::Opens => depth += 1,
-                        // What follows the closed list must stand in a list itself.
+                        // An item after the closed list must itself be in a list.
                         Bracket::Closes if depth >= 2 => depth -= 1,
                         Bracket::Closes => return Err(self.expected("an expression")),
                     }
@@ -478,7 +478,7 @@ pub(crate) fn read_date_time(bytes: &[u8], start: usize) -> Result<(DateTime, us
     Ok((date_time, end))
 }
 
-/// What the parser has stepped over.
+/// The input that the parser has stepped over.
 pub(super) enum Step {
     End,
     UserDefined,

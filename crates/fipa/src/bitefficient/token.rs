@@ -2,7 +2,7 @@
 
 use crate::parameter::Parameter;
 
-/// What a run of bytes is.
+/// The meaning of a run of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
     MessageId,
@@ -31,7 +31,7 @@ pub(crate) enum Piece {
     NoContent,
 }
 
-/// What an atom's tag says about parentheses around it.
+/// The meaning of an atom's tag for parentheses around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bracket {
     None,

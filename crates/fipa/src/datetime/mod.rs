@@ -23,7 +23,7 @@ const MS_DAY: i64 = 24 * MS_HOUR;
 const DAYS_RELATIVE_YEAR: i64 = 365;
 const DAYS_RELATIVE_MONTH: i64 = 30;
 
-/// What the fields of a [`DateTime`] are counted from.
+/// The start from which the fields of a [`DateTime`] are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A point of the calendar: no sign.
@@ -61,7 +61,7 @@ pub enum DateTimeError {
     Form {
         /// Where, counted in bytes from the start of the token.
         offset: usize,
-        /// What should have been there.
+        /// The expected bytes.
         expected: &'static str,
     },
     /// A field of a calendar date is outside its range, such as month 13 or 30 February.
@@ -232,7 +232,7 @@ impl DateTime {
         })
     }
 
-    /// What the fields are counted from.
+    /// The start from which the fields are counted.
     pub fn origin(&self) -> Origin {
         self.origin
     }

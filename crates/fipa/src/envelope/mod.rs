@@ -17,9 +17,9 @@ use crate::{Aid, Content, DateTime, DecodeError, EncodeError, Limits};
 /// An envelope: the base and its revisions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Envelope {
-    /// What the sender's platform wrote.
+    /// The text that the sender's platform wrote.
     pub base: EnvelopeParameters,
-    /// What the platforms on the way added, the oldest first.
+    /// The stamps that platforms on the way added, the oldest first.
     pub revisions: Vec<EnvelopeParameters>,
 }
 
@@ -98,7 +98,7 @@ impl Envelope {
         self
     }
 
-    /// What counts: for each parameter the newest value.
+    /// The values that count: for each parameter the newest.
     pub fn current(&self) -> EnvelopeParameters {
         self.clone().into_current()
     }
@@ -121,7 +121,7 @@ impl Envelope {
         all.rev().find_map(parameter)
     }
 
-    /// Whom this copy of the message is for: the intended receivers, or else all of `to`.
+    /// The receivers of this copy of the message: the intended receivers, or else all of `to`.
     pub fn receivers(&self) -> Vec<Aid> {
         let current = self.current();
         if current.intended_receivers.is_empty() {

@@ -1,4 +1,4 @@
-//! What each member of a message is.
+//! The meaning of each member of a message.
 
 use super::{NAME, decode};
 use crate::explain::{Explanation, Pieces, shown};

@@ -13,7 +13,7 @@ use crate::sl::Term;
 pub struct AmsAgentDescription {
     /// The agent. Mandatory in an entry, optional in a template.
     pub name: Option<Aid>,
-    /// Who owns the agent.
+    /// The owner of the agent.
     pub ownership: Option<String>,
     /// Where it is in its life.
     pub state: Option<AgentState>,
@@ -121,7 +121,7 @@ impl AmsAgentDescription {
     }
 }
 
-/// What a platform says of itself, in answer to `get-description`.
+/// The platform's description of itself, in answer to `get-description`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApDescription {
     /// The platform's name.

@@ -20,7 +20,7 @@ pub(super) fn objects<T>(
 /// the answer, `((result action (sequence …)))`.
 ///
 /// # Errors
-/// What in the content is not as it should be.
+/// The fault in the content.
 pub fn results<T>(
     content: &Content<'_>,
     read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
@@ -35,7 +35,7 @@ impl ApDescription {
     /// Reads the answer to `get-description`.
     ///
     /// # Errors
-    /// What in the content is not as it should be.
+    /// The fault in the content.
     pub fn from_answer(content: &Content<'_>) -> Result<Self, Exception> {
         let mut descriptions = results(content, Self::from_term)?;
         descriptions

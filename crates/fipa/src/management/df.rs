@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 pub struct DfAgentDescription {
     /// The agent. Mandatory in an entry, optional in a template.
     pub name: Option<Aid>,
-    /// What it offers.
+    /// Its capabilities.
     pub services: Vec<ServiceDescription>,
     /// Interaction protocols it follows, such as `fipa-request`.
     pub protocols: Vec<String>,
@@ -39,7 +39,7 @@ pub struct ServiceDescription {
     pub ontologies: Vec<String>,
     /// Content languages of the service.
     pub languages: Vec<String>,
-    /// Who owns the service.
+    /// The owner of the service.
     pub ownership: Option<String>,
     /// Whatever else tells services of one type apart.
     pub properties: Vec<Property>,

@@ -107,7 +107,7 @@ pub(super) fn is_user_defined(name: &str) -> bool {
         .is_some_and(|prefix| prefix.eq_ignore_ascii_case("x-"))
 }
 
-/// What a term is called in an exception.
+/// The name of a term in an exception.
 pub(super) fn name_of(term: &Term<'_>) -> String {
     match term {
         Term::Function(function) => function.symbol.clone().into_owned(),

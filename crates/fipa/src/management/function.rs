@@ -5,7 +5,7 @@ use crate::sl::{ActionExpression, Arguments, FunctionalTerm, Term};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a DF can be asked to do.
+/// The functions of a DF.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DfFunction {
     /// Add an entry.
@@ -18,7 +18,7 @@ pub enum DfFunction {
     Search(DfAgentDescription, SearchConstraints),
 }
 
-/// What an AMS can be asked to do.
+/// The functions of an AMS.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AmsFunction {
     /// Add an entry.

@@ -57,7 +57,7 @@ pub fn content<'a>(
 /// Reads the entries of a notification.
 ///
 /// # Errors
-/// What in the content is not as it should be.
+/// The fault in the content.
 pub fn entries(content: &Content<'_>) -> Result<Vec<DfAgentDescription>, Exception> {
     match content.expressions.as_slice() {
         [ContentExpression::Proposition(Wff::Equals(equality))] => {

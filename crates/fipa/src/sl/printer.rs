@@ -28,7 +28,7 @@ fn symbol(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// What can stand in a list.
+/// The items of a list.
 trait Member {
     fn write(&self, out: &mut Vec<u8>);
 }

@@ -59,7 +59,7 @@ impl FromStr for Profile {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{construct} is not part of {allowed}: use {needed} or more")]
 pub struct ProfileError {
-    /// What the profile does not have.
+    /// The construct that the profile does not have.
     pub construct: &'static str,
     /// The profile asked for.
     pub allowed: Profile,

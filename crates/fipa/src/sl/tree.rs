@@ -119,9 +119,9 @@ pub struct IdentifyingExpression<'a> {
 pub enum ActionExpression<'a> {
     /// `(action agent act)`.
     Action {
-        /// Who acts: an `agent-identifier`, or an expression that refers to one.
+        /// The actor: an `agent-identifier`, or an expression that refers to one.
         agent: Term<'a>,
-        /// What it does.
+        /// Its action.
         act: Term<'a>,
     },
     /// `(| a b)`: one of the two.
@@ -135,7 +135,7 @@ pub enum ActionExpression<'a> {
 pub struct FunctionalTerm<'a> {
     /// The symbol.
     pub symbol: Text<'a>,
-    /// What it is applied to.
+    /// Its operand.
     pub arguments: Arguments<'a>,
 }
 
@@ -157,7 +157,7 @@ pub struct Parameter<'a> {
     pub value: Term<'a>,
 }
 
-/// What an expression speaks about.
+/// The names that an expression uses.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Term<'a> {
     /// `?x`, with the name of the variable.

@@ -248,7 +248,7 @@ pub(crate) fn write_expression(expression: &Expression, out: &mut Vec<u8>) {
     }
 }
 
-/// Whose parameters are looked at, and so which names the standard has for them.
+/// The object whose parameters are read, which decides the standard's names for them.
 #[derive(Clone, Copy)]
 pub(super) enum Owner {
     Message,

@@ -1,4 +1,4 @@
-//! What each token of a message is.
+//! The meaning of each token of a message.
 
 use super::NAME;
 use super::parse::{Layout, Observer, Piece};

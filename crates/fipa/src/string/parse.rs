@@ -5,7 +5,7 @@ use crate::bitefficient::MAX_DEPTH;
 use crate::parameter::{Parameter, ParameterOffsets};
 use crate::{DateTime, DecodeError, DecodeProblem, Limits};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
     Open,

@@ -65,7 +65,7 @@ impl<'a> AclMessageRef<'a> {
         }
     }
 
-    /// Who sends.
+    /// The sender.
     pub fn sender(&self) -> Option<AidRef<'a>> {
         match self.0 {
             Source::Owned(message) => message.sender.as_ref().map(AidRef::from),
@@ -74,7 +74,7 @@ impl<'a> AclMessageRef<'a> {
         }
     }
 
-    /// Who is meant to receive it.
+    /// The intended receiver.
     pub fn receivers(&self) -> Aids<'a> {
         self.aids(Parameter::Receiver)
     }
@@ -95,7 +95,7 @@ impl<'a> AclMessageRef<'a> {
         })
     }
 
-    /// What is said. Allocates only for quoted text that holds escapes.
+    /// The content. Allocates only for quoted text that holds escapes.
     pub fn content(&self) -> Option<ContentRef<'a>> {
         match self.0 {
             Source::Owned(message) => message.content.as_ref().map(ContentRef::from),
@@ -126,7 +126,7 @@ impl<'a> AclMessageRef<'a> {
         language Language,
         /// The encoding of the content.
         encoding Encoding,
-        /// What the symbols in the content mean.
+        /// The meaning of the symbols in the content.
         ontology Ontology,
         /// The conversation the message belongs to.
         conversation_id ConversationId,

@@ -1,4 +1,4 @@
-//! What messages and envelopes have in common in XML: agents, and texts that are expressions.
+//! The common part of messages and envelopes in XML: agents, and texts that are expressions.
 
 use alloc::borrow::Cow;
 use alloc::borrow::ToOwned;
@@ -88,7 +88,7 @@ impl<'a> Elements<'a> {
         Ok(aid)
     }
 
-    /// What stands in the element we are in: text, or a `url` element.
+    /// The content of the present element: text, or a `url` element.
     pub(crate) fn text_or_url(&mut self) -> Result<String, DecodeError> {
         match self.text_or_child()? {
             TextOrChild::Text(text) => Ok(trimmed(&text).to_owned()),

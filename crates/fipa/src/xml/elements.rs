@@ -25,7 +25,7 @@ pub(crate) struct Elements<'a> {
     pub(super) limits: Limits,
 }
 
-/// What an element holds.
+/// The contents of an element.
 pub(super) enum TextOrChild<'a> {
     Text(Cow<'a, str>),
     Child(Element<'a>),

@@ -1,4 +1,4 @@
-//! What each tag and text of a message is.
+//! The meaning of each tag and text of a message.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

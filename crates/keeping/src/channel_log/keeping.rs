@@ -61,7 +61,7 @@ impl ChannelLogs {
         };
         let channel = ChannelPath::new(head.channel).map_err(|error| refuse(error.to_string()))?;
         self.check(obeyed, &event.publisher, &channel, &head, body)?;
-        // What comes after one that found no room must not come before it.
+        // A later frame must not overtake one that found no room.
         if let Some(fault) = full.get(&channel) {
             return Err(fault.clone());
         }

@@ -64,7 +64,7 @@ pub struct ChannelLogs {
     news: watch::Sender<u64>,
 }
 
-/// What holds, compiled.
+/// The rules in force, compiled.
 #[derive(Default)]
 struct Obeyed {
     rules: Option<Rules>,
@@ -230,7 +230,7 @@ impl ChannelLogs {
                     ));
                 }
                 let (logs, process) = (self.clone(), Arc::from(asker));
-                // What was begun is finished, though nobody may wait for it any more.
+                // Work that has begun is finished, even if nobody waits for it any more.
                 let keeping = tokio::spawn(async move { logs.keep(&process, events).await });
                 let outcomes = keeping
                     .await
@@ -343,7 +343,7 @@ impl ChannelLogs {
             let logs: Vec<_> = self.logs.lock().values().cloned().collect();
             for log in logs {
                 if let Ok(retained) = log.stream.retain() {
-                    // What fails is said where it is written.
+                    // An error is reported where the write happens.
                     let _ = retained.await;
                 }
             }
@@ -398,7 +398,7 @@ impl ChannelLog {
                         %channel, %error,
                         "kept events cannot be read, and their subscribers wait before them"
                     );
-                    // What lies behind it is known all the same, so that it is not kept a second time.
+                    // Later events are known all the same, so that they are not kept a second time.
                     if !reader.seek_next_file() {
                         break;
                     }

@@ -53,7 +53,7 @@ impl Given {
     }
 }
 
-/// What a log has had of each process.
+/// The numbers that a log has had of each process.
 #[derive(Default)]
 pub(super) struct Origins {
     known: HashMap<Arc<str>, Recent>,
@@ -69,7 +69,7 @@ struct Recent {
 }
 
 impl Origins {
-    /// What became of an event, if it was here before.
+    /// The outcome for an event, if it was here before.
     pub(super) fn known(&self, given: &Given) -> Option<Keeping> {
         let recent = self.known.get(&given.process)?;
         let is_same = recent.session == given.session;

@@ -91,7 +91,7 @@ impl ChannelLogs {
         }
     }
 
-    /// What there is for a subscription now; and where it begins in each log, if it does so now. Blocks.
+    /// The events for a subscription now, and its first place in each log if it begins now. Blocks.
     fn look(&self, wanted: &Wanted) -> Result<(Vec<LogPiece>, BTreeMap<String, u64>), Fault> {
         let obeyed = self.obeyed()?;
         let logs: Vec<Arc<ChannelLog>> = self.logs.lock().values().cloned().collect();
@@ -200,7 +200,7 @@ impl ChannelLogs {
     }
 }
 
-/// What there is in one log from `position` on, as far as there is room and it can be read.
+/// The contents of one log from `position` on, as far as there is room and they can be read.
 fn piece(
     wanted: &Wanted,
     log: &ChannelLog,
@@ -239,7 +239,7 @@ fn piece(
                 piece.next = next;
                 break;
             }
-            // What lies before the damage is given; what lies behind it waits, and is not left out.
+            // Events before the damage are given; events behind it wait and are not left out.
             Err(error) => {
                 piece.damage = Some(error.to_string());
                 break;
@@ -290,7 +290,7 @@ fn piece(
 fn is_wanted(wanted: &Wanted, record: &Record, now: Moment) -> Result<bool, EvaluationError> {
     let bytes: &Bytes = &record.payload;
     let Ok(Frame::Keep { head, body, .. }) = Frame::decode(bytes) else {
-        // Whoever gets it says that it cannot be read.
+        // Every reader reports that it cannot be read.
         return Ok(true);
     };
     if head.expiry.is_some_and(|expiry| expiry <= now) {

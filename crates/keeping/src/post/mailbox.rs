@@ -104,7 +104,7 @@ impl Mailbox {
                     ),
                 },
                 Ok(None) => break,
-                // What is in other files is delivered.
+                // The contents of other files are delivered.
                 Err(error @ JournalError::Damaged(_)) => {
                     tracing::error!(agent, %error, "messages that were kept are lost");
                     if !reader.seek_next_file() {

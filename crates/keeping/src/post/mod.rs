@@ -148,7 +148,7 @@ pub fn new_origin() -> u64 {
 }
 
 impl Post {
-    /// What waits in a journal. Blocks.
+    /// The messages that wait in a journal. Blocks.
     ///
     /// # Errors
     /// If the journal cannot be used.
@@ -233,7 +233,7 @@ impl Post {
         }
     }
 
-    /// What waits for an agent: the first letters, and how many there are.
+    /// The messages that wait for an agent: the first letters, and their number.
     pub fn list(&self, agent: &str) -> (Vec<WaitingLetter>, u64) {
         let Some(mailbox) = self.mailboxes.lock().get(agent).cloned() else {
             return (Vec::new(), 0);

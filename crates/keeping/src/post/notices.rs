@@ -1,4 +1,4 @@
-//! What the sender of a letter is told: that it has arrived, that it has expired, or why it is not delivered.
+//! The notice to the sender of a letter: that it has arrived, that it has expired, or why it is not delivered.
 
 use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,

@@ -10,7 +10,7 @@ use super::notices::{RECEIPT, reason_of};
 use super::{Post, storage};
 
 impl Post {
-    /// What a process says of letters it was handed. Returns when all of it is on disk.
+    /// The outcomes that a process reports for its letters. Returns when all of them are on disk.
     ///
     /// # Errors
     /// If it cannot be written: then the process is to say it again.
@@ -25,7 +25,7 @@ impl Post {
         };
         tracing::trace!(agent, ?outcomes, "settled");
         let mut gone = Vec::new();
-        // What was left is handed over again in a while, not at once.
+        // The rest is handed over again after a while, not at once.
         let is_news = outcomes
             .iter()
             .any(|(_, outcome)| *outcome != LetterOutcome::Left);

@@ -1,4 +1,4 @@
-//! What waits for one agent on this node, and in which order it goes: no I/O.
+//! The letters that wait for one agent on this node, and their order: no I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -240,7 +240,7 @@ impl Shelf {
         self.last_handed
     }
 
-    /// What was noted on disk: letters up to this number may have been taken.
+    /// The number noted on disk: letters up to it may have been taken.
     pub(crate) fn was_handed(&mut self, number: u64) {
         self.last_handed = self.last_handed.max(number);
         for number in self.letters.range(..=number).map(|(number, _)| *number) {
@@ -365,7 +365,7 @@ impl Shelf {
         go.copied().collect()
     }
 
-    /// What has expired here: what the agent's process has, that settles itself.
+    /// The letters that expired here; the agent's process settles those that it has.
     pub(crate) fn expired(&self, now: UnixMillis) -> Vec<u64> {
         self.letters
             .iter()

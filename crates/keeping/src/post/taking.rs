@@ -27,7 +27,7 @@ impl Post {
         let mut full: HashMap<String, Fault> = HashMap::new();
         for letter in letters {
             let receiver = letter.cover.receiver.clone();
-            // What comes after one that found no room must not come before it.
+            // A later frame must not overtake one that found no room.
             let put = match full.get(&receiver) {
                 Some(fault) => Err(fault.clone()),
                 None => self.put(letter, elsewhere),
@@ -177,7 +177,7 @@ impl Begun {
     /// Waits until they are on disk. For each why it is not kept, if it is not.
     pub async fn finish(self) -> Vec<Option<Fault>> {
         let count = self.under_way.len();
-        // What was begun is finished, though nobody may wait for it any more.
+        // Work that has begun is finished, even if nobody waits for it any more.
         let finishing = tokio::spawn(async move {
             let mut refused = Vec::with_capacity(count);
             for put in self.under_way {

@@ -68,7 +68,7 @@ impl MasterState {
             } else {
                 group.failures + 1
             };
-            // What becomes of a node is not the process's fault.
+            // The process is not to blame for the fate of its node.
             let pause = if exit.is_of_its_node() {
                 Duration::ZERO
             } else {
@@ -110,7 +110,7 @@ impl MasterState {
         group.wanted = false;
         group.start_at = None;
         let stop_by = Some(now + grace.as_millis() as u64);
-        // What it was moving away from ends with it.
+        // The former place ends with it.
         let moving = group.moving.take().filter(|moving| !moving.source_gone);
         let source = moving.and_then(|moving| moving.source);
         group

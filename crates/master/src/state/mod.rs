@@ -79,7 +79,7 @@ impl Default for Patience {
     }
 }
 
-/// What is to be done.
+/// The work to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Ask a node, again and again until it answers or is dead; the answer goes to
@@ -89,7 +89,7 @@ pub enum Effect {
         node: String,
         /// What.
         request: Box<NodeRequest>,
-        /// What it is about.
+        /// Its subject.
         about: About,
     },
     /// Revoke all certificates of a process and its agents.
@@ -109,7 +109,7 @@ pub enum Effect {
         agent: String,
         /// The node.
         node: String,
-        /// What happened.
+        /// The event.
         what: String,
     },
     /// The agent's entry in the AMS: its state, or that it is gone.
@@ -119,7 +119,7 @@ pub enum Effect {
         /// Its state.
         state: Option<AgentState>,
     },
-    /// What operators wait for has come about: a move ended, or a node knows a ticket.
+    /// An operator's wait is over: a move ended, or a node knows a ticket.
     Settled {
         /// The group.
         group: String,
@@ -128,7 +128,7 @@ pub enum Effect {
     },
 }
 
-/// What a question to a node is about.
+/// The subject of a question to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
     /// The start of a process.
@@ -177,7 +177,7 @@ pub struct MasterState {
     processes: HashMap<String, String>,
     /// How many agents are placed on each node.
     loads: Loads,
-    /// What the AMS was told last.
+    /// The last notice to the AMS.
     white_pages: HashMap<String, AgentState>,
     directory: Directory,
     /// Groups whose rows are to be written.
@@ -192,7 +192,7 @@ pub struct MasterState {
 pub struct DamagedRow {
     /// The row's key.
     pub key: String,
-    /// What is wrong.
+    /// The fault.
     pub error: serde_json::Error,
 }
 

@@ -12,7 +12,7 @@ pub(super) const LOOK: UnixMillis = 500;
 /// A Master that looks so many milliseconds after its last look did not run in between.
 const LATE: UnixMillis = 1000;
 
-/// What is known of the broker that carries what nodes say.
+/// The known state of the broker that carries the nodes' messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Witness {
     is_there: bool,

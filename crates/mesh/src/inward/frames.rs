@@ -68,7 +68,7 @@ impl Inward {
         self.frames.handles.clear();
     }
 
-    /// Who wrote a frame, as the connection proved it.
+    /// The writer of a frame, as the connection proved it.
     fn origin(&self, sender: u32) -> Result<(FrameOrigin, Provenance), Refused> {
         if sender == PROCESS_SENDER {
             return Ok((FrameOrigin::Process, self.peer_provenance.clone()));

@@ -286,7 +286,7 @@ impl Inward {
     }
 }
 
-/// What is known of who wrote a message, or why it is refused.
+/// The known facts about the writer of a message, or the reason for its refusal.
 fn judge(
     bus: &Bus,
     sender: &Sender,

@@ -10,7 +10,7 @@ use super::{Broken, Inward, slot};
 use crate::frame::Frame;
 use crate::link::Link;
 
-/// What a handle of the peer's stands for.
+/// The target of a peer's handle.
 pub(super) struct Sender {
     pub(super) name: Arc<str>,
     pub(super) provenance: Provenance,

@@ -67,7 +67,7 @@ impl Target {
     }
 }
 
-/// What was decided about the agent that wrote to a target last.
+/// The decision on the agent that wrote to a target last.
 #[derive(Default)]
 pub(super) struct LastPermit {
     sender: Option<Arc<str>>,
@@ -75,7 +75,7 @@ pub(super) struct LastPermit {
 }
 
 impl LastPermit {
-    /// What was decided about this sender; nothing if another one wrote last.
+    /// The decision on this sender; nothing if another one wrote last.
     pub(super) fn of(&mut self, sender: &Arc<str>) -> &mut Permit {
         let is_known = self
             .sender

@@ -47,7 +47,7 @@ impl Outward {
         let sender = self.name_of(sender);
         let limit = self.largest_message;
         let target = self.targets.get_mut(handle as usize)?.as_mut()?;
-        // What comes back was sent from here, so it is within the limit unless the peer lies.
+        // Returned messages were sent from here, so they are within the limit unless the peer lies.
         if target.piece.len() + bytes.len() <= limit {
             target.piece.extend_from_slice(bytes);
         }

@@ -1,4 +1,4 @@
-//! What the peer allows: acknowledgements, the proofs of receivers, and how much may be sent to each.
+//! The peer's grants: acknowledgements, the proofs of receivers, and the credit of each.
 
 use sealbus_bus::{GATEWAY, RefusalReason, is_foreign};
 use sealbus_seal::binding::Binding;

@@ -101,7 +101,7 @@ impl Outward {
         Ok(())
     }
 
-    /// What is told of a frame that was not acknowledged.
+    /// The report on a frame that was not acknowledged.
     pub(super) fn as_lost(&self, frame: Queued, may_have_arrived: bool) -> LostFrame {
         LostFrame {
             sender: self.name_of(frame.sender),

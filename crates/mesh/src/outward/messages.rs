@@ -35,7 +35,7 @@ impl Outward {
                 }
                 self.bind_for(handle, sender)?
             }
-            // What was sent there before is still on its way back to the bus.
+            // Earlier messages to it are still on their way back to the bus.
             _ if self.returning.contains(&serial) => return Err(Rejected::Moving),
             _ => return Err(Rejected::Closed),
         };
@@ -80,7 +80,7 @@ impl Outward {
                     Err(stop) => stop,
                 }
             }
-            // What goes in pieces has its own room from the beginning, and is copied once less.
+            // A message in pieces has its own room from the beginning, and is copied once less.
             Admission::Now | Admission::Queue => {
                 let mut encoded = Vec::new();
                 if is_long {

@@ -1,4 +1,4 @@
-//! What goes to the wire: frames for one connection, then what the session keeps, with the queued messages taking turns.
+//! The frames for the wire: those of one connection, then those that the session keeps; queued messages take turns.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ const BATCH: usize = 256 << 10;
 /// before it.
 pub(super) const QUIET: usize = 2 << 10;
 
-/// What there was to write.
+/// The bytes to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     Nothing,
@@ -116,7 +116,7 @@ impl Outward {
                 continue;
             };
             if let TargetState::Closing { .. } = target.state {
-                // What waits here goes back to the bus when the target has closed.
+                // Waiting messages go back to the bus when the target has closed.
                 continue;
             }
             let piece = self.line.take_piece(handle, &mut target.credit);

@@ -35,7 +35,7 @@ pub(crate) struct Intruder {
     greeted: bool,
 }
 
-/// What a peer sent, as far as tests look at it.
+/// The bytes of a peer, as far as tests look at them.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Accept {

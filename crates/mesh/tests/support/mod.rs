@@ -116,7 +116,7 @@ pub struct Platform {
     pub authority: Authority,
     pub level: SecurityLevel,
     pub directory: Arc<Directory>,
-    /// Whom its processes believe, if not their own authority.
+    /// The authority that its processes trust, if not their own.
     pub trusted: Option<Arc<Trust>>,
 }
 
@@ -235,7 +235,7 @@ pub fn denial(at: Timestamp) -> sealbus_seal::denylist::Denial {
     }
 }
 
-/// What a process that speaks the protocol by itself says first.
+/// The first words of a process that speaks the protocol by itself.
 pub fn hello_of(process: &str) -> sealbus_mesh::frame::Hello<'_> {
     sealbus_mesh::frame::Hello {
         version: sealbus_mesh::frame::PROTOCOL_VERSION,

@@ -72,7 +72,7 @@ async fn next_of_one(subscription: &mut Subscription) -> (u64, u64) {
     }
 }
 
-/// What there is to take once the damage is said, of each channel.
+/// The events to take once the damage is reported, for each channel.
 async fn until_damage(subscription: &mut Subscription) -> (Vec<u64>, Vec<String>) {
     damaged(subscription).await;
     let (mut one, mut two) = (Vec::new(), Vec::new());
@@ -119,7 +119,7 @@ async fn a_durable_subscription_waits_before_the_damage_and_goes_on_behind_it() 
     let place = file.to_str().unwrap();
     assert!(shown(&node).await.unwrap().contains(place));
 
-    // What lies before it comes.
+    // Events before it come.
     let ben = Life::begin("ben", &node);
     let mut all = ben.subscribe("/a/*", durable("all"));
     let said = damaged(&all).await;
@@ -174,7 +174,7 @@ async fn what_is_given_up_is_counted() {
     let last = *one.last().unwrap();
     assert_eq!(one, (1..=last).collect::<Vec<_>>());
     assert_eq!(two, ["first"]);
-    // Who begins behind the damage has nothing to do with it.
+    // A reader that begins behind the damage is not affected.
     let mut late = anna.subscribe("/a/one", |options| options.replay = Replay::Last(2));
     assert_eq!(next_of_one(&mut late).await, (EVENTS - 1, 0));
     assert_eq!(next_of_one(&mut late).await, (EVENTS, 0));

@@ -124,7 +124,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     anna.publish("/news", "before").await.unwrap();
     {
         let mut news = ben.subscribe("/news", durable("news"));
-        // What is published at once after subscribing counts.
+        // Events published at once after subscribing count.
         for number in 0..4 {
             anna.publish("/news", &number.to_string()).await.unwrap();
         }
@@ -165,7 +165,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     }
     anna.publish("/more", "new channel").await.unwrap();
     assert_eq!(text(&next(&mut whole).await), "new channel");
-    // Who listens now gets an event as it is published, who reads the log from there, and nobody both.
+    // A live subscription gets an event as it is published, a log reader from the log, and no subscription gets it twice.
     let mut live = anna.subscribe("/news", |_| {});
     anna.publish("/news", "5").await.unwrap();
     let event = next(&mut live).await;
@@ -279,7 +279,7 @@ async fn kept_events_are_read_in_their_time() {
     let mut seen = [text(&next(&mut news).await), text(&next(&mut news).await)];
     seen.sort();
     assert_eq!(seen, ["later", "stays"]);
-    // Who reads it before its time gets it then.
+    // A reader that comes before its time gets it at its time.
     let from = Moment::from(SystemTime::now() + Duration::from_secs(2));
     let later = qos(&format!("valid-from={from}"));
     anna.publish_as("/news", &later, say("at its time"))

@@ -184,7 +184,7 @@ async fn an_agent_that_moved_in_silence_is_found_again() {
     let mut bob = here.agent("bob").await.unwrap();
     alice.send(numbered(&writing, "bob", 1)).await.unwrap();
     assert_eq!(read_proved(&mut bob, "alice@factory").await, "1");
-    // What was received is also acknowledged by then.
+    // Received messages are also acknowledged by then.
     bob.send(numbered(&here, "alice", 1)).await.unwrap();
     assert_eq!(read_proved(&mut alice, "bob@factory").await, "1");
 

@@ -93,7 +93,7 @@ impl Channel {
         &self.path
     }
 
-    /// What holds for messages that do not say otherwise.
+    /// The defaults for messages.
     pub fn qos(&self) -> &Qos {
         &self.qos
     }

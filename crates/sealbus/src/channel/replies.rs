@@ -39,7 +39,7 @@ impl ChannelReplies {
         }
     }
 
-    /// Who was asked and has not answered; complete once [`next`](Self::next) has given `None`.
+    /// The agents that were asked and have not answered; complete once [`next`](Self::next) has given `None`.
     pub fn missing(&self) -> Vec<Arc<str>> {
         self.0.unanswered()
     }

@@ -40,7 +40,7 @@ impl Subscribing {
         self
     }
 
-    /// What happens when events come faster than they are taken.
+    /// The policy when events come faster than they are taken.
     #[must_use]
     pub fn policy(mut self, policy: FlowPolicy) -> Self {
         self.options.policy = policy;
@@ -99,7 +99,7 @@ impl Subscribing {
     }
 }
 
-/// What an agent gets from the channels it subscribed to; dropping it ends the subscription.
+/// The events of an agent from the channels it subscribed to; dropping it ends the subscription.
 #[derive(Debug)]
 pub struct ChannelSubscription(sealbus_channels::Subscription);
 
@@ -162,7 +162,7 @@ impl ChannelSubscription {
         &self.0.options().pattern
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> QueueCounters {
         self.0.counts().2
     }
@@ -173,7 +173,7 @@ impl ChannelSubscription {
     }
 }
 
-/// What came on a channel: a [`Message`] to read, and the channel's header.
+/// An event from a channel: a [`Message`] to read, and the channel's header.
 #[derive(Clone, Debug)]
 pub struct ChannelEvent {
     received: ReceivedEvent,

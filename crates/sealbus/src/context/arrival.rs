@@ -14,7 +14,7 @@ pub(super) enum Arrival {
     Event(Box<ChannelEvent>),
 }
 
-/// What comes first, from the mailbox or a channel; neither has precedence.
+/// The first arrival, from the mailbox or a channel; neither has precedence.
 pub(super) async fn arrival(
     handle: &mut AgentHandle,
     listening: &mut Vec<(u64, ChannelSubscription)>,

@@ -19,7 +19,7 @@ pub enum ReceiveError {
     Timeout {
         /// The agent.
         agent: String,
-        /// What it waited for.
+        /// The event that it waited for.
         filter: String,
         /// How long.
         within: Duration,

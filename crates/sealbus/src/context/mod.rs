@@ -23,21 +23,21 @@ use arrival::{Arrival, arrival, takes};
 
 pub use error::{ReceiveError, RequestError};
 
-/// What an agent does with the bus; each of its hooks is given it.
+/// The agent's handle to the bus, given to each of its hooks.
 #[derive(Debug)]
 pub struct Context {
     handle: AgentHandle,
     crew: Crew,
     /// The agent has asked to leave: after this hook it does.
     leaving: bool,
-    /// What `on_event` and `on_question` are called for, each under a number of its own.
+    /// The calls of `on_event` and `on_question`, each under a number of its own.
     listening: Vec<(u64, ChannelSubscription)>,
     next_listener: u64,
     /// In teardown `receive` works again, so that an agent can still ask and be answered.
     tearing_down: bool,
 }
 
-/// What the driver of an agent finds when the agent is at rest.
+/// The state that the driver of an agent finds when the agent is at rest.
 pub(crate) enum Next {
     Message(Message),
     Event(ChannelEvent),
