@@ -5,11 +5,11 @@ use sealbus_seal::{Serial, Timestamp};
 use sealbus_control::admin::CertificationEvent;
 use sealbus_store::{Row, Rows};
 
-/// Events kept; older ones are forgotten.
+/// The number of events kept. Older ones are forgotten.
 const KEPT: usize = 50_000;
 
-/// The events of certification, latest last. Each of the six steps is also a `tracing` event of
-/// target `sealbus::certification` with the field `step`.
+/// The events of certification, latest last. Each of the six steps is also a `tracing` event of target
+/// `sealbus::certification` with the field `step`.
 #[derive(Debug, Default)]
 pub struct Events {
     next: u64,
@@ -18,16 +18,16 @@ pub struct Events {
 }
 
 impl Events {
-    /// Prefix of the rows this list consists of.
+    /// Prefix of this list's rows.
     pub const ROW: &'static str = "event/";
 
-    /// Takes back a stored event; they are to come in order.
+    /// Takes back a stored event. Events must come in order.
     pub(super) fn restore(&mut self, event: CertificationEvent) {
         self.next = event.sequence + 1;
         self.kept.push_back(event);
     }
 
-    /// Enters an event; step 0 lies outside the six.
+    /// Enters an event. Step 0 lies outside the six steps.
     pub fn enter(
         &mut self,
         step: u8,

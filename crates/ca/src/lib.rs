@@ -1,6 +1,7 @@
-//! The CA service: decides with [`sealbus_seal::issuance`], signs, and enters what it did in the
-//! issuance log, the list of certificates and the certification events. Without I/O: the rows that
-//! changed are to be written to the store before a certificate leaves.
+//! The CA service. It decides with [`sealbus_seal::issuance`], signs, and enters each certificate in the issuance log,
+//! the list of certificates and the certification events.
+//!
+//! The service does no I/O. Its caller writes the changed rows to the store before a certificate leaves.
 
 mod events;
 mod revocation;
@@ -33,16 +34,16 @@ const DENY_LIST_ROW: &str = "deny-list";
 /// How long an expired certificate is still shown.
 const SHOWN_AFTER_EXPIRY: Duration = Duration::from_secs(600);
 
-/// A certificate issued and not long expired.
+/// A certificate that was issued and has not expired long ago.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedCertificate {
-    /// The issuance log's facts about it.
+    /// The issuance log's facts about the certificate.
     pub record: IssuanceRecord,
-    /// Its place in that log.
+    /// The certificate's place in that log.
     pub index: u64,
-    /// The process it was issued to, if it is a process's or an agent's.
+    /// The process to which the certificate was issued, for a certificate of a process or an agent.
     pub process: Option<String>,
-    /// When and why it was revoked.
+    /// When and why the certificate was revoked.
     pub revoked: Option<Denial>,
     /// The reason that the revoking operator gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,14 +51,15 @@ pub struct IssuedCertificate {
 }
 
 impl IssuedCertificate {
-    /// Whether it may yet need room on the deny list. Nodes' own certificates, of which there are few, use what is kept free.
+    /// Whether this certificate may yet need room on the deny list. The few certificates of nodes use the entries that
+    /// are kept free.
     fn is_revocable(&self) -> bool {
         let identity = &self.record.identity;
         self.revoked.is_none()
             && matches!(identity, Identity::Agent { .. } | Identity::Process { .. })
     }
 
-    /// What operators are shown of it.
+    /// The status shown to operators.
     pub fn status(&self) -> CertificateStatus {
         let record = &self.record;
         let node = record.on_behalf_of.as_ref();
@@ -86,11 +88,11 @@ pub struct CaService {
     log: MerkleLog,
     deny_list: DenyList,
     signed: Arc<Vec<u8>>,
-    /// Whether the deny list holds what the signed one does not.
+    /// Whether the deny list has entries that the signed one lacks.
     is_unpublished: bool,
     /// Certificates of agents and processes that could still be revoked.
     revocable: usize,
-    /// How many certificates may live or be denied at a time: each has room on the deny list.
+    /// How many certificates may be alive or denied at a time. Each has room on the deny list.
     room: usize,
     pruned: Timestamp,
     issued: HashMap<Serial, IssuedCertificate>,
@@ -110,39 +112,39 @@ pub enum CaServiceError {
         /// The fault.
         error: String,
     },
-    /// Leaves of the issuance log are missing.
+    /// Leaves are missing from the issuance log.
     #[error(
         "the issuance log lacks its entry {index}: certificates may have been issued in secret"
     )]
     LogGap {
-        /// The first that is missing.
+        /// The first missing leaf.
         index: u64,
     },
-    /// The stored deny list is not ours.
+    /// The stored deny list is not this CA's, or is damaged.
     #[error("the stored deny list is not good: {0}")]
     DenyList(#[from] DenyListError),
 }
 
 /// The identity to certify, and the requester.
 pub struct Request<'r> {
-    /// The node that vouches.
+    /// The node that vouches for the identity.
     pub node: &'r VerifiedIdentity,
     /// The identity to certify.
     pub wanted: &'r Identity,
-    /// The process that is to hold the key.
+    /// The process that will hold the key.
     pub process: Option<&'r str>,
-    /// The signing request, DER.
+    /// The signing request in DER.
     pub request: &'r [u8],
 }
 
 impl CaService {
-    /// Prefixes of the rows this service consists of.
+    /// Prefixes of this service's rows.
     pub const ROWS: [&'static str; 4] = [CERTIFICATE_ROW, LEAF_ROW, DENY_LIST_ROW, Events::ROW];
 
-    /// A CA service as its rows describe it; none for a new one.
+    /// Loads a CA service from its rows. Without rows the service is new.
     ///
     /// # Errors
-    /// [`CaServiceError`]: nothing is certified on damaged state.
+    /// [`CaServiceError`]. On damaged state nothing is certified.
     pub fn load<'r>(
         authority: IssuingAuthority,
         trust: Arc<Trust>,
@@ -203,7 +205,7 @@ impl CaService {
         Ok(service)
     }
 
-    /// Takes the rows that changed.
+    /// Takes the changed rows.
     pub fn take_rows(&mut self) -> Vec<Row> {
         let mut rows = self.rows.take();
         rows.extend(self.events.take_rows());
@@ -215,7 +217,7 @@ impl CaService {
         &mut self.events
     }
 
-    /// The trust of this service: its own root, with its own deny list in force.
+    /// The trust of this service: its own root with its own deny list in force.
     pub fn trust(&self) -> &Arc<Trust> {
         &self.trust
     }
@@ -225,21 +227,21 @@ impl CaService {
         &self.authority
     }
 
-    /// The signed deny list, and its version.
+    /// The version of the deny list, and the signed list.
     pub fn deny_list(&self) -> (u64, Arc<Vec<u8>>) {
         (self.deny_list.version(), self.signed.clone())
     }
 
-    /// How many certificates were ever issued.
+    /// How many certificates were issued in all.
     pub fn issued_in_all(&self) -> u64 {
         self.log.size()
     }
 
-    /// Certifies at a node's request, if the Master placed that agent or process there.
+    /// Certifies an agent or process at the request of a node, if the Master placed it there.
     ///
     /// # Errors
-    /// [`FaultCode::NotPlaced`] with the reason; the attempt is entered in the events. [`FaultCode::Full`] if the certificate
-    /// could not be revoked for want of room on the deny list.
+    /// [`FaultCode::NotPlaced`] with the reason; the attempt is entered in the events. [`FaultCode::Full`] if the deny
+    /// list would have no room for revoking the certificate.
     pub fn certify(
         &mut self,
         request: &Request<'_>,
@@ -297,11 +299,10 @@ impl CaService {
         Ok(chain)
     }
 
-    /// Certifies because the platform itself wants it: for the Master's own process and agents,
-    /// and for nodes that joined.
+    /// Certifies on the platform's own behalf: the Master's own process and agents, and nodes that joined.
     ///
     /// # Errors
-    /// If the request is not good or the authority cannot sign.
+    /// If the request is not valid or the authority cannot sign.
     pub fn certify_own(
         &mut self,
         identity: Identity,
@@ -375,7 +376,7 @@ impl CaService {
         Ok((issued.chain, serial))
     }
 
-    /// Forgets what expired. The issuance log keeps everything.
+    /// Forgets expired certificates. The issuance log keeps everything.
     pub fn prune(&mut self, now: Timestamp) {
         let over: Vec<Serial> = self
             .issued
@@ -450,7 +451,7 @@ fn leaf_row(index: u64) -> String {
     format!("{LEAF_ROW}{index:016x}")
 }
 
-/// How an identity is named in events: an agent by its local name, a node by its name.
+/// The name of an identity in events: an agent's local name, or a node's name.
 fn subject(identity: &Identity) -> String {
     match identity {
         Identity::Agent { name, .. } | Identity::Node { name, .. } => name.to_string(),

@@ -12,19 +12,20 @@ use super::{
     subject, why,
 };
 
-/// How long it is remembered that the sender of messages which still wait was revoked: longer than messages are kept
-/// that were given no expiry.
+/// How long the CA remembers that a sender of waiting messages was revoked. This is longer than messages without an
+/// expiry are kept.
 const SENDERS_REMEMBERED: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Entries of the deny list kept free for what operators revoke; all others are spoken for by certificates that live.
+/// Entries of the deny list that are kept free for revocations by operators. All others are reserved for living
+/// certificates.
 const FOR_OPERATORS: usize = 4096;
-/// How many certificates may live or be denied at a time, so that each has room on the deny list.
+/// How many certificates may be alive or denied at a time, so that each has room on the deny list.
 pub(crate) const ROOM: usize = MAX_ENTRIES - FOR_OPERATORS;
 /// Characters kept of an operator's reason.
 const LONGEST_REASON: usize = 500;
 
 impl CaService {
-    /// Only what can be revoked is certified: a revocation that found no room would come too late, when all could be done
-    /// would be to wait for the certificate's end.
+    /// Checks that the deny list has room for one more certificate. A certificate that cannot be revoked is not issued:
+    /// without room, a revocation could only wait for the certificate's end.
     pub(crate) fn check_room(&mut self, now: Timestamp) -> Result<(), Fault> {
         let is_full = |service: &Self| service.deny_list.len() + service.revocable >= service.room;
         if is_full(self) && self.pruned != now {
@@ -43,8 +44,8 @@ impl CaService {
             .advise("what has expired makes room: shorten `certificate-lifetime` in the manifest"))
     }
 
-    /// Revokes the living certificates issued to a process, or only those of one of its agents.
-    /// True if there is a new deny list, to be [published](Self::publish).
+    /// Revokes the living certificates of a process, or only those of one of its agents. Returns true if there is a new
+    /// deny list to [publish](Self::publish).
     ///
     /// # Errors
     /// If the deny list is full.
@@ -72,11 +73,11 @@ impl CaService {
         self.revoke(&serials, reason, None, now)
     }
 
-    /// Revokes the living certificates of an agent, or one certificate by its serial number.
-    /// Returns those revoked. What the operator says to it is shown wherever the revocation is.
+    /// Revokes the living certificates of an agent, or one certificate by its serial number. Returns the revoked
+    /// certificates. The operator's reason is shown wherever the revocation is.
     ///
     /// # Errors
-    /// [`FaultCode::Unknown`] if there is none; or if the deny list is full.
+    /// [`FaultCode::Unknown`] if there is no such certificate, or an error if the deny list is full.
     pub fn revoke_by_hand(
         &mut self,
         what: &str,
@@ -107,8 +108,8 @@ impl CaService {
         Ok(revoked.cloned().collect())
     }
 
-    /// What the holders of these certificates have sent until now is not delivered any more, if it still waits. Their
-    /// newer certificates hold.
+    /// Denies delivery of waiting messages that the holders of these certificates sent before now. Their newer
+    /// certificates stay valid.
     fn deny_senders(&mut self, serials: &[Serial], now: Timestamp) -> Result<(), Fault> {
         let denial = Denial {
             at: now,
@@ -178,8 +179,8 @@ impl CaService {
         Ok(changed)
     }
 
-    /// Signs the deny list if it changed, and puts it in force here: once for all that was revoked together, since its cost is
-    /// that of the whole list.
+    /// Signs the deny list if it changed, and puts it in force here. Signing costs as much as the whole list is long,
+    /// so one call serves all certificates that were revoked together.
     ///
     /// # Errors
     /// If the authority cannot sign.
@@ -187,11 +188,11 @@ impl CaService {
         if !self.is_unpublished {
             return Ok(());
         }
-        // A list from an older copy of the store has to pass for newer than those given out since.
+        // A list from an older copy of the store must pass for newer than the lists given out since.
         self.deny_list
             .raise_version(now.as_unix_seconds().saturating_mul(1000));
         let signed = self.deny_list.sign(&self.authority)?;
-        // Only an older list would be refused, and there is none but ours.
+        // Only an older list would be refused, and no other list exists.
         if let Err(error) = self.trust.apply_deny_list(&signed, now) {
             tracing::error!(%error, "the CA's own deny list was not accepted");
         }

@@ -192,7 +192,7 @@ fn a_statement_is_believed_only_whole_fresh_and_of_a_certified_node() {
         voucher.open::<Vouching>(service.trust(), now + 3_000_000),
         Err(StatementError::Stale { .. })
     ));
-    // Clocks that differ are no verdict on the one vouched for; nor is a certificate that has run out.
+    // Differing clocks are no verdict on the identity, and neither is an expired certificate.
     let late = |seconds: u64| {
         let error = voucher
             .open::<Vouching>(service.trust(), now + seconds * 1000)
@@ -235,7 +235,7 @@ fn a_certificate_of_tomorrow_proves_its_node_today() {
     let voucher = Signed::sign(&vouching, &node).unwrap();
     let (found, _) = voucher.open::<Vouching>(service.trust(), now).unwrap();
     assert_eq!(found.identity(), &identity);
-    // Revoked, it proves nothing.
+    // A revoked certificate proves nothing.
     service.revoke_by_hand("node-1", "", tomorrow).unwrap();
     service.publish(NOW).unwrap();
     let error = voucher.open::<Vouching>(service.trust(), now).unwrap_err();
@@ -278,7 +278,7 @@ fn what_is_revoked_together_is_signed_once() {
     service.publish(NOW).unwrap();
     assert!(service.deny_list().0 > version);
     assert_eq!(service.trust().deny_lists()[0].serials().count(), 20);
-    // There is nothing new to be signed.
+    // There is nothing new to sign.
     let signed = service.deny_list().1;
     service.publish(NOW).unwrap();
     assert!(Arc::ptr_eq(&service.deny_list().1, &signed));
@@ -302,7 +302,7 @@ fn whatever_is_certified_has_room_on_the_deny_list() {
         );
     };
     full(&mut service);
-    // Revoking makes no room: denied or alive, each has its entry until its certificate has expired.
+    // Revoking makes no room. Denied or alive, each certificate keeps its entry until it expires.
     for process in 0..10 {
         let process = process.to_string();
         assert!(
@@ -338,7 +338,7 @@ fn a_ca_that_goes_on_from_an_older_copy_is_obeyed() {
             .unwrap();
         first.publish(NOW).unwrap();
     }
-    // What the nodes hold.
+    // The roots that the nodes hold.
     let roots = [root.certificate().clone()];
     let trust = || Trust::new(platform(), &roots, Duration::from_secs(10)).unwrap();
     let held = trust();

@@ -1,4 +1,4 @@
-//! The AMS: which agents there are, and where each is in its life.
+//! The AMS knows which agents exist, and where each is in its life cycle.
 
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use super::dialogue::{action, answer, apology, asks, name_limit, read, turn_down
 use super::{DirectoryLimits, LoadError, Requester};
 use sealbus_store::{Store, StoreError, read_all};
 
-/// The consequences of a message or change for the AMS.
+/// The consequences of a message or a change for the AMS.
 pub type Outcome = super::Outcome<Undo>;
 
 /// A change that can be taken back.
@@ -28,15 +28,15 @@ struct Done {
     outcome: Outcome,
     /// The result, for functions that have one.
     result: Option<Term<'static>>,
-    /// The limit that the result met.
+    /// The limit that cut the result short.
     limit: Option<String>,
 }
 
 /// The AMS of a platform, `ams@hap`.
 ///
 /// The platform files its own agents with [`follow`](Self::follow), [`place`](Self::place),
-/// [`set_state`](Self::set_state) and [`remove`](Self::remove). By message, an agent changes its own
-/// entry only; the Master's agent, `master@hap`, changes every one.
+/// [`set_state`](Self::set_state) and [`remove`](Self::remove). By message, an agent changes its own entry only. The
+/// Master's agent, `master@hap`, may change every entry.
 #[derive(Debug)]
 pub struct Ams {
     own: Aid,
@@ -61,10 +61,10 @@ impl Ams {
         }
     }
 
-    /// The AMS as it was when it last wrote to the store.
+    /// Loads the AMS as it last wrote itself to the store.
     ///
     /// # Errors
-    /// The store fails, or holds a row that cannot be read.
+    /// The store fails, or has a row that cannot be read.
     pub async fn load(
         own: Aid,
         limits: DirectoryLimits,
@@ -81,7 +81,7 @@ impl Ams {
         result.map(|()| ams)
     }
 
-    /// Sets what `get-description` tells of the platform's services, such as its message transports.
+    /// Sets the services of the platform that `get-description` reports, such as its message transports.
     pub fn set_services(&mut self, services: Vec<ApService>) {
         self.platform.services = services;
     }
@@ -101,16 +101,16 @@ impl Ams {
         self.len() == 0
     }
 
-    /// The entries that match a template, in the order of registration, at most so many.
+    /// The entries that match a template, in the order of registration: at most `most`.
     pub fn search(&self, template: &AmsAgentDescription, most: usize) -> Vec<&AmsAgentDescription> {
         self.agents.search(template, most)
     }
 
-    /// Files an agent of the platform, whose life begins anew if it was there before. Without a
-    /// state it is `initiated`.
+    /// Files an agent of the platform. The life of an agent that was there before begins anew. An agent without a state
+    /// is `initiated`.
     ///
     /// # Errors
-    /// The description has no name, or a limit is met.
+    /// The description has no name, or a limit is reached.
     pub fn place(&mut self, mut description: AmsAgentDescription) -> Result<Outcome, Exception> {
         let name = description.check_entry()?.name.clone();
         description.state.get_or_insert(AgentState::Initiated);
@@ -121,10 +121,10 @@ impl Ams {
         Ok(self.put(&name, description))
     }
 
-    /// Notes where an agent is in its life, by the rules of the life cycle.
+    /// Sets an agent's state by the rules of the life cycle.
     ///
     /// # Errors
-    /// There is no such agent, or the life cycle does not lead there from where it is.
+    /// There is no such agent, or the life cycle has no step from its state to the new one.
     pub fn set_state(&mut self, name: &str, state: AgentState) -> Result<Outcome, Exception> {
         let mut description = self.get(name).cloned().ok_or(Exception::NotRegistered)?;
         check_transition(description.state, state, &Requester::Platform)?;
@@ -132,11 +132,11 @@ impl Ams {
         Ok(self.put(name, description))
     }
 
-    /// Enters what the Master knows of an agent: its state, or that it is gone. The Master is right
-    /// whatever the entry says, so the life cycle is not consulted: an agent that crashed begins anew.
+    /// Enters the Master's knowledge of an agent: its state, or that it is gone. The Master is right whatever the entry
+    /// says, so the life cycle is not checked. An agent that crashed begins anew.
     ///
     /// # Errors
-    /// A limit is met.
+    /// A limit is reached.
     pub fn follow(&mut self, agent: &Aid, state: Option<AgentState>) -> Result<Outcome, Exception> {
         let Some(state) = state else {
             return Ok(self.remove(&agent.name));
@@ -147,7 +147,7 @@ impl Ams {
         self.place(description)
     }
 
-    /// Removes an agent, whatever its state.
+    /// Removes an agent in any state.
     pub fn remove(&mut self, name: &str) -> Outcome {
         let mut outcome = Outcome::default();
         if self.get(name).is_some() {
@@ -158,7 +158,7 @@ impl Ams {
         outcome
     }
 
-    /// Takes a message. `now` is the time of its reception; nothing in the AMS depends on it so far.
+    /// Handles a message. `now` is the time of its reception; nothing in the AMS depends on it so far.
     pub fn handle(
         &mut self,
         message: &AclMessage,
@@ -220,8 +220,8 @@ impl Ams {
         outcome
     }
 
-    /// Takes an outcome back that could not be committed; gives what to send instead of its messages.
-    /// Outcomes that were merged are taken back together, otherwise the latest comes first.
+    /// Takes back an outcome that could not be committed. Returns the messages to send instead. Merged outcomes are
+    /// taken back together; separate outcomes are taken back latest first.
     pub fn revert(&mut self, mut outcome: Outcome, error: &StoreError) -> Vec<AclMessage> {
         while let Some(Undo(former)) = outcome.undo.pop() {
             self.agents.restore(former);
@@ -229,7 +229,7 @@ impl Ams {
         outcome.into_apologies(error)
     }
 
-    /// Does what is asked.
+    /// Performs the requested action.
     fn perform(&mut self, act: &Term<'_>, requester: &Requester) -> Result<Done, Exception> {
         let outcome = match AmsFunction::from_term(act)? {
             AmsFunction::Register(mut description) => {
@@ -248,7 +248,7 @@ impl Ams {
                 authorise(requester, &name)?;
                 let former = self.get(&name).ok_or(Exception::NotRegistered)?;
                 match description.state {
-                    // An agent is always somewhere in its life.
+                    // An agent always has a state.
                     None => description.state = former.state,
                     Some(state) => check_transition(former.state, state, requester)?,
                 }
@@ -315,7 +315,7 @@ fn impossible_state() -> Exception {
     }
 }
 
-/// JADE's `latent` is read from other platforms, but no agent here is ever in it.
+/// The state `latent` of JADE is read from other platforms, but no agent of this platform is ever in it.
 fn check_possible(state: AgentState) -> Result<(), Exception> {
     if state == AgentState::Latent {
         Err(impossible_state())
@@ -324,8 +324,8 @@ fn check_possible(state: AgentState) -> Result<(), Exception> {
     }
 }
 
-/// The life cycle of FIPA00023: where it leads, and what an agent may do by itself. The platform may
-/// take every step, also those that agents wish for: it carries their wishes out.
+/// The life cycle of FIPA00023: which steps it has, and which of them an agent may take by itself. The platform may
+/// take every step, including those that agents ask for, because the platform carries them out.
 fn check_transition(
     from: Option<AgentState>,
     to: AgentState,
@@ -335,7 +335,7 @@ fn check_transition(
     let by_agent = match (from.unwrap_or(Active), to) {
         (from, to) if from == to => true,
         (Active, Suspended | Waiting | Transit) => true,
-        // An agent that asks is awake.
+        // An agent that sends a request is awake.
         (Suspended | Waiting | Transit, Active) => true,
         (Initiated, Active) => false,
         _ => return Err(impossible_state()),
@@ -347,7 +347,8 @@ fn check_transition(
     }
 }
 
-/// As the DF does, but for nobody of another platform: the AMS lists this platform's agents.
+/// The rule is the DF's, except that no agent of another platform may change an entry: the AMS lists this platform's
+/// agents only.
 fn authorise(requester: &Requester, name: &str) -> Result<(), Exception> {
     match requester {
         Requester::Foreign { .. } => Err(Exception::Unauthorised),

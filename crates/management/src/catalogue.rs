@@ -1,4 +1,4 @@
-//! The entries of a directory, kept so that a search looks at few of them.
+//! The entries of a directory, indexed so that a search looks at few of them.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,12 +17,12 @@ pub(super) trait Description: Clone {
     fn term(&self) -> Term<'_>;
     fn read(term: &Term<'_>) -> Result<Self, Exception>;
     fn matches(&self, template: &Self) -> bool;
-    /// Shows the words of this description, each with its place. Whatever matches a template has all
-    /// of the template's words at the same places.
+    /// Shows the words of this description, each with its place. A description that matches a template has all of the
+    /// template's words at the same places.
     fn words(&self, word: &mut dyn FnMut(Place, &str));
 }
 
-/// Where a word stands in a description.
+/// The place of a word in a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     State,
@@ -185,7 +185,7 @@ pub(super) struct Share {
     pub(super) length: usize,
 }
 
-/// The platform of an agent, by the name that its share has.
+/// The platform of an agent, written as its share is named.
 fn platform_of(name: &str) -> String {
     let platform = name.rsplit_once('@').map_or("", |(_, platform)| platform);
     platform.to_ascii_lowercase()
@@ -208,7 +208,7 @@ impl<D: Description> Catalogue<D> {
         self.entries.len()
     }
 
-    /// How much the entries of the platform take that an agent is of.
+    /// How much the entries of this agent's platform take together.
     pub(super) fn share_of_platform(&self, agent: &str) -> Share {
         let share = self.platforms.get(&platform_of(agent));
         share.copied().unwrap_or_default()
@@ -230,7 +230,7 @@ impl<D: Description> Catalogue<D> {
         self.names.get(name).copied()
     }
 
-    /// Files a description under its name, in place of the one there was.
+    /// Files a description under its name, and replaces an earlier one.
     pub(super) fn put(&mut self, name: &str, description: D, batch: &mut Batch) -> Former<D> {
         let bytes = description.term().to_bytes();
         let former = self.take(name);
@@ -331,7 +331,8 @@ impl<D: Description> Catalogue<D> {
         self.search_within(template, most, usize::MAX).entries
     }
 
-    /// As [`search`](Self::search), and after the first no more entries than fit into `length` bytes.
+    /// Like [`search`](Self::search), but after the first entry it returns no more entries than fit into `length`
+    /// bytes.
     pub(super) fn search_within(&self, template: &D, most: usize, length: usize) -> Found<'_, D> {
         let mut entries = Vec::new();
         let mut room = length;
@@ -363,7 +364,7 @@ impl<D: Description> Catalogue<D> {
             let sequence = self.sequence(&name.name);
             return Box::new(sequence.and_then(|it| self.entries.get(&it)).into_iter());
         }
-        // The entries that have the rarest of the words are the fewest to look at.
+        // The entries with the rarest word are the fewest to look at.
         let words = self.words.of(template);
         let having = words.iter().map(|word| self.having.get(word));
         match having.min_by_key(|having| having.map_or(0, BTreeSet::len)) {

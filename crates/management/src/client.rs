@@ -1,4 +1,4 @@
-//! The requests of agents to AMS and DF, and the reading of the answers.
+//! The requests that agents send to AMS and DF, and the reading of the answers.
 //!
 //! ```
 //! use sealbus_fipa::management::{DfAgentDescription, DfFunction, SearchConstraints};
@@ -48,9 +48,9 @@ pub fn ask_ams(ams: &Aid, function: &AmsFunction) -> AclMessage {
     )
 }
 
-/// Asks a DF to tell of all entries that match a template, now (as many as the constraints say) and
-/// whenever one comes, changes or goes. A conversation-id must be added; the DF answers `agree`, and
-/// then an `inform` each time, to be read with [`Answer::changes`].
+/// Asks a DF to report all entries that match a template: now (as many as the constraints say), and whenever one comes,
+/// changes or goes. The caller adds a conversation-id. The DF answers `agree`, and then sends an `inform` each time,
+/// which [`Answer::changes`] reads.
 pub fn subscribe(
     df: &Aid,
     template: DfAgentDescription,
@@ -61,12 +61,12 @@ pub fn subscribe(
     message(Performative::Subscribe, df, "fipa-subscribe", content)
 }
 
-/// Ends a subscription, given its request. The DF answers `inform` (done).
+/// Ends a subscription, given the request that began it. The DF answers `inform` (done).
 pub fn cancel(subscribe: &AclMessage) -> AclMessage {
     let mut cancel = subscribe.clone();
     cancel.performative = Performative::Cancel;
     cancel.reply_with = None;
-    // The content of `cancel` is the action that is no longer wanted.
+    // The content of `cancel` is the action to be ended.
     let content = subscribe
         .content_bytes()
         .map(|bytes| Content::parse(bytes, &Limits::DEFAULT));
@@ -100,16 +100,16 @@ fn message(
         .with_content(content)
 }
 
-/// An answer of AMS or DF that says yes.
+/// A positive answer of AMS or DF.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer<'m> {
-    /// `agree`: it will be done; another message follows.
+    /// `agree`: the DF or AMS will do it; another message follows.
     Agreed,
-    /// `inform`: it has been done, or this is the result.
+    /// `inform`: it is done, or this is the result.
     Informed(Content<'m>),
 }
 
-/// An answer that says no, or cannot be read.
+/// An answer that is negative or cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The request was turned down.
@@ -127,15 +127,15 @@ pub enum AnswerError {
     Undelivered {
         /// The intended receiver.
         receiver: String,
-        /// Why it was not delivered.
+        /// Why the request was not delivered.
         reason: String,
     },
-    /// The answer is none that belongs to the request.
+    /// The answer does not fit the request.
     #[error("{by} gave an answer that cannot be understood: {what}")]
     Unreadable {
         /// The directory that answered.
         by: String,
-        /// The mistake in it.
+        /// The mistake in the answer.
         what: String,
     },
 }
@@ -144,7 +144,7 @@ impl<'m> Answer<'m> {
     /// Reads an answer.
     ///
     /// # Errors
-    /// The answer says no, or cannot be read.
+    /// The answer is negative, or cannot be read.
     pub fn read(answer: &'m AclMessage) -> Result<Self, AnswerError> {
         let by = answer
             .sender
@@ -180,7 +180,7 @@ impl<'m> Answer<'m> {
         }
     }
 
-    /// Whether this is a `done`: the answer to register, deregister, modify and cancel.
+    /// Whether this is a `done`, the answer to register, deregister, modify and cancel.
     pub fn is_done(&self) -> bool {
         self.done().is_some()
     }
@@ -195,8 +195,8 @@ impl<'m> Answer<'m> {
         }
     }
 
-    /// The entry as the DF has filed it, in answer to register or modify: its lease may be shorter
-    /// than was asked for.
+    /// The entry as the DF has filed it, in the answer to register or modify. Its lease may be shorter than the
+    /// requested one.
     pub fn granted(&self) -> Option<DfAgentDescription> {
         match self.done()? {
             ActionExpression::Action { act, .. } => match DfFunction::from_term(act).ok()? {
@@ -210,7 +210,7 @@ impl<'m> Answer<'m> {
     /// The entries that a search in a DF found.
     ///
     /// # Errors
-    /// This answers something else.
+    /// This answer has no such result.
     pub fn entries(&self) -> Result<Vec<DfAgentDescription>, Exception> {
         results(self.content()?, DfAgentDescription::from_term)
     }
@@ -218,7 +218,7 @@ impl<'m> Answer<'m> {
     /// The entries that a search in an AMS found.
     ///
     /// # Errors
-    /// This answers something else.
+    /// This answer has no such result.
     pub fn agents(&self) -> Result<Vec<AmsAgentDescription>, Exception> {
         results(self.content()?, AmsAgentDescription::from_term)
     }
@@ -226,16 +226,16 @@ impl<'m> Answer<'m> {
     /// The result of `get-description`.
     ///
     /// # Errors
-    /// This answers something else.
+    /// This answer has no such result.
     pub fn platform(&self) -> Result<ApDescription, Exception> {
         ApDescription::from_answer(self.content()?)
     }
 
-    /// The entries that a subscriber is told of: those with services or other slots have come or
-    /// changed, those with only a name have gone.
+    /// The entries in a notification to a subscriber. Entries with services or other slots have come or changed;
+    /// entries with a name alone have gone.
     ///
     /// # Errors
-    /// This is no notification.
+    /// This is not a notification.
     pub fn changes(&self) -> Result<Vec<DfAgentDescription>, Exception> {
         subscription::entries(self.content()?)
     }
@@ -248,8 +248,8 @@ impl<'m> Answer<'m> {
     }
 }
 
-/// The reason in a refusal: the last proposition that states an exception. What is none of the
-/// ontology's is kept in its words.
+/// The reason in a refusal: the last proposition that states an exception. An exception outside the ontology is kept in
+/// its own words.
 fn exception(content: &Content<'_>) -> Exception {
     let propositions = content
         .expressions
@@ -283,8 +283,8 @@ fn exception(content: &Content<'_>) -> Exception {
         .unwrap_or_else(|| Exception::InternalError(content.to_string()))
 }
 
-/// The receiver and the reason that a notice of the message transport names; `None` if the content is no such notice.
-/// Whether the platform wrote it, the bus knows.
+/// The receiver and the reason named in a notice of the message transport. Returns `None` if the content is no such
+/// notice. The bus knows whether the platform wrote the notice.
 pub fn undelivered(content: &Content<'_>) -> Option<(Aid, String)> {
     Some((unreached(content)?, undelivered_because(content)))
 }

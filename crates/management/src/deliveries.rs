@@ -5,15 +5,15 @@ use parking_lot::Mutex;
 use sealbus_bus::{Outbox, TrySendError};
 use sealbus_fipa::AclMessage;
 
-/// Messages that wait for one receiver; what comes beyond is dropped.
+/// Most messages that wait for one receiver. Messages beyond this number are dropped.
 const MOST_WAITING: usize = 256;
 
-/// Sends messages so that a receiver who does not read keeps no other waiting. Messages to one receiver stay in
+/// Sends messages so that a receiver that does not read makes no other receiver wait. Messages to one receiver stay in
 /// order.
 #[derive(Clone)]
 pub(super) struct Deliveries {
     outbox: Arc<Outbox>,
-    /// Receivers without room, each with what waits behind the message that its task waits to send.
+    /// Receivers without room. Each has the messages that wait behind the one its task is sending.
     waiting: Arc<Mutex<HashMap<String, VecDeque<AclMessage>>>>,
 }
 
@@ -25,7 +25,8 @@ impl Deliveries {
         }
     }
 
-    /// Sends a message to its one receiver, now or when there is room. A directory writes no other messages.
+    /// Sends a message to its one receiver, now or when there is room. A directory writes no messages with several
+    /// receivers.
     pub(super) fn send(&self, message: AclMessage) {
         let Some(receiver) = message
             .receivers
@@ -63,7 +64,7 @@ impl Deliveries {
         }
     }
 
-    /// The next message that waits for a receiver; without one its waiting ends.
+    /// The next message that waits for a receiver. Without one the receiver leaves the list.
     fn next(&self, receiver: &str) -> Option<AclMessage> {
         let mut waiting = self.waiting.lock();
         let next = waiting.get_mut(receiver)?.pop_front();

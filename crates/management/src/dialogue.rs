@@ -1,4 +1,4 @@
-//! Reading requests and writing answers, as AMS and DF both do (FIPA00026, FIPA00023).
+//! Reading requests and writing answers, common to AMS and DF (FIPA00026, FIPA00023).
 
 use sealbus_fipa::management::{Exception, ONTOLOGY};
 use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Profile, Term, Wff};
@@ -6,7 +6,7 @@ use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative};
 
 use sealbus_store::StoreError;
 
-/// The parameter in which AMS and DF name the limit that left out entries from the answer to a search.
+/// The parameter in which AMS and DF name the limit that left entries out of the answer to a search.
 pub const LIMIT_PARAMETER: &str = "X-Sealbus-Limit";
 
 /// Reads the content of a request.
@@ -26,7 +26,7 @@ pub(super) fn read<'m>(message: &'m AclMessage) -> Result<Content<'m>, Exception
     Content::parse(bytes, &Limits::DEFAULT).map_err(|_| unrecognised())
 }
 
-/// The one action of a request, and what `own` is to do: an action of another agent is not for it to perform.
+/// The one action of a request, and the act that `own` is asked to perform. An action of another agent is refused.
 pub(super) fn action<'t, 'a>(
     content: &'t Content<'a>,
     own: &Aid,
@@ -46,7 +46,7 @@ pub(super) fn action<'t, 'a>(
     }
 }
 
-/// Whether `own` is the agent that is to act.
+/// Checks that `own` is the agent asked to act.
 pub(super) fn check_actor(actor: &Term<'_>, own: &Aid) -> Result<(), Exception> {
     let is_own = |actor: &Aid| {
         let same_platform = match (actor.platform(), own.platform()) {
@@ -75,8 +75,8 @@ pub(super) fn replace_act<'a>(
     }
 }
 
-/// An answer from `own` to `message`, for its sender alone: whoever else a `reply-to` names may be one that the sender
-/// must not write to.
+/// An answer from `own` to `message`, for its sender alone. A `reply-to` may name agents that the sender must not write
+/// to, so it is ignored.
 pub(super) fn answer(
     own: &Aid,
     message: &AclMessage,
@@ -89,7 +89,8 @@ pub(super) fn answer(
         .with_sender(own.clone())
         .with_content(content);
     answer.receivers = message.sender.iter().cloned().collect();
-    // In the language of the request, unless that is none we write or has not all we need.
+    // The answer is in the request's language, unless this crate cannot write that language or it lacks a needed
+    // expression.
     let asked = answer.language.as_ref().and_then(Expression::as_str);
     if !asked.is_some_and(|asked| asked.parse::<Profile>().is_ok_and(|asked| asked >= needed)) {
         answer.language = Some(needed.language().into());
@@ -101,7 +102,7 @@ pub(super) fn answer(
     answer
 }
 
-/// Names the limit that an answer's results met.
+/// Names the limit that cut an answer's results short.
 pub(super) fn name_limit(answer: &mut AclMessage, limit: Option<String>) {
     if let Some(limit) = limit {
         answer
@@ -110,7 +111,7 @@ pub(super) fn name_limit(answer: &mut AclMessage, limit: Option<String>) {
     }
 }
 
-/// An answer that turns a request down, with its action if that could be read.
+/// An answer that turns a request down, with the requested action if it could be read.
 pub(super) fn turn_down(
     own: &Aid,
     message: &AclMessage,
@@ -125,7 +126,7 @@ pub(super) fn turn_down(
     answer(own, message, exception.performative(), content)
 }
 
-/// A failure whose reason, its last expression, is still to be told: see [`explain_failure`].
+/// A failure whose reason, its last expression, is still missing: see [`explain_failure`].
 pub(super) fn apology(own: &Aid, message: &AclMessage, action: ActionExpression<'_>) -> AclMessage {
     turn_down(
         own,
@@ -146,8 +147,8 @@ pub(super) fn explain_failure(apology: &mut AclMessage, error: &StoreError) {
     }
 }
 
-/// Whether this act begins something, so that not supporting it deserves an answer. The others are
-/// answers themselves or plain statements: answering them could go on for ever.
+/// Whether this act begins an exchange, so that an unsupported one deserves an answer. Other acts are answers
+/// themselves or plain statements, and answering them could go on for ever.
 pub(super) fn asks(performative: &Performative) -> bool {
     use Performative::*;
     match performative {
@@ -158,7 +159,7 @@ pub(super) fn asks(performative: &Performative) -> bool {
     }
 }
 
-/// The agent that a notice of the message transport says a message did not reach.
+/// The agent that a message did not reach, from a notice of the message transport.
 pub(super) fn unreached(content: &Content<'_>) -> Option<Aid> {
     use sealbus_fipa::sl::Arguments;
     content

@@ -1,10 +1,11 @@
-//! Agent management (FIPA00023): the AMS and the DF, and the client's side.
+//! Agent management (FIPA00023): the AMS, the DF, and the client's side.
 //!
-//! [`Ams`] and [`Df`] are state machines without I/O. They take a message, who has proved to have sent
-//! it, and the time; they give back an [`Outcome`]: what to write to the store, and what to send then.
-//! Both are rebuilt from their rows in the store by `load`. [`DirectoryService`] is the shell that
-//! runs one of them as an agent: it receives, commits, and sends. [`client`] has the other side: the
-//! requests that agents send, and how they read the answers.
+//! [`Ams`] and [`Df`] are state machines without I/O. They take a message, its proved sender, and the time. They return
+//! an [`Outcome`]: the rows to write to the store, and the messages to send after that. `load` rebuilds both from their
+//! rows in the store.
+//!
+//! [`DirectoryService`] is the shell that runs one of them as an agent: it receives, commits, and sends. [`client`] is
+//! the other side: the requests that agents send, and the reading of the answers.
 
 pub mod ams;
 mod catalogue;
@@ -31,27 +32,27 @@ pub use service::{ChangeError, Directory, DirectoryService, Inbox};
 /// The sender of a message, as far as it is proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requester {
-    /// The agent of this AID name.
+    /// The agent with this AID name.
     Agent(String),
-    /// The agent of another platform with this AID name, which is only claimed. It may change no entry but its own in
-    /// the DF, and subscribe there, and that only if the gateway's policy says so.
+    /// An agent of another platform. Its AID name is only claimed. If the gateway's policy allows it, the agent may
+    /// change its own entry in the DF, and no other, and may subscribe there.
     Foreign {
-        /// Its name.
+        /// The agent's claimed AID name.
         name: String,
-        /// Whether it may register.
+        /// Whether the agent may register.
         may_register: bool,
     },
     /// The platform itself: the Master, or a notice of the message transport.
     Platform,
-    /// Nobody that is known: may search, but change nothing.
+    /// An unknown sender: it may search, but change nothing.
     Unproved,
 }
 
 impl Requester {
-    /// The sender of `message`, of which the bus knows `provenance`.
+    /// The sender of `message`, given the `provenance` known to the bus.
     ///
-    /// With `trust_claims`, on a platform whose security level proves no senders, the name in the
-    /// message counts: such a platform promises no more.
+    /// With `trust_claims`, on a platform with a security level that proves no senders, the name in the message counts.
+    /// Such a platform promises no more.
     pub fn of(message: &AclMessage, provenance: &Provenance, trust_claims: bool) -> Self {
         let claimed = || {
             message
@@ -76,7 +77,7 @@ impl Requester {
         requester.unwrap_or(Self::Unproved)
     }
 
-    /// The agent that subscribes, and cancels: one with a name that counts.
+    /// The name under which this sender subscribes and cancels, if it has a name that counts.
     fn subscriber(&self) -> Option<&str> {
         match self {
             Self::Agent(name)
@@ -88,8 +89,8 @@ impl Requester {
         }
     }
 
-    /// Whether the entry of the agent with this AID name may be changed: only by this agent itself
-    /// and by the platform.
+    /// Checks whether the entry of the agent with this AID name may be changed. Only this agent itself and the platform
+    /// may change it.
     fn authorise(&self, name: &str) -> Result<(), Exception> {
         match self {
             Self::Platform => Ok(()),
@@ -107,11 +108,11 @@ impl Requester {
 #[must_use = "the batch is to be committed, then the messages sent"]
 #[derive(Debug)]
 pub struct Outcome<Undo> {
-    /// To be committed first.
+    /// Must be committed first.
     pub batch: Batch,
-    /// To be sent then, in this order.
+    /// Must be sent after the commit, in this order.
     pub messages: Vec<AclMessage>,
-    /// How to take it back: the latest change last.
+    /// The steps that take the outcome back, the latest change last.
     undo: Vec<Undo>,
     /// Messages to send instead if the batch cannot be committed.
     apologies: Vec<AclMessage>,
@@ -129,7 +130,7 @@ impl<Undo> Default for Outcome<Undo> {
 }
 
 impl<Undo> Outcome<Undo> {
-    /// Adds what followed after this.
+    /// Appends a later outcome to this one.
     pub fn append(&mut self, later: Self) {
         self.batch.append(later.batch);
         self.messages.extend(later.messages);
@@ -137,8 +138,8 @@ impl<Undo> Outcome<Undo> {
         self.apologies.extend(later.apologies);
     }
 
-    /// Takes the answer to the one message this is the outcome of, so that it can be given otherwise
-    /// than by sending it. What else there is to send remains.
+    /// Takes the answer to the one message that led to this outcome, for callers that give the answer by another way.
+    /// The other messages remain.
     pub fn take_answer(&mut self) -> Option<AclMessage> {
         self.apologies.clear();
         (!self.messages.is_empty()).then(|| self.messages.remove(0))
@@ -154,7 +155,7 @@ impl<Undo> Outcome<Undo> {
     }
 }
 
-/// A row of the store that is no entry of a directory.
+/// The directory cannot be loaded from the store.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The store itself failed.
@@ -165,14 +166,14 @@ pub enum LoadError {
         "the row '{key}' of the store cannot be read ({detail}): it was written by another version of Sealbus, or is damaged; start the version that wrote it, or restore a backup"
     )]
     Row {
-        /// Its key.
+        /// The row's key.
         key: String,
-        /// The mistake in it.
+        /// The mistake in the row.
         detail: String,
     },
 }
 
-/// Milliseconds since 1970 UTC, in which leases count.
+/// Milliseconds since 1970 UTC, the unit of leases.
 fn unix_ms(now: SystemTime) -> i64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

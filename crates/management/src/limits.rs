@@ -5,7 +5,7 @@ use sealbus_fipa::sl::{Arguments, Term};
 
 use super::catalogue::{Catalogue, Description, Found, Share};
 
-/// How much AMS and DF keep and give at most. Each refusal names the limit that was met.
+/// The most that AMS and DF keep and return. Each refusal names the limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryLimits {
     /// Entries in one directory. Default one million.
@@ -18,13 +18,13 @@ pub struct DirectoryLimits {
     pub entry_length: usize,
     /// Services in one entry or template. Default 64.
     pub services: usize,
-    /// Words in one entry or template: all protocols, ontologies, languages and properties with all
-    /// their values, its own and its services'. Default 512.
+    /// Words in one entry or template: all protocols, ontologies, languages and properties with all their values, of
+    /// the entry and of its services. Default 512.
     pub words: usize,
-    /// Entries that one search gives; an answer that leaves out more says so. Default 1000.
+    /// Entries in the result of one search. An answer that leaves out more says so. Default 1000.
     pub results: usize,
-    /// Bytes of entries that one search gives; after the first entry, what is beyond is left out, and the answer says
-    /// so. Default 4 MiB.
+    /// Bytes of entries in the result of one search. The first entry is always included; entries beyond the limit are
+    /// left out, and the answer says so. Default 4 MiB.
     pub results_length: usize,
     /// Subscriptions of one agent. Default 64.
     pub subscriptions_per_agent: usize,
@@ -40,8 +40,8 @@ pub struct DirectoryLimits {
     pub subscriptions_length: usize,
     /// Bytes of a subscription's request. Default 64 KiB.
     pub subscription_length: usize,
-    /// The longest time an entry of the DF stands without being renewed; `None`: for ever. Longer
-    /// leases are granted for this long. Default `None`.
+    /// The longest time that an entry of the DF lasts without being renewed; `None` for ever. Longer leases are cut to
+    /// this time. Default `None`.
     pub longest_lease: Option<Duration>,
 }
 
@@ -68,7 +68,7 @@ impl Default for DirectoryLimits {
     }
 }
 
-/// The answer when a limit is met.
+/// The answer when a limit is reached.
 pub(super) fn exceeded(limit: &str, most: usize, what: &str) -> Exception {
     Exception::LimitExceeded(format!(
         "{what}, but the platform's limit '{limit}' allows {most}"
@@ -78,7 +78,7 @@ pub(super) fn exceeded(limit: &str, most: usize, what: &str) -> Exception {
 /// The result of a search, within the limits of an answer.
 pub(super) struct Results<'c, D> {
     pub(super) entries: Vec<&'c D>,
-    /// The limit that left out more of what was asked for.
+    /// The limit that left out further results.
     pub(super) limit: Option<String>,
 }
 
@@ -115,8 +115,8 @@ impl DirectoryLimits {
         Ok(())
     }
 
-    /// Checks whether another platform may have one more entry, or a longer one, of `length` bytes: its agents can take
-    /// any names.
+    /// Checks whether another platform may have one more entry, or a longer one, of `length` bytes. Its agents can take
+    /// any names, so the limit holds for all of them together.
     pub(super) fn check_share(
         &self,
         platform: &str,
@@ -144,8 +144,8 @@ impl DirectoryLimits {
         Ok(())
     }
 
-    /// Checks a description of the DF, entry or template: what two of them cost to compare is bounded
-    /// by the product of their words.
+    /// Checks a description for the DF, an entry or a template. The product of their words bounds the cost of comparing
+    /// two of them.
     pub(super) fn check_description(&self, it: &DfAgentDescription) -> Result<(), Exception> {
         let services = it.services.len();
         if services > self.services {
@@ -167,7 +167,7 @@ impl DirectoryLimits {
     }
 }
 
-/// The constants in a term. Formulas inside one count as one: they are only compared as a whole.
+/// The number of constants in a term. A formula inside counts as one, since formulas are only compared as a whole.
 fn values_in(term: &Term<'_>) -> usize {
     match term {
         Term::Set(terms) | Term::Sequence(terms) => 1 + terms.iter().map(values_in).sum::<usize>(),

@@ -1,5 +1,5 @@
-//! The shell around AMS and DF: receives their messages, writes their changes to the store, and sends
-//! what follows.
+//! The shell around AMS and DF. It receives their messages, writes their changes to the store, and sends the resulting
+//! messages.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,19 +13,19 @@ use super::deliveries::Deliveries;
 use super::{Ams, Df, Outcome, Requester, ams, df};
 use sealbus_store::{Store, StoreError};
 
-/// Messages that are handled together, and written to the store in one commit.
+/// Most messages that are handled together, and written to the store in one commit.
 const MOST_AT_ONCE: usize = 64;
-/// Changes of the platform that wait.
+/// Most waiting changes by the platform.
 const MOST_CHANGES_WAITING: usize = 1024;
-/// After the store failed, the time until what is due is tried again.
+/// After a failure of the store, the time until due work is tried again.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// A directory that a [`DirectoryService`] can run.
 pub trait Directory: Send + 'static {
-    /// How one of its changes is taken back.
+    /// The step that takes back one of its changes.
     type Undo: Send;
 
-    /// Takes a message.
+    /// Handles a message.
     fn handle(
         &mut self,
         message: &AclMessage,
@@ -33,13 +33,13 @@ pub trait Directory: Send + 'static {
         now: SystemTime,
     ) -> Outcome<Self::Undo>;
 
-    /// Does what is due.
+    /// Does the work that is due.
     fn tick(&mut self, now: SystemTime) -> Outcome<Self::Undo>;
 
-    /// When something is due next.
+    /// When work is due next.
     fn deadline(&self) -> Option<SystemTime>;
 
-    /// Takes back what could not be committed; gives the messages to send instead.
+    /// Takes back an outcome that could not be committed. Returns the messages to send instead.
     fn revert(&mut self, outcome: Outcome<Self::Undo>, error: &StoreError) -> Vec<AclMessage>;
 }
 
@@ -96,10 +96,10 @@ impl Directory for Df {
 /// Why a change of the platform was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// The directory turned it down.
+    /// The directory turned the change down.
     #[error(transparent)]
     TurnedDown(#[from] Exception),
-    /// The store could not keep it, so it was taken back.
+    /// The store could not keep the change, so it was taken back.
     #[error("the change was not kept: {0}")]
     NotKept(Arc<StoreError>),
     /// The directory has ended.
@@ -107,7 +107,7 @@ pub enum ChangeError {
     Ended,
 }
 
-/// Where a directory's messages come in.
+/// The source of a directory's messages.
 pub trait Inbox: Send + 'static {
     /// The mailbox.
     fn mailbox(&mut self) -> &mut Mailbox;
@@ -126,7 +126,7 @@ struct Change<D: Directory> {
     answer: oneshot::Sender<Result<(), ChangeError>>,
 }
 
-/// A running directory, as the platform reaches it. Clones reach the same one.
+/// A handle to a running directory. Clones reach the same directory.
 pub struct DirectoryService<D: Directory> {
     changes: mpsc::Sender<Change<D>>,
 }
@@ -146,10 +146,11 @@ impl<D: Directory> std::fmt::Debug for DirectoryService<D> {
 }
 
 impl<D: Directory> DirectoryService<D> {
-    /// Prepares a service and gives the future that runs it, which ends when the mailbox is closed.
+    /// Prepares a service. Returns the handle and the future that runs the service; the future ends when the mailbox is
+    /// closed.
     ///
-    /// With `trust_claims`, on a platform whose security level proves no senders, the name in a
-    /// message counts as proved: see [`Requester::of`].
+    /// With `trust_claims`, on a platform with a security level that proves no senders, the name in a message counts as
+    /// proved: see [`Requester::of`].
     pub fn new(
         directory: D,
         inbox: impl Inbox,
@@ -178,8 +179,8 @@ impl<D: Directory> DirectoryService<D> {
         self.submit(work).await.await
     }
 
-    /// Hands a change in, to be made after those handed in before; the future it gives waits until
-    /// the change is in the store. Changes that wait together are written together.
+    /// Submits a change, which is made after those submitted before. The returned future waits until the change is in
+    /// the store. Changes that wait together are written together.
     pub async fn submit(
         &self,
         work: impl FnOnce(&mut D) -> Result<Outcome<D::Undo>, Exception> + Send + 'static,
@@ -240,8 +241,8 @@ impl<D: Directory> Shell<D> {
         }
     }
 
-    /// Does what has come and what is due, commits it, and sends what follows. Returns the time to
-    /// wait before what is due is tried again.
+    /// Handles the messages that came and the work that is due, commits the changes, and sends the resulting messages.
+    /// Returns the time to wait before failed work is tried again.
     async fn round(
         &mut self,
         received: &mut Vec<ReceivedMessage>,
@@ -298,7 +299,7 @@ fn due_in(deadline: Option<SystemTime>, now: SystemTime) -> Option<Duration> {
     deadline.map(|deadline| deadline.duration_since(now).unwrap_or_default())
 }
 
-/// Sleeps for so long, or for ever. At most an hour at once: the system's clock may be set.
+/// Sleeps for this time, or for ever. One sleep lasts at most an hour, because the system's clock may be set.
 async fn sleep(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time.min(Duration::from_secs(3600))).await,

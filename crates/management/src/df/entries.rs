@@ -1,4 +1,4 @@
-//! Entries, and the leases they stand for.
+//! Entries and their leases.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use super::super::{Requester, unix_ms};
 use super::{Change, Df, Outcome, Undo};
 
 impl Df {
-    /// Registers or modifies an entry; gives it as it stands then.
+    /// Registers or modifies an entry. Returns the entry as it stands then.
     pub(super) fn put(
         &mut self,
         description: &DfAgentDescription,
@@ -40,7 +40,7 @@ impl Df {
         Ok(granted)
     }
 
-    /// Whether the entry is within what its agent's platform may have together.
+    /// Checks that the entry is within what the agents of one other platform may have together.
     fn check_share_of_platform(
         &self,
         name: &str,
@@ -56,7 +56,7 @@ impl Df {
         self.limits.check_share(platform, others, length(entry))
     }
 
-    /// The lease given when `asked` is asked for: a point in time, or `None` for ever.
+    /// The lease that is granted when `asked` is requested: a point in time, or `None` for ever.
     fn grant(
         &self,
         asked: Option<DateTime>,
@@ -100,7 +100,7 @@ impl Df {
         requester: &Requester,
         outcome: &mut Outcome,
     ) -> Result<(), Exception> {
-        // Only the name matters, so services may lack what an entry's must have.
+        // Only the name matters, so the services may lack parameters that an entry must have.
         let name = DfAgentDescription {
             name: description.name.clone(),
             ..Default::default()

@@ -1,7 +1,7 @@
-//! DFs that search on in each other (FIPA00023): a DF of another platform that is registered here, with a service of
-//! type `fipa-df`, is asked too when a search may go deeper than this DF.
+//! DFs that search on in each other (FIPA00023). A DF of another platform may register here with a service of type
+//! `fipa-df`. A search that may go deeper than this DF then asks that DF too.
 //!
-//! Any agent may register such a service. So an agent of this platform is never asked, and a DF tells of agents of its
+//! Any agent may register such a service. So an agent of this platform is never asked, and a DF reports agents of its
 //! own platform alone: nobody can put entries into a search in the names of agents elsewhere.
 
 use std::collections::HashMap;
@@ -15,15 +15,15 @@ use sealbus_fipa::{AclMessage, Aid, DateTime, Expression};
 use super::super::client::{Answer, ask_df};
 use super::{DirectoryLimits, Requester};
 
-/// The type of service that DFs register with each other.
+/// The type of service under which DFs register with each other.
 pub(super) const DF_SERVICE: &str = "fipa-df";
-/// How long the other DFs may take together, unless the search says so itself.
+/// How long the other DFs may take together, unless the search sets a time itself.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Searches that wait for other DFs; more are answered from this one alone.
+/// Most searches that wait for other DFs. Further searches are answered from this DF alone.
 const MOST_WAITING: usize = 1024;
-/// DFs asked in one search.
+/// Most DFs asked in one search.
 const MOST_ASKED: usize = 32;
-/// The parameter of an agent identifier that says which other DF it was found in.
+/// The parameter of an agent identifier that names the other DF which found the agent.
 pub(super) const FOUND_IN: &str = "X-Sealbus-Found-In";
 
 /// Searches and questions that wait for other DFs.
@@ -31,16 +31,16 @@ pub(super) const FOUND_IN: &str = "X-Sealbus-Found-In";
 pub(super) struct Federation {
     number: u64,
     waiting: HashMap<u64, Waiting>,
-    /// The tags of questions: the search each is for, and the DF asked. A registration is for none.
+    /// The tag of each question, with its search and the DF asked. A registration belongs to no search.
     asked: HashMap<String, (Option<u64>, String)>,
 }
 
-/// A search that other DFs do too.
+/// A search that other DFs take part in.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// The request to be answered.
+    /// The request to answer.
     pub(super) request: AclMessage,
-    /// Found so far.
+    /// The entries found so far.
     pub(super) found: Vec<DfAgentDescription>,
     most: usize,
     /// Bytes of entries that may still be added.
@@ -51,18 +51,19 @@ pub(super) struct Waiting {
 
 /// The state that a search begins with.
 pub(super) struct Here {
-    /// Found in this DF.
+    /// The entries found in this DF.
     pub(super) found: Vec<DfAgentDescription>,
     /// How many entries are wanted.
     pub(super) most: usize,
     /// Bytes of entries that other DFs may add.
     pub(super) room: usize,
-    /// The DFs that are registered here.
+    /// The DFs registered here.
     pub(super) others: Vec<Aid>,
 }
 
 impl Waiting {
-    /// Adds what another DF has found, if it is about an agent of that DF's own platform, and within the limits.
+    /// Adds an entry that another DF has found, if it describes an agent of that DF's own platform and is within the
+    /// limits.
     fn add(&mut self, mut entry: DfAgentDescription, df: &str, limits: &DirectoryLimits) {
         let Some(name) = &mut entry.name else {
             return;
@@ -87,7 +88,7 @@ impl Waiting {
     }
 }
 
-/// Whether two agents, by their AID names, are of one platform; letter case aside.
+/// Whether two agents, by their AID names, belong to one platform, without regard to letter case.
 pub(super) fn is_of_same_platform(one: &str, other: &str) -> bool {
     match (one.rsplit_once('@'), other.rsplit_once('@')) {
         (Some((_, one)), Some((_, other))) => one.eq_ignore_ascii_case(other),
@@ -96,8 +97,7 @@ pub(super) fn is_of_same_platform(one: &str, other: &str) -> bool {
 }
 
 impl Federation {
-    /// Begins a search in other DFs. Gives the questions to send; none if the search is not
-    /// to go on.
+    /// Begins a search in other DFs. Returns the questions to send, or none if the search goes no further.
     pub(super) fn search(
         &mut self,
         own: &Aid,
@@ -171,7 +171,7 @@ impl Federation {
         questions
     }
 
-    /// The question that registers this DF with another, which then searches in it.
+    /// The question that registers this DF with another DF, which then searches here too.
     pub(super) fn join(&mut self, own: &Aid, df: &Aid, now: SystemTime) -> AclMessage {
         self.number += 1;
         let service = ServiceDescription {
@@ -197,7 +197,7 @@ impl Federation {
         search: Option<u64>,
         unix: Duration,
     ) -> AclMessage {
-        // No DF's answer to an earlier life of this one fits.
+        // The time makes the tag differ from those of an earlier run of this DF, so that old answers do not fit.
         let tag = format!("{}-{}-{}", unix.as_nanos(), self.number, self.asked.len());
         let question = ask_df(df, function)
             .with_sender(own.clone())
@@ -207,8 +207,8 @@ impl Federation {
         question
     }
 
-    /// Takes an answer to a question. Gives the search that is at its end with it; `None` for one that goes on, and
-    /// for what is no answer.
+    /// Takes an answer to a question. Returns the search that ends with it, or `None` if the search goes on or the
+    /// message is no such answer.
     pub(super) fn answer(
         &mut self,
         message: &AclMessage,
@@ -218,12 +218,12 @@ impl Federation {
         let tag = message.in_reply_to.as_ref().and_then(Expression::as_str)?;
         let (_, asked) = self.asked.get(tag)?;
         let is_from_it = match requester {
-            // It could not be reached.
+            // The platform reports that the DF could not be reached.
             Requester::Platform => true,
             Requester::Agent(name) | Requester::Foreign { name, .. } => name == asked,
             Requester::Unproved => false,
         };
-        // Where it could not be reached, the AMS of its platform says so.
+        // The AMS of the DF's platform reports that the DF could not be reached.
         let is_from_its_ams = matches!(
             (requester, asked.rsplit_once('@')),
             (Requester::Foreign { name, .. }, Some((_, home)))
@@ -254,7 +254,7 @@ impl Federation {
                     waiting.add(entry, &df, limits);
                 }
             }
-            // One that has had this search already refuses it: that is as it should be.
+            // A DF that has had this search already refuses it, as it should.
             Err(error) => tracing::debug!(df, error, "a DF did not search"),
         }
         waiting.open -= 1;
@@ -269,7 +269,7 @@ impl Federation {
         self.waiting.remove(&number)
     }
 
-    /// Searches whose time is over.
+    /// Takes the searches that have run out of time.
     pub(super) fn overdue(&mut self, now: SystemTime) -> Vec<Waiting> {
         let mut overdue: Vec<u64> = self
             .waiting
@@ -281,7 +281,7 @@ impl Federation {
         overdue.into_iter().filter_map(|it| self.end(it)).collect()
     }
 
-    /// When the first search's time is over.
+    /// When the first search runs out of time.
     pub(super) fn deadline(&self) -> Option<SystemTime> {
         self.waiting.values().map(|waiting| waiting.deadline).min()
     }

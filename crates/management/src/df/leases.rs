@@ -1,6 +1,6 @@
 use std::collections::{BTreeSet, HashMap};
 
-/// When entries end, in milliseconds since 1970 UTC.
+/// The ends of entries, in milliseconds since 1970 UTC.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     by_name: HashMap<String, i64>,
@@ -8,7 +8,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// Sets the end of an entry's lease; `None` if it has none.
+    /// Sets the end of an entry's lease, or `None` for a lease without an end.
     pub(super) fn set(&mut self, name: &str, end: Option<i64>) {
         let former = match end {
             Some(end) => self.by_name.insert(name.to_owned(), end),

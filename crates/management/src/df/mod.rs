@@ -1,4 +1,4 @@
-//! The DF: what agents offer, and who wants to know of it.
+//! The DF knows the services that agents offer, and tells subscribers about them.
 
 mod entries;
 mod federation;
@@ -22,7 +22,7 @@ use leases::Leases;
 use sealbus_store::{Store, StoreError, read_all};
 use subscriptions::{Subscription, Subscriptions};
 
-/// The consequences of a message or change for the DF.
+/// The consequences of a message or a change for the DF.
 pub type Outcome = super::Outcome<Undo>;
 
 /// A change that can be taken back.
@@ -66,11 +66,11 @@ impl Df {
         }
     }
 
-    /// The DF as it was when it last wrote to the store. Leases that ran out in the meantime end with
-    /// the first [`tick`](Self::tick).
+    /// Loads the DF as it last wrote itself to the store. Leases that ran out in the meantime end with the first
+    /// [`tick`](Self::tick).
     ///
     /// # Errors
-    /// The store fails, or holds a row that cannot be read.
+    /// The store fails, or has a row that cannot be read.
     pub async fn load(
         own: Aid,
         limits: DirectoryLimits,
@@ -121,12 +121,12 @@ impl Df {
         self.len() == 0
     }
 
-    /// The entries that match a template, in the order of registration, at most so many.
+    /// The entries that match a template, in the order of registration: at most `most`.
     pub fn search(&self, template: &DfAgentDescription, most: usize) -> Vec<&DfAgentDescription> {
         self.entries.search(template, most)
     }
 
-    /// When [`tick`](Self::tick) is to be called next.
+    /// When [`tick`](Self::tick) must be called next.
     pub fn deadline(&self) -> Option<SystemTime> {
         let lease = self.leases.first().and_then(|end| {
             let end = u64::try_from(end).unwrap_or(0);
@@ -135,7 +135,8 @@ impl Df {
         lease.into_iter().chain(self.federation.deadline()).min()
     }
 
-    /// Ends the leases that have run out, and tells the subscribers; answers searches that other DFs were too slow for.
+    /// Ends the leases that have run out and notifies the subscribers. Answers searches that have waited too long for
+    /// other DFs.
     pub fn tick(&mut self, now: SystemTime) -> Outcome {
         let mut outcome = Outcome::default();
         while let Some(name) = self.leases.ended(unix_ms(now)) {
@@ -147,7 +148,7 @@ impl Df {
         outcome
     }
 
-    /// Registers this DF with another, which from then on searches in it too. Its answer is logged.
+    /// Registers this DF with another, which from then on searches here too. The other DF's answer is logged.
     pub fn join(&mut self, df: &Aid, now: SystemTime) -> Outcome {
         let mut outcome = Outcome::default();
         outcome
@@ -156,10 +157,10 @@ impl Df {
         outcome
     }
 
-    /// Files an entry by the platform's authority, in place of the one there was.
+    /// Files an entry by the platform's authority, and replaces an earlier one.
     ///
     /// # Errors
-    /// The description lacks something, its lease has ended already, or a limit is met.
+    /// The description is incomplete, its lease has already ended, or a limit is reached.
     pub fn place(
         &mut self,
         description: &DfAgentDescription,
@@ -174,7 +175,7 @@ impl Df {
         Ok(outcome)
     }
 
-    /// Removes the entry and the subscriptions of an agent that is no more.
+    /// Removes the entry and the subscriptions of an agent that is gone.
     pub fn agent_gone(&mut self, name: &str) -> Outcome {
         let mut outcome = Outcome::default();
         self.remove(name, &mut outcome);
@@ -184,8 +185,8 @@ impl Df {
         outcome
     }
 
-    /// Takes an outcome back that could not be committed; gives what to send instead of its messages.
-    /// Outcomes that were merged are taken back together, otherwise the latest comes first.
+    /// Takes back an outcome that could not be committed. Returns the messages to send instead. Merged outcomes are
+    /// taken back together; separate outcomes are taken back latest first.
     pub fn revert(&mut self, mut outcome: Outcome, error: &StoreError) -> Vec<AclMessage> {
         while let Some(Undo(change)) = outcome.undo.pop() {
             match change {
@@ -206,7 +207,7 @@ impl Df {
         outcome.into_apologies(error)
     }
 
-    /// Takes a message. `now` is the time of its reception.
+    /// Handles a message. `now` is the time of its reception.
     pub fn handle(
         &mut self,
         message: &AclMessage,
@@ -214,7 +215,7 @@ impl Df {
         now: SystemTime,
     ) -> Outcome {
         let mut outcome = Outcome::default();
-        // Without sender there is nobody to answer.
+        // Without a sender there is nobody to answer.
         if message.sender.is_none() {
             return outcome;
         }
@@ -263,7 +264,7 @@ impl Df {
                 if granted.lease_time == description.lease_time {
                     Wff::done(asked.clone())
                 } else {
-                    // The answer tells the lease that was granted.
+                    // The answer names the granted lease.
                     let function = match modify {
                         true => DfFunction::Modify(granted),
                         false => DfFunction::Register(granted),
@@ -292,7 +293,7 @@ impl Df {
             Content::of(proposition),
         );
         name_limit(&mut done, limit);
-        // First to who asked, then to the subscribers.
+        // The requester is answered first, then the subscribers are notified.
         outcome.messages.insert(0, done);
         if !outcome.batch.is_empty() {
             outcome
@@ -303,5 +304,5 @@ impl Df {
     }
 }
 
-/// The action asked for, if it could be read, and why it is not done.
+/// The requested action, if it could be read, and the reason for turning it down.
 type TurnedDown = (Option<ActionExpression<'static>>, Exception);

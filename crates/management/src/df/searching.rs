@@ -1,4 +1,4 @@
-//! Searches, here and on in other DFs.
+//! Searches in this DF and onwards in other DFs.
 
 use std::time::SystemTime;
 
@@ -12,7 +12,7 @@ use super::super::dialogue::{action, answer, read};
 use super::federation::{DF_SERVICE, Here, Waiting, is_of_same_platform};
 use super::{Df, Outcome};
 
-/// Searches remembered so that one that comes back through other DFs is not done again.
+/// Searches that are remembered. A search that comes back through other DFs is not done again.
 const REMEMBERED_SEARCHES: usize = 256;
 /// The longest search-id, in bytes.
 const LONGEST_SEARCH_ID: usize = 1024;
@@ -20,13 +20,13 @@ const LONGEST_SEARCH_ID: usize = 1024;
 /// The result of a search of this DF alone.
 pub(super) struct FoundHere {
     pub(super) entries: Vec<Term<'static>>,
-    /// The limit that left out more.
+    /// The limit that left out further entries.
     pub(super) limit: Option<String>,
 }
 
 impl Df {
-    /// Searches as a request asks; gives what is found, or nothing if other DFs are asked too and the answer is to wait
-    /// for them.
+    /// Searches as the request asks. Returns the entries found, or nothing if other DFs are asked too and the answer
+    /// must wait for them.
     pub(super) fn search_for(
         &mut self,
         message: &AclMessage,
@@ -81,7 +81,7 @@ impl Df {
         ))
     }
 
-    /// Remembers a search that has a search-id; an error if it has been here before.
+    /// Remembers a search that has a search-id. Returns an error if the search has been here before.
     fn remember(&mut self, constraints: &SearchConstraints) -> Result<(), Exception> {
         let Some(search_id) = &constraints.search_id else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Subscriptions: agents say which entries they want to know of, and are told.
+//! Subscriptions: agents name the entries they want to follow, and are notified.
 
 use sealbus_fipa::management::{DfAgentDescription, Exception};
 use sealbus_fipa::sl::{ActionExpression, Content, Wff};
@@ -31,7 +31,7 @@ impl Df {
         let Some(agent) = requester.subscriber() else {
             return Err(turned_down(Exception::Unauthorised));
         };
-        // The same conversation again means: this instead.
+        // A second subscription in the same conversation replaces the first.
         if let Some(former) = self
             .subscriptions
             .find(agent, message.conversation_id.as_ref())
@@ -95,7 +95,7 @@ impl Df {
         Ok(())
     }
 
-    /// A notification did not arrive: its subscriber is not there any more.
+    /// Handles a notification that did not arrive: its subscriber is gone.
     pub(super) fn on_undelivered(&mut self, message: &AclMessage, outcome: &mut Outcome) {
         let content = message.content_bytes().unwrap_or_default();
         let Ok(content) = Content::parse(content, &Limits::DEFAULT) else {
@@ -119,8 +119,8 @@ impl Df {
         }
     }
 
-    /// Tells subscribers of an entry that came, changed or went. An entry that went, for all or just
-    /// out of what a subscriber looks for, is told as one that has only its name.
+    /// Notifies subscribers of an entry that came, changed or went. An entry that went is sent with its name alone,
+    /// whether it was removed or only no longer matches the subscriber's template.
     pub(super) fn tell(
         &self,
         before: Option<&DfAgentDescription>,

@@ -12,23 +12,23 @@ use super::super::limits::exceeded;
 use super::super::{DirectoryLimits, LoadError};
 use super::SUBSCRIPTION_PREFIX;
 
-/// An agent's wish to be told of entries that match a template.
+/// An agent's request for notifications of entries that match a template.
 #[derive(Debug)]
 pub(super) struct Subscription {
     /// The request, to which every notification is an answer.
     request: AclMessage,
-    /// The search whose result is told.
+    /// The search whose result is sent.
     action: ActionExpression<'static>,
     /// The search as the subscriber refers to its result.
     expression: IdentifyingExpression<'static>,
     template: DfAgentDescription,
     constraints: SearchConstraints,
-    /// Bytes of its row in the store.
+    /// Length of its row in the store, in bytes.
     length: usize,
 }
 
 impl Subscription {
-    /// Reads the request of a subscription, whose content has been read already.
+    /// Reads the request of a subscription. Its content has been read already.
     pub(super) fn read(message: &AclMessage, content: &Content<'_>) -> Result<Self, Exception> {
         let [ContentExpression::Identifying(expression)] = content.expressions.as_slice() else {
             return Err(Exception::UnrecognisedValue("content".into()));
@@ -48,7 +48,7 @@ impl Subscription {
             });
         }
         let mut request = message.clone();
-        // Nobody but the subscriber is told.
+        // Only the subscriber is notified.
         request.reply_to.clear();
         let action = action.clone().into_owned();
         let expression = expression.clone().into_owned();
@@ -62,7 +62,7 @@ impl Subscription {
         })
     }
 
-    /// The request as it is kept in the store.
+    /// The request as the store keeps it.
     pub(super) fn row(&mut self) -> Result<Vec<u8>, Exception> {
         let mut row = Vec::new();
         bitefficient::encode(&self.request, &mut row)
@@ -79,12 +79,12 @@ impl Subscription {
         &self.constraints
     }
 
-    /// The search whose result is told.
+    /// The search whose result is sent.
     pub(super) fn action(&self) -> &ActionExpression<'static> {
         &self.action
     }
 
-    /// The message that tells of entries.
+    /// The message that carries the entries.
     pub(super) fn notification<'a>(
         &self,
         own: &Aid,
@@ -106,36 +106,36 @@ pub(super) fn key(sequence: Sequence) -> String {
     format!("{SUBSCRIPTION_PREFIX}{sequence:016x}")
 }
 
-/// The share of one agent, or of one other platform with all its agents.
+/// The share of one agent, or of another platform with all its agents.
 #[derive(Debug, Default, Clone, Copy)]
 struct Held {
     count: usize,
     length: usize,
 }
 
-/// All subscriptions, filed so that a changed entry is held against few of them.
+/// All subscriptions, indexed so that a changed entry is compared with few of them.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     /// The name of the platform.
     platform: String,
-    /// The shares of our agents, by name, and of other platforms, by their names in lower case behind an `@`: an agent
-    /// from outside can take any name of its platform.
+    /// The shares held: of this platform's agents by name, and of other platforms by `@` and their names in lower case.
+    /// An agent from outside can take any name of its platform, so all agents of a platform count together.
     held: HashMap<String, Held>,
-    /// Bytes of all.
+    /// Length of all subscriptions together, in bytes.
     length: usize,
     all: BTreeMap<Sequence, Subscription>,
-    /// By agent and conversation.
+    /// Subscriptions by agent and conversation.
     conversations: HashMap<String, HashMap<Expression, Sequence>>,
-    /// By one word of the template, which every entry that matches has too.
+    /// Subscriptions by one word of the template. Every matching entry has this word too.
     by_word: HashMap<u64, BTreeSet<Sequence>>,
-    /// Those whose templates have no words.
+    /// Subscriptions with templates that have no words.
     wordless: BTreeSet<Sequence>,
     filed_under: HashMap<Sequence, u64>,
     next: Sequence,
 }
 
 impl Subscriptions {
-    /// None, in the DF of this platform.
+    /// An empty set, in the DF of this platform.
     pub(super) fn new(platform: &str) -> Self {
         Self {
             platform: platform.to_owned(),
@@ -158,7 +158,7 @@ impl Subscriptions {
         self.all.get(&sequence)
     }
 
-    /// The key of the share that a subscription of this agent takes, and whether that is the share of another platform.
+    /// The key of the share that a subscription of this agent uses, and whether it is the share of another platform.
     fn holder(&self, agent: &str) -> (String, bool) {
         match agent.rsplit_once('@') {
             Some((_, home)) if !home.eq_ignore_ascii_case(&self.platform) => {
@@ -168,7 +168,7 @@ impl Subscriptions {
         }
     }
 
-    /// Whether another subscription of this size is within the limits.
+    /// Checks whether another subscription of this size is within the limits.
     pub(super) fn admit(
         &self,
         agent: &str,
@@ -327,7 +327,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Subscriptions whose templates the entry may match.
+    /// The subscriptions with templates that the entry may match.
     pub(super) fn concerned(
         &self,
         entry: Option<&DfAgentDescription>,

@@ -90,7 +90,7 @@ fn requests_are_in_the_form_that_jade_reads() {
     let request = ask_df(&df, &search);
     assert_eq!(
         request.content_text(),
-        // JADE's DF demands the constraints even when there are none.
+        // The DF of JADE demands the constraints even when there are none.
         Some(
             "((action (agent-identifier :name df@plat9) (search (df-agent-description) (search-constraints))))"
         )

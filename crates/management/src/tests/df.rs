@@ -23,7 +23,7 @@ fn pinger() -> String {
     )
 }
 
-/// The entry as it comes back, its slots in our order.
+/// The entry as it comes back, with its slots in this crate's order.
 fn pinger_back() -> String {
     format!(
         "(df-agent-description :name {ME} :services (set (service-description :name ping :type \
@@ -33,7 +33,7 @@ fn pinger_back() -> String {
     )
 }
 
-/// Asks as `from`, with proof; the one answer's performative and content.
+/// Asks as `from`, with proof. Returns the performative and content of the one answer.
 fn ask(df: &mut Df, from: &str, act: &str) -> (String, String) {
     let message = request(from, &format!("((action {DF} {act}))"));
     one(&df.handle(&message, &agent(from), now()).messages)
@@ -119,7 +119,8 @@ fn an_answer_belongs_to_its_request() {
     assert_eq!(answer.language, message.language);
 }
 
-/// Otherwise an agent could have the DF write to those it must not write to itself, and twenty thousand of them at once.
+/// Otherwise an agent could make the DF write to agents that the agent itself must not write to, and to twenty thousand
+/// of them at once.
 #[test]
 fn only_the_asker_is_answered_whatever_its_reply_to_says() {
     let mut df = df();
@@ -169,7 +170,7 @@ fn an_action_of_another_agent_is_not_performed() {
         );
         assert_eq!(df.len(), 0);
     }
-    // Platforms are told apart without regard to letter case.
+    // Platforms are distinguished without regard to letter case.
     let outcome = df.handle(
         &asked("(agent-identifier :name df@Factory)"),
         &agent("a@factory"),
@@ -258,7 +259,7 @@ fn only_its_owner_changes_an_entry() {
         Requester::Unproved,
     ];
     let mut try_as = |function: &DfFunction, requester: &Requester| {
-        // The sender claims to be the owner each time: the proof counts.
+        // The message claims the owner as its sender each time, but the proof counts.
         let outcome = df.handle(&asks("seller@factory", function), requester, now());
         let (performative, content) = one(&outcome.messages);
         (
@@ -464,7 +465,7 @@ fn offers(name: &str, service_type: &str) -> DfAgentDescription {
     DfAgentDescription::of(aid(name)).with_service(ServiceDescription::new("s", service_type))
 }
 
-/// Asks as the agent that the function is about; gives what others are told.
+/// Asks as the agent that the function is about. Returns the notifications to others.
 fn notices(df: &mut Df, name: &str, function: DfFunction) -> Vec<Vec<DfAgentDescription>> {
     let outcome = df.handle(&asks(name, &function), &agent(name), now());
     assert!(
@@ -602,7 +603,7 @@ fn a_subscriber_that_is_not_reached_is_forgotten() {
     )
     .with_conversation_id("sub1");
     notice.performative = Performative::Failure;
-    // An agent that could send such a notice could end others' subscriptions.
+    // An agent that could send such a notice could end other agents' subscriptions.
     let forged = df.handle(&notice, &agent("thief@factory"), now());
     assert!(forged.batch.is_empty());
     let outcome = df.handle(&notice, &Requester::Platform, now());
@@ -679,7 +680,7 @@ fn every_limit_is_named_when_it_is_met() {
             .1
             .contains("'subscriptions_per_agent'")
     );
-    // All agents of another platform share what it may have: their names are only claimed.
+    // All agents of another platform share one allowance, because their names are only claimed.
     assert_eq!(wants("b@jade", "1").0, "agree");
     assert_eq!(wants("c@Jade", "1").0, "agree");
     assert!(
@@ -714,7 +715,7 @@ fn subscriptions_take_a_bounded_room_together() {
         told(&outcome.messages).remove(0)
     };
     assert_eq!(wants("a@factory", 1).0, "agree");
-    // It takes the place of the one before.
+    // The new subscription takes the place of the one before.
     assert_eq!(wants("a@factory", 1).0, "agree");
     let (performative, content) = wants("a@factory", 2);
     assert_eq!(performative, "refuse");
@@ -807,7 +808,7 @@ fn a_search_that_may_go_deeper_goes_on_in_the_dfs_registered_here() {
         &format!("(register {})", pinger()),
     );
     let asker = agent("asker@factory");
-    // Not deeper: the answer comes at once.
+    // Without depth the answer comes at once.
     let (performative, content) = one(&df.handle(&search_of_depth(0), &asker, now()).messages);
     assert_eq!(performative, "inform");
     assert!(content.contains("pinger@pyplat"));
@@ -825,7 +826,7 @@ fn a_search_that_may_go_deeper_goes_on_in_the_dfs_registered_here() {
         "{text}"
     );
     assert!(df.deadline().is_some());
-    // Somebody else's word does not count.
+    // An answer from another agent does not count.
     let answer = |content: &str| {
         question
             .create_reply(Performative::Inform)
@@ -848,7 +849,7 @@ fn a_search_that_may_go_deeper_goes_on_in_the_dfs_registered_here() {
             .messages
             .is_empty()
     );
-    // The same agent found twice is told once, and agents of other platforms are not for this DF to tell of.
+    // An agent that is found twice is reported once, and this DF does not report agents of other platforms.
     let mut real = found(&[
         "far-pinger@far",
         "far-pinger@far",
@@ -985,7 +986,7 @@ fn all_agents_of_another_platform_share_what_it_may_register() {
     done("a@far", DfFunction::Register(entry("a@far", 10)));
     done("b@Far", DfFunction::Register(entry("b@Far", 10)));
     done("a@near", DfFunction::Register(entry("a@near", 10)));
-    // What an entry takes itself is not counted against it.
+    // An entry's own size does not count against its modification.
     done("a@far", DfFunction::Modify(entry("a@far", 200)));
     done("a@far", DfFunction::Modify(entry("a@far", 210)));
     let (performative, content) = tell("c@far", DfFunction::Register(entry("c@far", 10)));

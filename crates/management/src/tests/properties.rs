@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// Every search, by index and after a restart, finds what the model holds in its order.
+    /// Every search finds the model's entries in the model's order, by index and after a restart.
     fn check(&mut self, templates: &[DfAgentDescription]) {
         let mut reloaded = ready(Df::load(
             aid("df@p"),
@@ -276,7 +276,7 @@ impl World {
             let first = expected.first().copied().into_iter().collect::<Vec<_>>();
             assert_eq!(self.df.search(template, 1), first);
         }
-        // Subscriptions survive too: both tell the same of the same newcomer.
+        // Subscriptions survive too: both DFs send the same notifications of the same new entry.
         for template in templates {
             let name = "newcomer@p";
             let newcomer = self.entry(0, template.clone(), None);

@@ -15,7 +15,7 @@ use super::*;
 use crate::client::{Answer, AnswerError, ask_ams, cancel, subscribe};
 use sealbus_store::{Batch, Entry, MemoryStore, Revision, Store, StoreError};
 
-/// A store in memory whose disk is full while it is told to be.
+/// A store in memory that can be told that its disk is full.
 #[derive(Default)]
 struct Disk {
     memory: MemoryStore,
@@ -247,7 +247,7 @@ async fn a_subscriber_that_does_not_read_keeps_nobody_waiting() {
         let done = seller_agent.ask_df(DfFunction::Modify(changed)).await;
         assert!(Answer::read(&done).unwrap().is_done());
     }
-    // When it wakes up, all is there and in order.
+    // When the receiver wakes up, everything is there and in order.
     assert_eq!(Answer::read(&sleeper.receive().await), Ok(Answer::Agreed));
     assert_eq!(
         Answer::read(&sleeper.receive().await).unwrap().changes(),
