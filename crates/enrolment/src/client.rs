@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use sealbus_seal::{Fingerprint, PlatformName};
+use sealbus_seal::tls::ExpectedPeer;
+use sealbus_seal::{Fingerprint, Identity, PlatformName};
 use serde::{Deserialize, Serialize};
 
 use super::{ENROLMENT, connect};
 use sealbus_control::Fault;
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
+use sealbus_control::names::MASTER_NODE;
 use sealbus_control::rpc::{self, MAX_FRAME};
 
 /// How long the Master may take to answer.
@@ -42,13 +44,28 @@ pub enum EnrolmentError {
 
 impl Enrolment {
     /// Asks one question.
-    pub async fn ask(&self, request: &EnrolmentRequest) -> Result<EnrolmentAnswer, EnrolmentError> {
-        let stream = connect(&self.addresses, &self.platform, self.root, ENROLMENT)
-            .await
-            .map_err(|why| EnrolmentError::Unreachable {
-                platform: self.platform.clone(),
-                why,
-            })?;
+    pub async fn ask(
+        &self,
+        request: &EnrolmentRequest,
+    ) -> Result<EnrolmentAnswer, EnrolmentError> {
+        let unreachable = |why: String| EnrolmentError::Unreachable {
+            platform: self.platform.clone(),
+            why,
+        };
+        // Whoever answers here receives the token's secret and says at which level the node talks. The
+        // certificate of another node does not suffice: that node may be hostile, or revoked long ago.
+        let master = Identity::node(&self.platform, MASTER_NODE)
+            .map(ExpectedPeer::Exactly)
+            .map_err(|error| unreachable(error.to_string()))?;
+        let stream = connect(
+            &self.addresses,
+            &self.platform,
+            self.root,
+            master,
+            ENROLMENT,
+        )
+        .await
+        .map_err(unreachable)?;
         let (caller, _incoming, drive) = rpc::open(stream, MAX_FRAME);
         let driving = tokio::spawn(drive);
         let answer = caller.call(request, PATIENCE).await;

@@ -2,11 +2,14 @@
 //! joins has from a token.
 
 mod client;
+mod lines;
+
+mod strangers;
 mod tls;
 
 pub use client::Enrolment;
 pub use client::EnrolmentError;
-pub use tls::{accept, bind, connect};
+pub use tls::{Waiting, accept, bind, connect};
 
 /// Name of the enrolment protocol in the TLS handshake (RFC 7301).
 pub const ENROLMENT: &[u8] = b"sealbus-enrolment/1";

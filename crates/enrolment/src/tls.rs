@@ -1,21 +1,27 @@
 //! TLS with a server that is known by its root's fingerprint alone.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sealbus_seal::tls::{Acceptor, Connector, explain, server_name};
+use parking_lot::Mutex;
+use sealbus_seal::tls::{Acceptor, Connector, ExpectedPeer, explain, server_name};
 use sealbus_seal::{CLOCK_SKEW, Fingerprint, PlatformName};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use super::lines::Lines;
+use super::strangers::Strangers;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Connections that have not finished their handshake.
-const NEWCOMERS: usize = 64;
+/// How long a connection may take until it is known who is at its other end, in all.
+const ADMISSION: Duration = Duration::from_secs(30);
+/// Most connections of which that is not known.
+const NEWCOMERS: usize = 256;
 /// The pause after the system refused to accept, as when there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -35,20 +41,69 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         })
 }
 
-/// Accepts connections for ever, and hands each on after its handshake.
+/// The door of a port that strangers reach.
+struct Door {
+    strangers: Mutex<Strangers>,
+    /// The tasks of those that wait before it.
+    tasks: Mutex<HashMap<u64, AbortHandle>>,
+    refusals: Mutex<Lines>,
+}
+
+/// A stranger's place before the door, until it is let in or its connection ends.
+pub struct Waiting {
+    door: Arc<Door>,
+    number: u64,
+    peer: SocketAddr,
+}
+
+impl Waiting {
+    /// The stranger has proved that it may come in: its connection is ended no more to make room.
+    pub fn let_in(&self) {
+        self.door.strangers.lock().left(self.number);
+        self.door.tasks.lock().remove(&self.number);
+    }
+
+    /// Writes a refusal to the log, unless strangers have had too many lines of it lately.
+    pub fn refused(&self, why: &str) {
+        if let Some(left_out) = self.door.refusals.lock().next(Instant::now()) {
+            tracing::warn!(peer = %self.peer, why = %why.escape_debug(), left_out, "a newcomer was refused");
+        }
+    }
+
+    /// Waits until the stranger has waited too long.
+    async fn overdue(&self) {
+        tokio::time::sleep(ADMISSION).await;
+        if !self.door.strangers.lock().is_waiting(self.number) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.let_in();
+    }
+}
+
+/// Accepts connections for ever, and hands each on after its handshake, with its place among those
+/// that are not [let in](Waiting::let_in) yet.
+///
+/// Strangers wait for nobody: when there are too many, the oldest of the address that has most of them
+/// ends, and so does one that has not been let in in time.
 pub async fn accept<F, S>(listener: TcpListener, acceptor: Acceptor, serve: F)
 where
-    F: Fn(server::TlsStream<TcpStream>, SocketAddr) -> S + Clone + Send + 'static,
+    F: Fn(server::TlsStream<TcpStream>, Arc<Waiting>) -> S + Clone + Send + 'static,
     S: Future<Output = ()> + Send,
 {
-    let newcomers = Arc::new(Semaphore::new(NEWCOMERS));
+    let door = Arc::new(Door {
+        strangers: Mutex::new(Strangers::new(most_strangers())),
+        tasks: Mutex::default(),
+        refusals: Mutex::default(),
+    });
     // They end with this.
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok(permit) = newcomers.clone().acquire_owned().await else {
-            return;
-        };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -57,42 +112,70 @@ where
                 continue;
             }
         };
-        let acceptor = acceptor.clone();
-        let serve = serve.clone();
-        connections.spawn(async move {
-            let (config, refusal) = match acceptor.accept() {
-                Ok(accepting) => accepting,
-                Err(error) => {
-                    tracing::error!(%error, "no connection can be accepted");
-                    return;
+        let (number, gone) = door.strangers.lock().came(peer.ip());
+        // Locked until the new task is known, which removes itself when it ends.
+        let mut tasks = door.tasks.lock();
+        if let Some(task) = gone.and_then(|gone| tasks.remove(&gone)) {
+            task.abort();
+        }
+        let waiting = Arc::new(Waiting {
+            door: door.clone(),
+            number,
+            peer,
+        });
+        let (acceptor, serve) = (acceptor.clone(), serve.clone());
+        let task = connections.spawn(async move {
+            tokio::select! {
+                () = shake_hands(stream, &acceptor, waiting.clone(), serve) => {}
+                () = waiting.overdue() => {
+                    waiting.refused("it did not prove in time that it may come in");
                 }
-            };
-            let _ = stream.set_nodelay(true);
-            let handshake = TlsAcceptor::from(config).accept(stream);
-            match tokio::time::timeout(HANDSHAKE, handshake).await {
-                Ok(Ok(stream)) => {
-                    drop(permit);
-                    serve(stream, peer).await;
-                }
-                Ok(Err(error)) => {
-                    let why = words(&error, |error| explain(error, &refusal));
-                    tracing::info!(%peer, %why, "a newcomer was refused");
-                }
-                Err(_) => tracing::info!(%peer, "a newcomer did not finish its handshake in time"),
             }
         });
+        tasks.insert(number, task);
     }
 }
 
-/// Connects to one of `addresses` whose server shows the root of that fingerprint. The error says
-/// what was tried.
+async fn shake_hands<F, S>(stream: TcpStream, acceptor: &Acceptor, waiting: Arc<Waiting>, serve: F)
+where
+    F: Fn(server::TlsStream<TcpStream>, Arc<Waiting>) -> S,
+    S: Future<Output = ()>,
+{
+    let (config, refusal) = match acceptor.accept() {
+        Ok(accepting) => accepting,
+        Err(error) => {
+            tracing::error!(%error, "no connection can be accepted");
+            return;
+        }
+    };
+    let _ = stream.set_nodelay(true);
+    let handshake = TlsAcceptor::from(config).accept(stream);
+    match tokio::time::timeout(HANDSHAKE, handshake).await {
+        Ok(Ok(stream)) => serve(stream, waiting).await,
+        Ok(Err(error)) => waiting.refused(&words(&error, |error| explain(error, &refusal))),
+        Err(_) => waiting.refused("it did not finish its handshake in time"),
+    }
+}
+
+/// How many strangers may wait: a share of the descriptors this process may have, so that operators and
+/// agents find some free.
+fn most_strangers() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+    limit.map_or(NEWCOMERS, |limit| (limit / 8).clamp(8, NEWCOMERS))
+}
+
+/// Connects to one of `addresses` whose server is `expected` and shows the root of that fingerprint.
+/// The error says what was tried.
 pub async fn connect(
     addresses: &[String],
     platform: &PlatformName,
     root: Fingerprint,
+    expected: ExpectedPeer,
     protocol: &[u8],
 ) -> Result<client::TlsStream<TcpStream>, String> {
-    let connector = Connector::for_enrolment(platform.clone(), root, CLOCK_SKEW, &[protocol]);
+    let connector =
+        Connector::for_enrolment(platform.clone(), root, CLOCK_SKEW, expected, &[protocol]);
     let mut failures = Vec::new();
     for address in addresses {
         match connect_to(address, &connector).await {

@@ -1,6 +1,6 @@
 //! The Master's side of joining.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_seal::token::{Purpose, Secret, TokenError};
@@ -15,6 +15,7 @@ use sealbus_control::node::{AuthorityAnswer, AuthorityRequest};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
 use sealbus_control::statement::Returning;
 use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
+use sealbus_enrolment::Waiting;
 
 /// How long a newcomer may take to ask.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,7 +25,7 @@ const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 const CLOCKS_APART: UnixMillis = 60_000;
 
 /// Serves one newcomer.
-pub(crate) async fn serve<S>(stream: S, peer: SocketAddr, desk: DeskHandle)
+pub(crate) async fn serve<S>(stream: S, waiting: Arc<Waiting>, desk: DeskHandle)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -41,10 +42,13 @@ where
             }
             Err(fault) => Err(fault),
         };
-        if let Err(fault) = &result {
-            tracing::warn!(%peer, %fault, "a newcomer was refused");
-        }
+        let refusal = result.as_ref().err().map(ToString::to_string);
         answer.send(result).await;
+        if let Some(why) = refusal {
+            // Each guess costs a handshake.
+            waiting.refused(&why);
+            break;
+        }
     }
     // What was answered is to be read before the connection ends.
     drop(incoming);

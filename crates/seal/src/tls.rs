@@ -161,6 +161,8 @@ pub enum ExpectedPeer {
 impl ExpectedPeer {
     /// Any process or node of the platform: what a mesh endpoint talks to.
     pub const ENDPOINT: Self = Self::AnyOf(&[IdentityKind::Process, IdentityKind::Node]);
+    /// Any node of the platform.
+    pub const NODE: Self = Self::AnyOf(&[IdentityKind::Node]);
 
     fn check(&self, found: &Identity) -> Result<(), VerifyError> {
         match self {
@@ -281,13 +283,17 @@ impl Connector {
         })
     }
 
-    /// For a newcomer, who knows of the platform only what a token says: its name and its root's
-    /// fingerprint. The server must be a node of it and show the root. Read it from the finished
+    /// For a newcomer that knows of the platform only what a token says: its name and its root's
+    /// fingerprint. The server must be `expected` and show the root. Read the root from the finished
     /// handshake with [`pinned_root`].
+    ///
+    /// A newcomer has no deny list. Where it hands over a secret or takes orders, `expected` should
+    /// therefore be one identity, not a kind that revoked certificates share.
     pub fn for_enrolment(
         platform: PlatformName,
         root: Fingerprint,
         clock_skew: Duration,
+        expected: ExpectedPeer,
         protocols: &[&[u8]],
     ) -> Self {
         let believed = Believed::Pinned {
@@ -297,7 +303,7 @@ impl Connector {
         };
         Self {
             source: None,
-            verifier: PeerVerifier::new(believed, ExpectedPeer::AnyOf(&[IdentityKind::Node])),
+            verifier: PeerVerifier::new(believed, expected),
             protocols: owned(protocols),
         }
     }

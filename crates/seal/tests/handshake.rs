@@ -503,9 +503,9 @@ fn a_newcomer_pins_the_root_of_its_token() {
     let node = platform.credential(&platform.node("master"));
     let source = CertificateSource::with_root(&node, platform.root.certificate()).unwrap();
     let acceptor = Acceptor::for_enrolment(source.clone(), PROTOCOLS);
-    let attempt = |name: &str, root, acceptor: &Acceptor| {
+    let to = |expected: ExpectedPeer, name: &str, root, acceptor: &Acceptor| {
         let name = sealbus_seal::PlatformName::new(name).unwrap();
-        let connector = Connector::for_enrolment(name, root, SKEW, PROTOCOLS);
+        let connector = Connector::for_enrolment(name, root, SKEW, expected, PROTOCOLS);
         let (client, refusal) = connector.connect_to_any().unwrap();
         let (server, _) = acceptor.accept().unwrap();
         match handshake(client, server) {
@@ -513,6 +513,8 @@ fn a_newcomer_pins_the_root_of_its_token() {
             Err(_) => Err(refusal.get().unwrap().clone()),
         }
     };
+    let attempt =
+        |name: &str, root, acceptor: &Acceptor| to(ExpectedPeer::NODE, name, root, acceptor);
     let root = platform.root.fingerprint();
     let ends = attempt("factory", root, &acceptor).unwrap();
     assert_eq!(
@@ -556,6 +558,17 @@ fn a_newcomer_pins_the_root_of_its_token() {
             expected: &[IdentityKind::Node],
             ..
         })
+    ));
+
+    // Another node shows a certificate of the same platform, and is not the Master.
+    let master = || ExpectedPeer::Exactly(platform.node("master"));
+    let node = platform.credential(&platform.node("node-1"));
+    let source = CertificateSource::with_root(&node, platform.root.certificate()).unwrap();
+    let acceptor = Acceptor::for_enrolment(source, PROTOCOLS);
+    assert!(attempt("factory", root, &acceptor).is_ok());
+    assert!(matches!(
+        to(master(), "factory", root, &acceptor),
+        Err(VerifyError::WrongIdentity { .. })
     ));
 }
 

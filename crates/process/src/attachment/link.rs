@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use sealbus_seal::tls::ExpectedPeer;
 use sealbus_seal::{Fingerprint, PlatformName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
@@ -178,7 +179,7 @@ async fn attach(way: &Way, ticket: String) -> Result<(Open, Welcome), AttachErro
             platform,
             root,
         } => {
-            let stream = connect(addresses, platform, *root, ATTACHMENT)
+            let stream = connect(addresses, platform, *root, ExpectedPeer::NODE, ATTACHMENT)
                 .await
                 .map_err(|why| AttachError::Unreachable {
                     address: addresses.join(", "),
