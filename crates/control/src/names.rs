@@ -13,6 +13,9 @@ pub const OPERATOR: &str = "operator";
 /// All system agents.
 pub const SYSTEM_AGENTS: [&str; 5] = [MASTER, CA, AMS, DF, OPERATOR];
 
+/// The system agents of the control plane, which nodes obey and report to.
+pub const CONTROL_AGENTS: [&str; 2] = [MASTER, CA];
+
 /// Name of the node that is the Master's own process; nothing is placed on it but what is started
 /// in that process.
 pub const MASTER_NODE: &str = "master";

@@ -9,6 +9,7 @@ use super::processes::Frozen;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::node::NodeAnswer;
+use sealbus_control::rpc::Untold;
 use sealbus_control::{Fault, FaultCode};
 
 /// How long a process may take to freeze.
@@ -45,7 +46,9 @@ impl Shared {
             .frozen
             .lock()
             .insert(process.to_owned(), kept);
-        caller.notify(&AttachmentNotice::Freeze).await?;
+        caller
+            .try_notify(&AttachmentNotice::Freeze)
+            .map_err(untold)?;
         let result = match tokio::time::timeout(FREEZING, frozen).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Fault::new(
@@ -89,8 +92,12 @@ impl Shared {
             entry.connection.as_ref().map(|(_, caller)| caller.clone())
         })?;
         match caller {
-            Some(caller) => caller.notify(&AttachmentNotice::Thaw).await,
+            Some(caller) => caller.try_notify(&AttachmentNotice::Thaw).map_err(untold),
             None => Ok(()),
         }
     }
+}
+
+fn untold(why: Untold) -> Fault {
+    Fault::new(FaultCode::Unavailable, why.to_string())
 }

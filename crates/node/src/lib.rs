@@ -250,8 +250,8 @@ impl Node {
         tasks.spawn(serve::accept_local(listener, shared.clone()));
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ATTACHMENT]);
         let serving = shared.clone();
-        tasks.spawn(accept(server, acceptor, move |stream, _| {
-            serve::serve(stream, None, serving.clone())
+        tasks.spawn(accept(server, acceptor, move |stream, waiting| {
+            serve::serve(stream, None, Some(waiting), serving.clone())
         }));
         let ways = Arc::new(post::NodeWays(shared.clone()));
         tasks.spawn(sealbus_keeping::post::run(shared.post.clone(), ways));

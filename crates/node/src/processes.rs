@@ -19,6 +19,9 @@ use sealbus_process::attachment::part_of;
 /// Most bytes frozen of one process.
 const MOST_FROZEN: usize = 256 * 1024 * 1024;
 
+/// Most agents that a process asks for and hears news of.
+const MOST_ASKED: usize = 262_144;
+
 /// The processes of a node.
 #[derive(Default)]
 pub(crate) struct Processes {
@@ -108,28 +111,28 @@ impl Processes {
             .ok_or_else(|| unknown(process))
     }
 
-    /// All connections.
-    pub(crate) fn callers(&self) -> Vec<Caller> {
+    /// All connections, by process.
+    pub(crate) fn callers(&self) -> Vec<(String, Caller)> {
         let entries = self.entries.lock();
-        entries
-            .values()
-            .filter_map(|e| e.connection.as_ref())
-            .map(|(_, c)| c.clone())
-            .collect()
+        let connected = |(process, entry): (&String, &Entry)| {
+            let (_, caller) = entry.connection.as_ref()?;
+            Some((process.clone(), caller.clone()))
+        };
+        entries.iter().filter_map(connected).collect()
     }
 
-    /// The connections whose processes asked for one of the agents that changed.
+    /// The processes that asked for one of the agents that changed, with what changed for them.
     pub(crate) fn interested(
         &self,
         changes: &[DirectoryChange],
-    ) -> Vec<(Caller, Vec<DirectoryChange>)> {
+    ) -> Vec<(String, Caller, Vec<DirectoryChange>)> {
         let entries = self.entries.lock();
-        let changed = |entry: &Entry| {
+        let changed = |(process, entry): (&String, &Entry)| {
             let (_, caller) = entry.connection.as_ref()?;
             let changes = wanted(changes, &entry.asked);
-            (!changes.is_empty()).then(|| (caller.clone(), changes))
+            (!changes.is_empty()).then(|| (process.clone(), caller.clone(), changes))
         };
-        entries.values().filter_map(changed).collect()
+        entries.iter().filter_map(changed).collect()
     }
 
     /// The connection to a process.
@@ -176,8 +179,20 @@ impl Processes {
     }
 
     /// Notes that a process asked for an agent.
-    pub(crate) fn asked(&self, process: &str, agent: &str) {
-        let _ = self.with(process, |entry| entry.asked.insert(agent.to_owned()));
+    ///
+    /// # Errors
+    /// If it asked for more agents than are remembered of one process.
+    pub(crate) fn asked(&self, process: &str, agent: &str) -> Result<(), Fault> {
+        self.with(process, |entry| {
+            if entry.asked.len() >= MOST_ASKED && !entry.asked.contains(agent) {
+                return Err(Fault::new(
+                    FaultCode::Unavailable,
+                    format!("a process asks for at most {MOST_ASKED} agents"),
+                ));
+            }
+            entry.asked.insert(agent.to_owned());
+            Ok(())
+        })?
     }
 
     /// Notes where a process listens.

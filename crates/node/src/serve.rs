@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sealbus_seal::Name;
 use sealbus_seal::token::{Secret, TokenError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::shared::Shared;
@@ -14,12 +16,15 @@ use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
 };
 use sealbus_control::node::{MasterRequest, NodeAnswer, NodeRequest};
-use sealbus_control::rpc::{self, Caller, Incoming, MAX_FRAME};
-use sealbus_control::{Fault, FaultCode, Subject};
+use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
+use sealbus_control::{AgentLocation, Fault, FaultCode, Subject};
+use sealbus_enrolment::Waiting;
 use sealbus_process::attachment::secret_text;
 
 /// How long a newcomer may take to show its ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests of one process that are worked on at the same time; more wait to be read.
+const AT_ONCE: usize = 64;
 /// How long another node may take to hand over a part.
 const FETCHING: Duration = Duration::from_secs(10);
 
@@ -57,19 +62,24 @@ async fn serve_local(stream: UnixStream, shared: Arc<Shared>) {
     serve(
         stream,
         peer.pid().and_then(|pid| u32::try_from(pid).ok()),
+        None,
         shared,
     )
     .await;
 }
 
-/// Serves one connection.
-pub(crate) async fn serve<S>(stream: S, pid: Option<u32>, shared: Arc<Shared>)
-where
+/// Serves one connection. `waiting` is its place among strangers, if it came over the network.
+pub(crate) async fn serve<S>(
+    stream: S,
+    pid: Option<u32>,
+    waiting: Option<Arc<Waiting>>,
+    shared: Arc<Shared>,
+) where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME);
+    let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
     let first = tokio::time::timeout(PATIENCE, incoming.recv()).await;
@@ -85,6 +95,10 @@ where
     };
     let process = match admitted {
         Ok((process, welcome)) => {
+            caller.allow_frames(MAX_FRAME);
+            if let Some(waiting) = &waiting {
+                waiting.let_in();
+            }
             let agents = welcome.agents.clone();
             answer
                 .send(Ok(AttachmentAnswer::Welcome(Box::new(welcome))))
@@ -95,14 +109,32 @@ where
             process
         }
         Err(fault) => {
-            tracing::warn!(pid, %fault, "a process was not let in");
+            match &waiting {
+                Some(waiting) => waiting.refused(&fault.to_string()),
+                None => tracing::warn!(pid, %fault, "a process was not let in"),
+            }
             answer.send(Err::<(), _>(fault)).await;
             drop((caller, incoming));
             let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
             return;
         }
     };
-    while let Some(Incoming::Call { body, answer }) = incoming.recv().await {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let mut reads_nothing = false;
+    loop {
+        // A process that asks faster than it is answered, or does not read the answers, waits.
+        let Ok(place) = places.clone().acquire_owned().await else {
+            break;
+        };
+        let (body, answer) = match incoming.recv().await {
+            Some(Incoming::Call { body, answer }) => (body, answer),
+            Some(Incoming::Notice { .. }) => break,
+            None => {
+                let closed = driving.join_next().await;
+                reads_nothing = matches!(closed, Some(Ok(Closed::ReadsNothing)));
+                break;
+            }
+        };
         let (shared, process) = (shared.clone(), process.clone());
         tokio::spawn(async move {
             let result = match Incoming::parse(&body) {
@@ -110,9 +142,18 @@ where
                 Err(fault) => Err(fault),
             };
             answer.send(result).await;
+            drop(place);
         });
     }
     drop(driving);
+    let is_present = shared
+        .processes
+        .connection(&process)
+        .map(|(number, _)| number)
+        == Some(connection);
+    if reads_nothing && is_present {
+        shared.end_unreading(&process);
+    }
     shared.disconnected(&process, connection);
 }
 
@@ -199,7 +240,11 @@ impl Shared {
                 });
             }
             AttachmentRequest::Resolve { agent } => {
-                self.processes.asked(process, &agent);
+                // No agent has such a name, and what is asked for is remembered.
+                if Name::new("agent", &agent).is_err() {
+                    return Ok(AttachmentAnswer::Location(AgentLocation::Unknown));
+                }
+                self.processes.asked(process, &agent)?;
                 return Ok(AttachmentAnswer::Location(self.locate(&agent).await?));
             }
             AttachmentRequest::Report { agent, report } => {

@@ -19,10 +19,11 @@ use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::{Changed, Replica};
 use sealbus_control::host::Command;
-use sealbus_control::names::SYSTEM_AGENTS;
+use sealbus_control::names::{CONTROL_AGENTS, SYSTEM_AGENTS};
 use sealbus_control::node::{
     AuthorityAnswer, AuthorityRequest, DirectoryStep, DirectoryUpdate, MasterAnswer, MasterRequest,
 };
+use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{
     AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, NodeDescription,
@@ -35,8 +36,6 @@ use sealbus_keeping::post::Post;
 const CERTIFYING: Duration = Duration::from_secs(10);
 /// How long the Master may take to say where an agent is that the replica does not know.
 const RESOLVING: Duration = Duration::from_secs(3);
-/// How long a process may take to make room for a notice.
-const TELLING: Duration = Duration::from_secs(2);
 /// Most agents whose former node is remembered.
 const MOST_FORMER: usize = 65_536;
 
@@ -106,7 +105,6 @@ impl Shared {
         self.description.address
     }
 
-    /// Tells the Master, now or when it is back.
     /// Begins to leave; the first wish counts.
     pub(crate) fn leave(&self, leave: Leave) {
         self.leaving.send_if_modified(|leaving| {
@@ -118,6 +116,7 @@ impl Shared {
         });
     }
 
+    /// Tells the Master, now or when it is back.
     pub(crate) fn report(&self, request: MasterRequest) {
         // The other end lives as long as the node.
         let _ = self.reports.send(request);
@@ -169,6 +168,9 @@ impl Shared {
     /// Where an agent is: from the replica, or, if that does not know it, from the Master.
     pub(crate) async fn locate(&self, agent: &str) -> Result<AgentLocation, Fault> {
         // Always where the Master is: a node that took them for absent could not ask where they are.
+        if CONTROL_AGENTS.contains(&agent) {
+            return Ok(AgentLocation::Process(self.platform.read().control.clone()));
+        }
         if SYSTEM_AGENTS.contains(&agent) {
             return Ok(AgentLocation::Process(self.platform.read().master.clone()));
         }
@@ -243,10 +245,9 @@ impl Shared {
                 let _ = presence.commands.send(command).await;
             }
         }
-        for (caller, changes) in self.processes.interested(&agents) {
-            let _ = caller
-                .notify(&AttachmentNotice::DirectoryChanged { changes })
-                .await;
+        for (process, caller, changes) in self.processes.interested(&agents) {
+            let notice = AttachmentNotice::DirectoryChanged { changes };
+            self.tell(&process, &caller, &notice);
         }
         let mut notices = Vec::new();
         if !ended.is_empty() {
@@ -259,17 +260,18 @@ impl Shared {
         if notices.is_empty() {
             return;
         }
-        for caller in self.processes.callers() {
+        for (process, caller) in self.processes.callers() {
             for notice in &notices {
-                // One that reads nothing is not to keep the others from hearing of it.
-                let told = tokio::time::timeout(TELLING, caller.notify(notice)).await;
-                if told.is_err() {
-                    tracing::warn!(
-                        "a process of this node takes no notices: it is not told which processes there are"
-                    );
-                    break;
-                }
+                self.tell(&process, &caller, notice);
             }
+        }
+    }
+
+    /// Tells a process of this node without waiting for it. A process that reads nothing is ended: it
+    /// would go on with whom it may not believe any more.
+    pub(super) fn tell(&self, process: &str, caller: &Caller, notice: &AttachmentNotice) {
+        if caller.try_notify(notice) == Err(Untold::ReadsNothing) {
+            self.end_unreading(process);
         }
     }
 
@@ -316,8 +318,8 @@ impl Shared {
                 .await;
         }
         let notice = AttachmentNotice::DenyList { list };
-        for caller in self.processes.callers() {
-            let _ = caller.notify(&notice).await;
+        for (process, caller) in self.processes.callers() {
+            self.tell(&process, &caller, &notice);
         }
     }
 

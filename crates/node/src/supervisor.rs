@@ -198,7 +198,7 @@ impl Shared {
     }
 
     /// Ends a process.
-    pub(crate) async fn stop(self: &Arc<Self>, process: &str, grace: Duration, reason: &str) {
+    pub(crate) fn stop(self: &Arc<Self>, process: &str, grace: Duration, reason: &str) {
         let found = self.processes.with(process, |entry| {
             let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
             (entry.pid(), caller)
@@ -210,7 +210,7 @@ impl Shared {
             reason: reason.to_owned(),
         };
         let told = match &caller {
-            Some(caller) => caller.notify(&notice).await.is_ok(),
+            Some(caller) => caller.try_notify(&notice).is_ok(),
             None => false,
         };
         let Some(pid) = pid else {
@@ -242,6 +242,27 @@ impl Shared {
                 child::kill(pid);
             }
         });
+    }
+
+    /// Ends a process that does not read what its node tells it.
+    pub(crate) fn end_unreading(&self, process: &str) {
+        let found = self.processes.with(process, |entry| {
+            (entry.pid(), entry.remembered.launch.group.clone())
+        });
+        // It has ended already.
+        let Ok((pid, group)) = found else { return };
+        tracing::warn!(process = %group, pid, "reads nothing of what its node tells it: it is ended");
+        if let Ok(mut log) = self.logs.writer(&group, "") {
+            use std::io::Write;
+            let _ = writeln!(
+                log,
+                "-- {group} is ended: it reads nothing of what its node tells it"
+            );
+        }
+        match pid {
+            Some(pid) => child::kill(pid),
+            None => self.exited(process, Exit::Lost),
+        }
     }
 
     /// Takes over the processes that ran before the node was started again. Those that do not attach
@@ -300,7 +321,7 @@ impl Shared {
     pub(crate) async fn end_all(self: &Arc<Self>, grace: Duration) {
         let all: Vec<String> = self.processes.entries.lock().keys().cloned().collect();
         for process in &all {
-            self.stop(process, grace, "the node is leaving").await;
+            self.stop(process, grace, "the node is leaving");
         }
         let all_gone = async {
             while self.processes.count() > 0 {

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::BufMut;
@@ -9,25 +9,80 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot};
 
 use super::MAX_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
 use crate::{Fault, FaultCode};
 
-/// Frames that wait for the writer before senders wait.
-const OUTGOING: usize = 64;
+/// Bytes that wait for the writer before senders wait. The longest frame fits.
+const OUTGOING: usize = 32 * 1024 * 1024;
+/// What a frame costs of them besides its body.
+const OVERHEAD: usize = 256;
+/// How long the other side may take no bytes while there are some for it.
+const STALLED: Duration = Duration::from_secs(30);
 /// Requests that wait for the application before reading stops.
 const INCOMING: usize = 64;
 /// Room asked of the system for each read.
 const READ: usize = 16 * 1024;
+
+/// The frames on their way to the writer, and the room that is left for more.
+#[derive(Clone, Debug)]
+struct Outgoing {
+    frames: mpsc::UnboundedSender<(Frame, OwnedSemaphorePermit)>,
+    room: Arc<Semaphore>,
+}
+
+/// The same for those who must not keep the connection open.
+struct WeakOutgoing {
+    frames: mpsc::WeakUnboundedSender<(Frame, OwnedSemaphorePermit)>,
+    room: Arc<Semaphore>,
+}
+
+impl Outgoing {
+    /// Waits for room. Nothing happens if the connection is closed.
+    async fn send(&self, frame: Frame) -> Result<(), Fault> {
+        let room = self.room.clone().acquire_many_owned(cost(&frame)).await;
+        let room = room.map_err(|_| gone())?;
+        self.frames.send((frame, room)).map_err(|_| gone())
+    }
+
+    fn try_send(&self, frame: Frame) -> Result<(), Untold> {
+        let room = self.room.clone().try_acquire_many_owned(cost(&frame));
+        let room = room.map_err(|error| match error {
+            TryAcquireError::Closed => Untold::Closed,
+            TryAcquireError::NoPermits => Untold::ReadsNothing,
+        })?;
+        self.frames.send((frame, room)).map_err(|_| Untold::Closed)
+    }
+}
+
+impl WeakOutgoing {
+    fn upgrade(&self) -> Option<Outgoing> {
+        Some(Outgoing {
+            frames: self.frames.upgrade()?,
+            room: self.room.clone(),
+        })
+    }
+}
+
+fn cost(frame: &Frame) -> u32 {
+    let body = match frame {
+        Frame::Call { body, .. } | Frame::Answer { body, .. } | Frame::Notice { body } => {
+            body.get().len()
+        }
+        Frame::Fault { .. } => 0,
+    };
+    u32::try_from((body + OVERHEAD).min(OUTGOING)).unwrap_or(u32::MAX)
+}
 
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>>>>;
 
 /// The asking half of a connection.
 #[derive(Clone)]
 pub struct Caller {
-    outgoing: mpsc::Sender<Frame>,
+    outgoing: Outgoing,
+    limit: Arc<AtomicUsize>,
     pending: Pending,
     next: Arc<AtomicU64>,
 }
@@ -53,7 +108,18 @@ pub enum Incoming {
 #[derive(Debug)]
 pub struct Answer {
     id: u64,
-    outgoing: Option<mpsc::Sender<Frame>>,
+    outgoing: Option<Outgoing>,
+}
+
+/// Why a notice was not taken for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Untold {
+    /// The connection is closed.
+    #[error("the connection is closed")]
+    Closed,
+    /// As much waits for the other side as may wait.
+    #[error("the other side does not read: {OUTGOING} bytes wait for it")]
+    ReadsNothing,
 }
 
 /// Why a connection ended.
@@ -65,6 +131,9 @@ pub enum Closed {
     /// This side dropped all it had of it.
     #[error("closed by this side")]
     Here,
+    /// The other side takes no bytes.
+    #[error("the other side has read nothing for {STALLED:?}")]
+    ReadsNothing,
     /// The other side does not speak this protocol, or too much of it.
     #[error(transparent)]
     Protocol(#[from] CodecError),
@@ -87,21 +156,33 @@ pub fn open<S>(
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (outgoing, frames) = mpsc::channel(OUTGOING);
+    let (frames, waiting) = mpsc::unbounded_channel();
+    let room = Arc::new(Semaphore::new(OUTGOING));
+    let outgoing = Outgoing {
+        frames,
+        room: room.clone(),
+    };
     let (deliver, incoming) = mpsc::channel(INCOMING);
+    let limit = Arc::new(AtomicUsize::new(limit));
     let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+    let answers = WeakOutgoing {
+        frames: outgoing.frames.downgrade(),
+        room: room.clone(),
+    };
     let caller = Caller {
-        outgoing: outgoing.clone(),
+        outgoing,
+        limit: limit.clone(),
         pending: pending.clone(),
         next: Arc::default(),
     };
-    let answers = outgoing.downgrade();
     let drive = async move {
         let (reader, writer) = tokio::io::split(stream);
         let closed = tokio::select! {
             closed = read(reader, limit, deliver, answers, &pending) => closed,
-            closed = write(writer, MAX_FRAME, frames, &pending) => closed,
+            closed = write(writer, MAX_FRAME, STALLED, waiting, &pending) => closed,
         };
+        // Those who wait for room learn that there is no reader any more.
+        room.close();
         let waiting = pending.lock().take();
         for (_, call) in waiting.into_iter().flatten() {
             let _ = call.send(Err(gone()));
@@ -113,14 +194,15 @@ where
 
 async fn read(
     mut reader: impl AsyncRead + Unpin,
-    limit: usize,
+    limit: Arc<AtomicUsize>,
     deliver: mpsc::Sender<Incoming>,
-    answers: mpsc::WeakSender<Frame>,
+    answers: WeakOutgoing,
     pending: &Pending,
 ) -> Closed {
-    let mut decoder = Decoder::new(limit);
+    let mut decoder = Decoder::new(limit.load(Ordering::Relaxed));
     loop {
         loop {
+            decoder.set_limit(limit.load(Ordering::Relaxed));
             let frame = match decoder.next_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
@@ -167,13 +249,17 @@ fn resolve(pending: &Pending, id: u64, result: Result<Box<RawValue>, Fault>) {
 async fn write(
     mut writer: impl AsyncWrite + Unpin,
     limit: usize,
-    mut frames: mpsc::Receiver<Frame>,
+    patience: Duration,
+    mut frames: mpsc::UnboundedReceiver<(Frame, OwnedSemaphorePermit)>,
     pending: &Pending,
 ) -> Closed {
     let mut bytes = Vec::new();
-    while let Some(frame) = frames.recv().await {
-        let mut next = Some(frame);
-        while let Some(frame) = next {
+    while let Some(first) = frames.recv().await {
+        let mut next = Some(first);
+        // Room is made again when the other side has taken the bytes.
+        let mut rooms = Vec::new();
+        while let Some((frame, room)) = next {
+            rooms.push(room);
             if let Err(error) = encode(&frame, limit, &mut bytes) {
                 answer_instead(frame, &error, limit, &mut bytes, pending);
             }
@@ -183,15 +269,23 @@ async fn write(
                 None
             };
         }
-        if let Err(error) = writer.write_all(&bytes).await {
-            return error.into();
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            match tokio::time::timeout(patience, writer.write(rest)).await {
+                Ok(Ok(0)) => return std::io::Error::from(std::io::ErrorKind::WriteZero).into(),
+                Ok(Ok(taken)) => rest = &rest[taken..],
+                Ok(Err(error)) => return error.into(),
+                Err(_) => return Closed::ReadsNothing,
+            }
         }
-        if let Err(error) = writer.flush().await {
-            return error.into();
+        match tokio::time::timeout(patience, writer.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return Closed::ReadsNothing,
         }
         bytes.clear();
     }
-    let _ = writer.shutdown().await;
+    let _ = tokio::time::timeout(patience, writer.shutdown()).await;
     Closed::Here
 }
 
@@ -245,10 +339,7 @@ impl Caller {
             id,
         };
         let wait = async {
-            self.outgoing
-                .send(Frame::Call { id, body })
-                .await
-                .map_err(|_| gone())?;
+            self.outgoing.send(Frame::Call { id, body }).await?;
             answered.await.map_err(|_| gone())?
         };
         let body = tokio::time::timeout(patience, wait).await.map_err(|_| {
@@ -273,26 +364,26 @@ impl Caller {
     /// [`FaultCode::Unavailable`] if the connection is closed.
     pub async fn notify(&self, notice: &impl Serialize) -> Result<(), Fault> {
         let body = raw(notice)?;
-        self.outgoing
-            .send(Frame::Notice { body })
-            .await
-            .map_err(|_| gone())
+        self.outgoing.send(Frame::Notice { body }).await
     }
 
-    /// Tells, if the connection is not so busy that it would have to wait.
+    /// Tells at once, without waiting for a slow reader.
     ///
     /// # Errors
-    /// [`FaultCode::Unavailable`] if the connection is closed or busy.
-    pub fn try_notify(&self, notice: &impl Serialize) -> Result<(), Fault> {
-        let body = raw(notice)?;
-        self.outgoing
-            .try_send(Frame::Notice { body })
-            .map_err(|_| gone())
+    /// [`Untold`]. The notice is lost then, and the other side does not know what it should.
+    pub fn try_notify(&self, notice: &impl Serialize) -> Result<(), Untold> {
+        let body = raw(notice).map_err(|_| Untold::Closed)?;
+        self.outgoing.try_send(Frame::Notice { body })
+    }
+
+    /// Takes frames of up to `limit` bytes from now on: the other side is known.
+    pub fn allow_frames(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Waits until the connection is closed.
     pub async fn closed(&self) {
-        self.outgoing.closed().await;
+        self.outgoing.frames.closed().await;
     }
 }
 
@@ -411,6 +502,52 @@ mod tests {
             .await
             .unwrap_err();
         assert_eq!(fault.code, FaultCode::BadRequest);
+    }
+
+    #[tokio::test]
+    async fn a_side_that_reads_nothing_holds_nobody_up() {
+        let (left, right) = tokio::io::duplex(64);
+        let (left, _incoming, drive) = open(left, 1000);
+        tokio::spawn(drive);
+        let notice = "x".repeat(1024 * 1024);
+        let taken = (0..100).take_while(|_| left.try_notify(&notice).is_ok());
+        assert!((20..=32).contains(&taken.count()));
+        assert_eq!(left.try_notify(&notice), Err(Untold::ReadsNothing));
+        // One that waits for room hears when there will be none.
+        let (waiting, ()) = tokio::join!(left.notify(&notice), async { drop(right) });
+        assert_eq!(waiting.unwrap_err().code, FaultCode::Unavailable);
+        assert_eq!(left.try_notify(&notice), Err(Untold::Closed));
+    }
+
+    #[tokio::test]
+    async fn a_side_that_takes_no_bytes_is_given_up() {
+        let (left, _right) = tokio::io::duplex(8);
+        let (frames, waiting) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(1)).acquire_many_owned(1).await;
+        let body = raw(&"more than eight bytes").unwrap();
+        frames
+            .send((Frame::Notice { body }, room.unwrap()))
+            .unwrap();
+        let pending = Arc::new(Mutex::new(Some(HashMap::new())));
+        let soon = Duration::from_millis(1);
+        let closed = write(left, 1000, soon, waiting, &pending).await;
+        assert!(matches!(closed, Closed::ReadsNothing));
+    }
+
+    #[tokio::test]
+    async fn frames_are_longer_once_the_other_side_is_known() {
+        let (left, right) = tokio::io::duplex(64);
+        let (left, _incoming, drive) = open(left, 1000);
+        let (right, mut incoming, right_drive) = open(right, 1000);
+        tokio::spawn(drive);
+        let driving = tokio::spawn(right_drive);
+        left.notify(&1).await.unwrap();
+        assert!(incoming.recv().await.is_some());
+        right.allow_frames(10_000);
+        left.notify(&"x".repeat(5000)).await.unwrap();
+        assert!(incoming.recv().await.is_some());
+        left.notify(&"x".repeat(20_000)).await.unwrap();
+        assert!(matches!(driving.await.unwrap(), Closed::Protocol(_)));
     }
 
     #[tokio::test]

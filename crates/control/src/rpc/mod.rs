@@ -8,7 +8,7 @@ pub mod codec;
 mod connection;
 
 pub use codec::{CodecError, Decoder, Frame};
-pub use connection::{Answer, Caller, Closed, Incoming, open};
+pub use connection::{Answer, Caller, Closed, Incoming, Untold, open};
 
 /// Largest frame once the other side is known, in bytes: the longest deny list fits.
 pub const MAX_FRAME: usize = 24 * 1024 * 1024;
