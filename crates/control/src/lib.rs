@@ -31,6 +31,7 @@ pub mod statement;
 use std::net::{IpAddr, SocketAddr};
 
 pub use sealbus_brokers::Login;
+use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
@@ -294,11 +295,34 @@ pub struct PlatformDescription {
     pub certificate_lifetime: u64,
     /// Largest ACL message, in bytes.
     pub max_message: u64,
-    /// Where the system agents `master`, `ams`, `df` and `ca` are.
+    /// Where the system agents `ams`, `df` and `operator` are; from level `auth` on all of them.
     pub master: ProcessContact,
+    /// Where the agents of the control plane, `master` and `ca`, are.
+    pub control: ProcessContact,
     /// What carries its messages.
     #[serde(default)]
     pub transport: TransportDescription,
+}
+
+impl PlatformDescription {
+    /// The platform as the processes of its control plane see it. Orders to nodes and what nodes tell
+    /// the Master always travel at level `auth`, whatever the level of the agents' messages; where that
+    /// is a lower one they have mesh links of their own.
+    pub fn control_plane(&self) -> Self {
+        let auth = SecurityLevel::Auth;
+        if self
+            .level
+            .parse()
+            .is_ok_and(|level: SecurityLevel| level >= auth)
+        {
+            return self.clone();
+        }
+        Self {
+            level: auth.to_string(),
+            transport: TransportDescription::Mesh,
+            ..self.clone()
+        }
+    }
 }
 
 /// What carries a platform's messages between processes.

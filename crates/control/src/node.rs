@@ -28,8 +28,6 @@ pub const LANGUAGE: &str = "json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum MasterRequest {
-    /// The gateway asks for the rules that operators made.
-    GatewayRules,
     /// The node is there (again), with all that runs on it.
     Register {
         /// What it is.
@@ -126,18 +124,32 @@ pub enum MasterAnswer {
         #[serde(default)]
         register: bool,
     },
-    /// To `GatewayRules`.
-    GatewayRules {
-        /// The rules.
-        rules: GatewayPolicy,
-    },
     /// To `Resolve`.
     Location(AgentLocation),
     /// To everything else.
     Done,
 }
 
-/// What the Master asks of the gateway.
+/// What the gateway asks of the agent `operator`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum OperatorRequest {
+    /// The rules that operators made.
+    GatewayRules,
+}
+
+/// The answers of the agent `operator`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum OperatorAnswer {
+    /// To `GatewayRules`.
+    GatewayRules {
+        /// The rules.
+        rules: GatewayPolicy,
+    },
+}
+
+/// What the agent `operator` asks of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum GatewayRequest {

@@ -205,12 +205,12 @@ impl Admin {
             }
             AdminRequest::GatewayAllow { rule } => {
                 let rules = self.system.gateway.allow(rule).await?;
-                gateways::tell(&self.system.master, rules.clone()).await;
+                gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
                 Ok(self.gateway(rules).await)
             }
             AdminRequest::GatewayDeny { platform } => {
                 let rules = self.system.gateway.deny(&platform).await?;
-                gateways::tell(&self.system.master, rules.clone()).await;
+                gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
                 Ok(self.gateway(rules).await)
             }
             AdminRequest::Federate { df, addresses } => {
@@ -245,7 +245,7 @@ impl Admin {
 
     async fn gateway(&self, rules: GatewayPolicy) -> AdminAnswer {
         AdminAnswer::Gateway {
-            status: gateways::status(&self.system.master).await,
+            status: gateways::status(self.system.operator.correspondent()).await,
             rules,
         }
     }

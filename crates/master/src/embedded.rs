@@ -81,12 +81,13 @@ impl EmbeddedPlatform {
         .await?;
         let process = Process::open(system, Some(bus.clone())).await?;
         let (desk, news) = (foundation.desk.clone(), foundation.news.clone());
-        let system = SystemAgents::start(process, foundation, store).await?;
+        let system = SystemAgents::start(process.clone(), process, foundation, store).await?;
         let place = Place {
             group: PROGRAM.to_owned(),
             agents: Vec::new(),
             open: true,
             listen: None,
+            controls: false,
             post: Some(folder.map_or(PostPlace::Temporary, PostPlace::Folder)),
         };
         let (host, _) = OwnHost::adopt(desk, place, news).await?;

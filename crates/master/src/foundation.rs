@@ -126,17 +126,19 @@ pub(crate) async fn lay(
     state.set_rules(settings.rules.clone());
     let tokens =
         Tokens::load(rows.get(TOKENS_ROW).map(Vec::as_slice)).map_err(FoundationError::Tokens)?;
+    let contact = ProcessContact {
+        node: MASTER_NODE.to_owned(),
+        process: String::new(),
+        address,
+    };
     let platform = PlatformDescription {
         name: settings.name.to_string(),
         level: settings.level.to_string(),
         roots: vec![Blob(root.clone())],
         certificate_lifetime: lifetime.as_secs(),
         max_message: settings.max_message,
-        master: ProcessContact {
-            node: MASTER_NODE.to_owned(),
-            process: String::new(),
-            address,
-        },
+        control: contact.clone(),
+        master: contact,
         transport: TransportDescription::Mesh,
     };
     let name = settings.name.clone();

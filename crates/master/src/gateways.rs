@@ -105,9 +105,9 @@ impl GatewayRules {
 }
 
 /// Puts the operators' rules in force. A gateway that does not run asks for them when it starts.
-pub(crate) async fn tell(master: &Correspondent, rules: GatewayPolicy) {
+pub(crate) async fn tell(operator: &Correspondent, rules: GatewayPolicy) {
     let request = GatewayRequest::Rules { rules };
-    if let Err(error) = master
+    if let Err(error) = operator
         .ask::<GatewayAnswer>(GATEWAY, &request, ANSWER_TIME)
         .await
     {
@@ -116,8 +116,8 @@ pub(crate) async fn tell(master: &Correspondent, rules: GatewayPolicy) {
 }
 
 /// How the gateway is; none if it does not answer.
-pub(crate) async fn status(master: &Correspondent) -> Option<GatewayStatus> {
-    let answer = master
+pub(crate) async fn status(operator: &Correspondent) -> Option<GatewayStatus> {
+    let answer = operator
         .ask(GATEWAY, &GatewayRequest::Status, ANSWER_TIME)
         .await;
     match answer {

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sealbus_bus::{Outbox, ReceivedMessage};
+use sealbus_bus::{GATEWAY, Outbox, ReceivedMessage};
 use sealbus_fipa::{AclMessage, Aid, Performative, string};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::gateways::GatewayRules;
 use sealbus_control::admin::SendMessage;
+use sealbus_control::correspondence::{Correspondent, Enquiry};
+use sealbus_control::node::{ONTOLOGY, OperatorAnswer, OperatorRequest};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_process::AgentHandle;
 
@@ -21,21 +24,37 @@ const REPLIES: usize = 1000;
 #[derive(Clone)]
 pub(crate) struct Operator {
     outbox: Arc<Outbox>,
+    correspondent: Correspondent,
+    gateway: Arc<GatewayRules>,
     waiting: Arc<Mutex<HashMap<String, mpsc::Sender<ReceivedMessage>>>>,
 }
 
 impl Operator {
-    pub(crate) fn new(agent: &AgentHandle) -> Self {
+    pub(crate) fn new(agent: &AgentHandle, gateway: Arc<GatewayRules>) -> Self {
         Self {
             outbox: agent.outbox().clone(),
+            correspondent: Correspondent::new(agent.outbox().clone()),
+            gateway,
             waiting: Arc::default(),
         }
     }
 
-    /// Hands out replies for ever.
+    /// Asks and tells the gateway, which obeys the operators.
+    pub(crate) fn correspondent(&self) -> &Correspondent {
+        &self.correspondent
+    }
+
+    /// Hands out replies, and tells the gateway its rules, for ever.
     pub(crate) async fn serve(self, mut agent: AgentHandle) {
         while let Some(received) = agent.receive().await {
             let message = received.message();
+            let ontology = message.ontology();
+            if ontology.is_some_and(|it| it.text().as_deref() == Some(ONTOLOGY)) {
+                if let Some(enquiry) = self.correspondent.receive(received) {
+                    self.answer(enquiry).await;
+                }
+                continue;
+            }
             let conversation = message
                 .conversation_id()
                 .and_then(|id| id.text().map(|text| text.into_owned()));
@@ -46,6 +65,22 @@ impl Operator {
                 None => tracing::debug!("a message to the operator that nobody waits for"),
             }
         }
+    }
+
+    async fn answer(&self, enquiry: Enquiry) {
+        let (from, request, reply) = enquiry.open::<OperatorRequest>();
+        let result = match request {
+            Ok(OperatorRequest::GatewayRules) if from == GATEWAY => {
+                let rules = self.gateway.get().await;
+                Ok(OperatorAnswer::GatewayRules { rules })
+            }
+            Ok(_) => Err(Fault::new(
+                FaultCode::NotPermitted,
+                "only the gateway may ask that",
+            )),
+            Err(fault) => Err(fault),
+        };
+        reply.send(result).await;
     }
 
     /// Sends a message; with `wait`, returns the replies, in FIPA's string encoding, as soon as every

@@ -52,6 +52,8 @@ pub(crate) struct Place {
     pub(crate) open: bool,
     /// Where its mesh endpoint is to listen; none without one.
     pub(crate) listen: Option<SocketAddr>,
+    /// Whether it is of the control plane, at level `auth` whatever the platform's level.
+    pub(crate) controls: bool,
     /// Where messages for agents that are away are kept, if they are: of an embedded platform.
     pub(crate) post: Option<PostPlace>,
 }
@@ -71,6 +73,7 @@ impl OwnHost {
             agents,
             open,
             listen,
+            controls,
             post,
         } = place;
         let names = agents.clone();
@@ -82,7 +85,11 @@ impl OwnHost {
                 let directory = desk.state.directory();
                 let revision = directory.revision();
                 let (processes, rules) = (directory.processes(), directory.rules().clone());
-                let (platform, name) = (desk.platform.clone(), desk.name.clone());
+                let platform = match controls {
+                    true => desk.platform.control_plane(),
+                    false => desk.platform.clone(),
+                };
+                let name = desk.name.clone();
                 Ok((
                     process, platform, name, deny_list, revision, processes, rules,
                 ))

@@ -23,11 +23,11 @@ use super::{
     PlatformSettings, SystemAgents, SystemError, broker_watch, lay,
 };
 use crate::enrolment;
-use sealbus_control::Fault;
 use sealbus_control::clock::now;
 use sealbus_control::clock::timestamp;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::private::listen;
+use sealbus_control::{Fault, ProcessContact};
 use sealbus_enrolment::{ENROLMENT, accept, bind};
 use sealbus_process::{OpenError, Process};
 use sealbus_store::{Batch, EmbeddedStore, Store, StoreError};
@@ -63,6 +63,9 @@ pub struct MasterConfig {
 struct Ports {
     enrolment: u16,
     agents: u16,
+    /// Of the control plane, where that has a process of its own.
+    #[serde(default)]
+    control: u16,
 }
 
 /// A running Master.
@@ -190,10 +193,18 @@ impl Master {
                 Some(Broker::start(rabbitmq, &desk, &root, level, address, &directory).await?)
             }
         };
-        let (system, address) = start_system(foundation, store.clone(), agents_at).await?;
+        let control_port = match config.settings.level.authenticates() {
+            true => 0,
+            false => kept.control,
+        };
+        let control_at = free_port(config.address, control_port).await?;
+        let (system, address) =
+            start_system(foundation, store.clone(), agents_at, control_at).await?;
+        let control = system.control.address();
         let ports = Ports {
             enrolment: enrolment.port(),
             agents: address.port(),
+            control: control.map_or(kept.control, |address| address.port()),
         };
         keep_ports(&*store, kept, ports).await?;
 
@@ -214,8 +225,8 @@ impl Master {
         let source = CertificateSource::with_root(&credential, &root_certificate)?;
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ENROLMENT]);
         let serving = desk.clone();
-        tasks.spawn(accept(server, acceptor, move |stream, peer| {
-            enrolment::serve(stream, peer, serving.clone())
+        tasks.spawn(accept(server, acceptor, move |stream, waiting| {
+            enrolment::serve(stream, waiting, serving.clone())
         }));
         tasks.spawn(renew_server_credential(
             desk.clone(),
@@ -299,29 +310,44 @@ pub(super) async fn open_store(path: &Path) -> Result<EmbeddedStore, StoreError>
     }
 }
 
+/// Opens the Master's processes: one, or, where agents' messages travel at a level below `auth`, a second
+/// one for the control plane.
 async fn start_system(
     foundation: Foundation,
     store: Arc<dyn Store>,
     at: SocketAddr,
+    control_at: SocketAddr,
 ) -> Result<(SystemAgents, SocketAddr), MasterError> {
     let desk = foundation.desk.clone();
-    let (host, _) = OwnHost::adopt(
-        desk.clone(),
-        Place::system(Some(at)),
-        foundation.news.clone(),
-    )
-    .await?;
-    let process = Process::open(host, None).await?;
-    let address = process.address().unwrap_or(at);
-    let name = process.membership().process.clone();
+    let is_apart = desk
+        .run(|desk, _| Ok(desk.platform.control_plane() != desk.platform))
+        .await?;
+    let open = async |place: Place| -> Result<Process, MasterError> {
+        let (host, _) = OwnHost::adopt(desk.clone(), place, foundation.news.clone()).await?;
+        Ok(Process::open(host, None).await?)
+    };
+    let (control, process) = if is_apart {
+        let control = open(Place::control(control_at)).await?;
+        (control, open(Place::services(at)).await?)
+    } else {
+        let process = open(Place::system(Some(at))).await?;
+        (process.clone(), process)
+    };
+    let contact = |process: &Process, at| ProcessContact {
+        node: MASTER_NODE.to_owned(),
+        process: process.membership().process.clone(),
+        address: process.address().unwrap_or(at),
+    };
+    let (master, controls) = (contact(&process, at), contact(&control, control_at));
+    let address = master.address;
     desk.run(move |desk, _| {
-        desk.platform.master.address = address;
-        desk.platform.master.process = name;
+        desk.platform.master = master;
+        desk.platform.control = controls;
         Ok(())
     })
     .await?;
     Ok((
-        SystemAgents::start(process, foundation, store).await?,
+        SystemAgents::start(control, process, foundation, store).await?,
         address,
     ))
 }

@@ -1,8 +1,8 @@
 //! The system agents `master`, `ca`, `ams`, `df` and `operator`, in the Master's own process.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sealbus_bus::GATEWAY;
 use sealbus_seal::Identity;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use super::{asking, telling};
 use sealbus_ca::Request;
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::names::{AMS, CA, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
+use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
 use sealbus_control::node::{AuthorityAnswer, AuthorityRequest, MasterAnswer, MasterRequest};
 use sealbus_control::statement::Vouching;
 use sealbus_control::{Blob, Fault, FaultCode, Subject, UnixMillis};
@@ -29,6 +29,8 @@ use sealbus_store::Store;
 
 /// Name of the group of the Master's own process.
 const SYSTEM_GROUP: &str = "system";
+/// Name of the group of the control plane's process, where that is another.
+const CONTROL_GROUP: &str = "control";
 
 /// The system agents, while this lives.
 pub(crate) struct SystemAgents {
@@ -40,7 +42,9 @@ pub(crate) struct SystemAgents {
     pub(crate) directories: Directories,
     /// What operators let other platforms do.
     pub(crate) gateway: Arc<GatewayRules>,
-    /// Their process.
+    /// The process of `master` and `ca`.
+    pub(crate) control: Process,
+    /// The process of the others: the same where agents' messages travel at level `auth` as well.
     pub(crate) process: Process,
     /// Sends in the name of the AMS.
     pub(crate) ams: Arc<sealbus_bus::Outbox>,
@@ -59,24 +63,46 @@ pub enum SystemError {
 }
 
 impl Place {
-    /// The place of the system agents.
-    pub(crate) fn system(listen: Option<std::net::SocketAddr>) -> Self {
+    /// The place of all system agents.
+    pub(crate) fn system(listen: Option<SocketAddr>) -> Self {
         Self {
             group: SYSTEM_GROUP.to_owned(),
             agents: SYSTEM_AGENTS.map(str::to_owned).to_vec(),
             open: false,
             listen,
+            controls: false,
             post: None,
+        }
+    }
+
+    /// The place of the system agents that speak with agents, at the platform's level.
+    pub(crate) fn services(listen: SocketAddr) -> Self {
+        let is_service = |agent: &&str| !CONTROL_AGENTS.contains(agent);
+        let services = SYSTEM_AGENTS.iter().copied().filter(is_service);
+        Self {
+            agents: services.map(str::to_owned).collect(),
+            ..Self::system(Some(listen))
+        }
+    }
+
+    /// The place of the control plane's agents.
+    pub(crate) fn control(listen: SocketAddr) -> Self {
+        Self {
+            group: CONTROL_GROUP.to_owned(),
+            agents: CONTROL_AGENTS.map(str::to_owned).to_vec(),
+            controls: true,
+            ..Self::system(Some(listen))
         }
     }
 }
 
 impl SystemAgents {
-    /// Starts them in `process`.
+    /// Starts `master` and `ca` in `control`, the others in `process`, which may be the same.
     ///
     /// # Errors
     /// [`SystemError`].
     pub(crate) async fn start(
+        control: Process,
         process: Process,
         foundation: Foundation,
         store: Arc<dyn Store>,
@@ -96,18 +122,13 @@ impl SystemAgents {
         let directories = Directories::start(ams, df, store, trust_claims, &mut tasks).await?;
         let (life_changes, changes) = mpsc::unbounded_channel();
         tasks.spawn(directories.clone().follow(changes));
-        let master = process.agent(MASTER).await?;
+        let master = control.agent(MASTER).await?;
         let asking = Correspondent::new(master.outbox().clone());
-        tasks.spawn(serve_master(
-            master,
-            asking.clone(),
-            desk.clone(),
-            gateway.clone(),
-        ));
-        let ca = process.agent(CA).await?;
+        tasks.spawn(serve_master(master, asking.clone(), desk.clone()));
+        let ca = control.agent(CA).await?;
         tasks.spawn(serve_ca(ca, desk.clone()));
         let agent = process.agent(OPERATOR).await?;
-        let operator = Operator::new(&agent);
+        let operator = Operator::new(&agent, gateway.clone());
         tasks.spawn(operator.clone().serve(agent));
         tasks.spawn(asking::carry_out(
             outward,
@@ -121,6 +142,7 @@ impl SystemAgents {
             operator,
             directories,
             gateway,
+            control,
             process,
             ams: ams_outbox,
             tasks: tokio::sync::Mutex::new(tasks),
@@ -131,28 +153,25 @@ impl SystemAgents {
 impl SystemAgents {
     /// Whether what nodes say comes from the broker; none if there is no broker.
     pub(crate) fn receives(&self) -> Option<tokio::sync::watch::Receiver<bool>> {
-        self.process.receives(MASTER)
+        self.control.receives(MASTER)
     }
 
     /// Ends them, and takes their process off the bus.
     pub(crate) async fn end(&self) {
         self.tasks.lock().await.shutdown().await;
         self.process.close().await;
+        if self.control.membership().process != self.process.membership().process {
+            self.control.close().await;
+        }
     }
 }
 
-async fn serve_master(
-    mut agent: AgentHandle,
-    correspondent: Correspondent,
-    desk: DeskHandle,
-    gateway: Arc<GatewayRules>,
-) {
+async fn serve_master(mut agent: AgentHandle, correspondent: Correspondent, desk: DeskHandle) {
     while let Some(received) = agent.receive().await {
         let Some(enquiry) = correspondent.receive(received) else {
             continue;
         };
         let desk = desk.clone();
-        let gateway = gateway.clone();
         // Each in its own task: an answer may wait for the store, or for room on the way.
         tokio::spawn(async move {
             let (node, request, reply) = enquiry.open::<MasterRequest>();
@@ -160,10 +179,6 @@ async fn serve_master(
                 desk.heard(&node);
             }
             let result = match request {
-                Ok(MasterRequest::GatewayRules) if node == GATEWAY => {
-                    let rules = gateway.get().await;
-                    Ok(MasterAnswer::GatewayRules { rules })
-                }
                 Ok(request) => {
                     desk.run(move |desk, now| hear(desk, &node, request, now))
                         .await

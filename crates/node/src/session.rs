@@ -118,7 +118,8 @@ async fn live(
         shared: shared.clone(),
         enrolment: enrolment.clone(),
         membership: Membership {
-            platform: joined.platform.clone(),
+            // The node obeys what it hears here: this process is of the control plane.
+            platform: joined.platform.control_plane(),
             node: shared.name.clone(),
             process: joined.process.clone(),
             agents: vec![shared.name.clone()],
@@ -215,9 +216,7 @@ async fn keep_in_touch(
                     shared.deny_list_changed(list).await;
                 }
                 for process in stop {
-                    shared
-                        .stop(&process, PATIENCE, "its agents were placed elsewhere")
-                        .await;
+                    shared.stop(&process, PATIENCE, "its agents were placed elsewhere");
                 }
                 if register {
                     continue;
@@ -231,7 +230,7 @@ async fn keep_in_touch(
                     match return_by_enrolment(shared, enrolment, source).await {
                         Ok(again) => {
                             let same = again.process == joined.process
-                                && again.platform.master == joined.platform.master;
+                                && again.platform.control == joined.platform.control;
                             if !same {
                                 return again;
                             }
@@ -386,9 +385,7 @@ async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, 
             grace,
             reason,
         } => {
-            shared
-                .stop(&process, Duration::from_millis(grace), &reason)
-                .await;
+            shared.stop(&process, Duration::from_millis(grace), &reason);
         }
         NodeRequest::Freeze {
             process,

@@ -14,14 +14,14 @@ use sealbus_gateways::http::{
 use tokio::task::JoinHandle;
 
 use sealbus_control::correspondence::{Correspondent, Enquiry};
-use sealbus_control::names::MASTER;
+use sealbus_control::names::OPERATOR;
 use sealbus_control::node::{
-    GatewayAnswer, GatewayRequest, GatewayStatus, MasterAnswer, MasterRequest,
+    GatewayAnswer, GatewayRequest, GatewayStatus, OperatorAnswer, OperatorRequest,
 };
 use sealbus_control::{Fault, FaultCode};
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
 
-/// How long the Master may take to tell the operators' rules.
+/// How long the answer with the operators' rules may take.
 const RULES_TIME: Duration = Duration::from_secs(5);
 /// Pause before it is asked again.
 const RULES_PAUSE: Duration = Duration::from_secs(2);
@@ -145,9 +145,9 @@ impl Shared {
     async fn answer(&self, enquiry: Enquiry) {
         let (from, request, reply) = enquiry.open::<GatewayRequest>();
         let result = match request {
-            Ok(_) if from != MASTER => Err(Fault::new(
-                FaultCode::BadRequest,
-                "the gateway obeys the Master only",
+            Ok(_) if from != OPERATOR => Err(Fault::new(
+                FaultCode::NotPermitted,
+                "the gateway obeys the platform's operators only",
             )),
             Ok(GatewayRequest::Status) => Ok(GatewayAnswer::Status(GatewayStatus {
                 addresses: self.http.addresses().to_vec(),
@@ -170,17 +170,16 @@ impl Shared {
     }
 }
 
-/// Asks the Master for the operators' rules until it answers. An embedded one has none, and says so.
+/// Asks for the operators' rules until the answer comes. An embedded platform has none, and says so.
 async fn ask_for_rules(asking: Correspondent) -> GatewayPolicy {
     loop {
         let answer = asking
-            .ask::<MasterAnswer>(MASTER, &MasterRequest::GatewayRules, RULES_TIME)
+            .ask::<OperatorAnswer>(OPERATOR, &OperatorRequest::GatewayRules, RULES_TIME)
             .await;
         match answer {
-            Ok(MasterAnswer::GatewayRules { rules }) => return rules,
-            Ok(_) => return GatewayPolicy::default(),
+            Ok(OperatorAnswer::GatewayRules { rules }) => return rules,
             Err(error) => {
-                tracing::info!(%error, "the Master has not told the gateway's rules yet");
+                tracing::info!(%error, "the gateway does not know the operators' rules yet");
                 tokio::time::sleep(RULES_PAUSE).await;
             }
         }

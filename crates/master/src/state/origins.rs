@@ -164,6 +164,19 @@ impl MasterState {
         };
         let starts = self.groups.get(name).map_or(0, |group| group.starts);
         self.forget(name);
+        // At another security level the Master spreads its agents over its processes in another way.
+        let former: Vec<String> = agents
+            .iter()
+            .filter_map(|agent| self.agents.get(agent).cloned())
+            .filter(|group| {
+                self.groups
+                    .get(group)
+                    .is_some_and(|group| group.origin == Origin::System)
+            })
+            .collect();
+        for group in former {
+            self.forget(&group);
+        }
         let mut group = Group::new(agents, Origin::System);
         let mut process = Process::placed(id.clone(), MASTER_NODE, &group.agents, now);
         process.pid = pid;

@@ -148,6 +148,11 @@ impl TestHost {
                     process: process.clone(),
                     address: SocketAddr::new(ADDRESS, 1),
                 },
+                control: ProcessContact {
+                    node: "master".to_owned(),
+                    process: process.clone(),
+                    address: SocketAddr::new(ADDRESS, 1),
+                },
                 transport: TransportDescription::Mesh,
             },
             node: "node-1".to_owned(),

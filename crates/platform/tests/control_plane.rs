@@ -1,0 +1,208 @@
+//! Orders to nodes, and what nodes tell the Master, are believed from proved senders alone, at every
+//! level: strangers and agents try here at the levels whose agents' messages prove nobody.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sealbus_bus::{
+    BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
+};
+use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
+use sealbus_control::Blob;
+use sealbus_control::admin::{AdminAnswer, AdminRequest, NodeState};
+use sealbus_control::node::{Launch, MasterRequest, NodeRequest, ONTOLOGY};
+use sealbus_process::Process;
+use sealbus_seal::issuance::Grant;
+use sealbus_seal::{
+    CLOCK_SKEW, Credential, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel,
+    SigningRequest, Timestamp, Trust, Validity,
+};
+use serde::Serialize;
+use support::{HERE, LONG, Operator, joined, platform};
+
+/// Finds one process, whatever it is asked for.
+struct Only(ProcessEndpoint);
+
+impl Resolver for Only {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Location, ResolveError>> {
+        Box::pin(async move { Ok(Location::Process(self.0.clone())) })
+    }
+}
+
+/// A credential that no platform but the stranger's own believes.
+fn home_made(identity: Identity) -> Credential {
+    let name = PlatformName::new("factory").unwrap();
+    let day = Duration::from_secs(86_400);
+    let validity = || Validity::starting(Timestamp::from(SystemTime::now()), day);
+    let root = RootAuthority::create(&name, validity()).unwrap();
+    let authority = root.create_authority("ca-1", validity()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
+    let grant = Grant::by_operator(identity, HERE);
+    let issued = authority.issue(&grant, &request, validity()).unwrap();
+    Credential::new(key, issued.chain).unwrap()
+}
+
+/// A stranger's endpoint: the process `claimed`, with one agent, whose messages all go to `target`.
+struct Stranger {
+    endpoint: MeshEndpoint,
+    outbox: Outbox,
+    _mailbox: Mailbox,
+}
+
+impl Stranger {
+    async fn new(
+        level: SecurityLevel,
+        roots: &[Blob],
+        claimed: &ProcessEndpoint,
+        agent: &str,
+        target: &ProcessEndpoint,
+    ) -> Self {
+        let name = PlatformName::new("factory").unwrap();
+        let runtime = tokio::runtime::Handle::current();
+        let bus = Bus::new(BusConfig::new(name.clone()), runtime);
+        let roots: Vec<_> = roots.iter().map(|root| root.0.as_slice().into()).collect();
+        let security = || ProcessSecurity {
+            credential: Arc::new(home_made(claimed.identity.clone())),
+            trust: Arc::new(Trust::new(name.clone(), &roots, CLOCK_SKEW).unwrap()),
+        };
+        let identity = Identity::from_agent_name(agent).unwrap();
+        let (security, credential) = match level {
+            SecurityLevel::None => (MeshSecurity::None, None),
+            SecurityLevel::Tls => (MeshSecurity::Tls(security()), None),
+            _ => (
+                MeshSecurity::Auth(security()),
+                Some(Arc::new(home_made(identity))),
+            ),
+        };
+        let config = MeshConfig::new(claimed.identity.clone(), (HERE, 0).into(), security);
+        let endpoint = MeshEndpoint::bind(config, &bus).await.unwrap();
+        bus.set_resolver(Arc::new(Only(target.clone())));
+        let (outbox, mailbox) = bus.attach(agent, credential, None).unwrap();
+        Self {
+            endpoint,
+            outbox,
+            _mailbox: mailbox,
+        }
+    }
+}
+
+fn order(to: &str, request: &impl Serialize) -> AclMessage {
+    AclMessage::new(Performative::Request)
+        .with_receiver(Aid::new(to).unwrap())
+        .with_ontology(ONTOLOGY)
+        .with_reply_with("1")
+        .with_content(serde_json::to_string(request).unwrap())
+}
+
+/// An order to start a program that leaves `trace`.
+fn start(trace: &Path) -> NodeRequest {
+    let launch = serde_json::json!({
+        "process": "00112233445566778899aabbccddeeff",
+        "group": "evil",
+        "agents": ["evil"],
+        "command": ["/usr/bin/touch", trace],
+        "environment": {},
+    });
+    let launch: Launch = serde_json::from_value(launch).unwrap();
+    NodeRequest::Start { launch }
+}
+
+/// Waits until the platform's process on `node` of which `fits` holds is known.
+async fn contact(process: &Process, fits: impl Fn(&ProcessEndpoint) -> bool) -> ProcessEndpoint {
+    let waiting = async {
+        loop {
+            if let Some(found) = process.bus().processes().into_iter().find(&fits) {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waiting).await.unwrap()
+}
+
+async fn refused(operator: &Operator) -> u64 {
+    match operator.ask(AdminRequest::Status).await.unwrap() {
+        AdminAnswer::Status(status) => status.refusals,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits until operators are shown more than `before` refusals, or `is_obeyed`.
+async fn until_refused(operator: &Operator, before: u64, is_obeyed: impl Fn() -> bool) {
+    let waiting = async {
+        while refused(operator).await <= before && !is_obeyed() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waiting)
+        .await
+        .expect("a refusal is shown");
+}
+
+#[tokio::test]
+async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
+    let levels = [SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth];
+    for level in levels {
+        let folder = tempfile::tempdir().unwrap();
+        let (_master, operator, one, _two) = platform(folder.path(), level).await;
+        let (process, mallory) = joined(&operator, "mallory", "node-1").await;
+        assert_eq!(one.name(), "node-1");
+        let roots = process.membership().platform.roots.clone();
+        let own = process.membership().process.clone();
+        let is = |endpoint: &ProcessEndpoint, node: &str| match &endpoint.identity {
+            Identity::Process {
+                node: on, process, ..
+            } => on.as_str() == node && process.to_string() != own,
+            _ => false,
+        };
+        let node = contact(&process, |endpoint| is(endpoint, "node-1")).await;
+        let two = contact(&process, |endpoint| is(endpoint, "node-2")).await;
+        let control = process.membership().platform.control.address;
+        let master = contact(&process, |endpoint| endpoint.address == control).await;
+
+        let trace = folder.path().join("trace");
+        for way in levels {
+            // In the Master's name to a node.
+            let before = refused(&operator).await;
+            let stranger = Stranger::new(way, &roots, &master, "master@factory", &node).await;
+            let start = order("node-1@factory", &start(&trace));
+            stranger.outbox.send(start).await.unwrap();
+            until_refused(&operator, before, || trace.exists()).await;
+            assert!(!trace.exists(), "at {level} a stranger at {way} is obeyed");
+            stranger.endpoint.shut_down(Duration::ZERO).await;
+
+            // In a node's name to the Master.
+            let before = refused(&operator).await;
+            let stranger = Stranger::new(way, &roots, &two, "node-2@factory", &master).await;
+            let left = order("master@factory", &MasterRequest::Left);
+            stranger.outbox.send(left).await.unwrap();
+            until_refused(&operator, before, || false).await;
+            stranger.endpoint.shut_down(Duration::ZERO).await;
+            let nodes = operator.nodes().await;
+            let alive = nodes.iter().filter(|it| it.state == NodeState::Alive);
+            assert_eq!(alive.count(), 2, "at {level} a stranger at {way} is heard");
+        }
+
+        // An agent in its own name.
+        let before = refused(&operator).await;
+        let start = order("node-1@factory", &start(&trace));
+        mallory.send(start).await.unwrap();
+        if level.authenticates() {
+            let mut mallory = mallory;
+            let answer = tokio::time::timeout(LONG, mallory.receive()).await.unwrap();
+            let answer = answer.unwrap().into_message();
+            assert_eq!(answer.performative, Performative::Failure);
+        } else {
+            until_refused(&operator, before, || trace.exists()).await;
+        }
+        assert!(!trace.exists(), "at {level} an agent is obeyed");
+        process.close().await;
+    }
+}
