@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
-use sealbus_fipa::{AclMessage, Aid, Performative};
-use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_control::Blob;
 use sealbus_control::admin::{AdminAnswer, AdminRequest, NodeState};
 use sealbus_control::node::{Launch, MasterRequest, NodeRequest, ONTOLOGY};
+use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_process::Process;
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
