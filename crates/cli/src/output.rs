@@ -4,9 +4,10 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Cell, ContentArrangement, Table};
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sealbus_control::text::{printable, printable_but};
 use serde::Serialize;
 
 use crate::arguments::{Color, General};
@@ -70,7 +71,7 @@ impl Output {
                 Err(error) => anstream::eprintln!("cannot print the result as JSON: {error}"),
             }
         } else {
-            anstream::println!("{}", text());
+            anstream::println!("{}", shown(&text()));
         }
     }
 
@@ -82,7 +83,7 @@ impl Output {
                 Err(error) => anstream::eprintln!("cannot print the result as JSON: {error}"),
             }
         } else {
-            anstream::println!("{}", text());
+            anstream::println!("{}", shown(&text()));
         }
     }
 
@@ -117,8 +118,10 @@ pub(crate) async fn unread() {
     }
 }
 
-/// A table without lines around its cells; the head is bold on a terminal.
-pub(crate) fn table(head: &[&str]) -> Table {
+/// A table without lines around its cells; the head is bold on a terminal. What others wrote stays within its cell.
+pub(crate) struct Cells(Table);
+
+pub(crate) fn table(head: &[&str]) -> Cells {
     let mut table = Table::new();
     // Colours are taken out again where they do not belong, when the table is printed.
     table
@@ -129,5 +132,72 @@ pub(crate) fn table(head: &[&str]) -> Table {
             head.iter()
                 .map(|name| Cell::new(name).add_attribute(Attribute::Bold)),
         );
-    table
+    Cells(table)
+}
+
+impl Cells {
+    /// Adds a row.
+    pub(crate) fn add_row<C: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        let cells = cells.into_iter();
+        self.0
+            .add_row(cells.map(|cell| printable(cell.as_ref()).into_owned()));
+    }
+
+    /// Has all columns but the first end at the right.
+    pub(crate) fn align_numbers(&mut self) {
+        for column in self.0.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+
+    /// The table, without blanks at the ends of its lines.
+    pub(crate) fn trim_fmt(&self) -> String {
+        self.0.trim_fmt()
+    }
+}
+
+/// `text` as a terminal may show it: of what steers one only ends of lines, tabs and the bold of our own heads are left.
+pub(crate) fn shown(text: &str) -> String {
+    const STYLES: [&str; 2] = ["\u{1b}[1m", "\u{1b}[0m"];
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    let next_style = |text: &str| {
+        let at = |style: &&str| text.find(style).map(|at| (at, style.len()));
+        STYLES.iter().filter_map(|style| at(style)).min()
+    };
+    while let Some((at, length)) = next_style(rest) {
+        safe.push_str(&printable_but(&rest[..at], is_layout));
+        safe.push_str(&rest[at..at + length]);
+        rest = &rest[at + length..];
+    }
+    safe.push_str(&printable_but(rest, is_layout));
+    safe
+}
+
+fn is_layout(character: char) -> bool {
+    matches!(character, '\n' | '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_steers_no_terminal() {
+        let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[1mx\u{9b}1A\r\u{202e}\n";
+        let seen = shown(hostile);
+        assert_eq!(
+            seen,
+            "\\u{1b}]0;owned\\u{7}\\u{1b}[2J\u{1b}[1mx\\u{9b}1A\\r\\u{202e}\n"
+        );
+    }
+
+    #[test]
+    fn a_cell_makes_no_rows() {
+        let mut table = table(&["AGENT", "NOTE"]);
+        table.add_row(["mallory", "ended\nvictim  active\u{1b}[1A"]);
+        let text = table.trim_fmt();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("ended\\nvictim"), "{text}");
+    }
 }

@@ -11,7 +11,7 @@ use super::{cell, instant};
 use crate::arguments::{Kill, Logs, Move, Ps, Start, Ticket};
 use crate::connection::Connection;
 use crate::error::CliError;
-use crate::output::{self, Output, table};
+use crate::output::{self, Output, shown, table};
 
 /// Time an agent has to leave by itself before its process is ended.
 const GRACE: Duration = Duration::from_secs(5);
@@ -63,11 +63,12 @@ fn list(agents: &[AgentStatus]) -> String {
 async fn refused(connection: &mut Connection, output: Output) -> Result<(), CliError> {
     let records = connection.ask(AdminRequest::Refusals).await?.refusals()?;
     output.show(&records, || {
-        let mut table = table(&["LAST", "COUNT", "WHO", "TO", "REASON"]);
+        let mut table = table(&["LAST", "COUNT", "SAYS", "WHO", "TO", "REASON"]);
         for record in &records {
             table.add_row([
                 instant(record.at),
                 record.count.to_string(),
+                cell(record.by.as_ref()),
                 record.who.clone(),
                 cell(record.receiver.as_ref()),
                 record.reason.clone(),
@@ -183,7 +184,7 @@ pub(crate) async fn logs(
             let mut out = anstream::stdout().lock();
             // A closed pipe (`| head`) is how a reader says it has seen enough.
             if out
-                .write_all(text.as_bytes())
+                .write_all(shown(&text).as_bytes())
                 .and_then(|()| out.flush())
                 .is_err()
             {

@@ -13,6 +13,7 @@ use sealbus_bus::Lifetime;
 use sealbus_channels::{Channels, Ended};
 use sealbus_control::admin::{AdminRequest, SilentNode};
 use sealbus_control::channel_log::KeptLog;
+use sealbus_control::text::printable;
 use sealbus_fipa::Number;
 use sealbus_process::AgentHandle;
 use serde::Serialize;
@@ -22,7 +23,7 @@ use super::{content, instant};
 use crate::arguments::{ChannelPublish, ChannelRequest, ChannelTail, Since};
 use crate::connection::Connection;
 use crate::error::CliError;
-use crate::output::{self, Output, table};
+use crate::output::{self, Output, shown, table};
 
 /// How long the ticket may be used that the command makes for itself, in seconds.
 const TICKET_LIFETIME: u64 = 60;
@@ -157,7 +158,10 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
         .await?
         .channel_logs()?;
     for SilentNode { node, why } in &silent {
-        anstream::eprintln!("warning: what {node} keeps is not shown: {why}");
+        anstream::eprintln!(
+            "warning: what {node} keeps is not shown: {}",
+            printable(&why)
+        );
     }
     let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });
     output.show(&listed, || {
@@ -187,7 +191,7 @@ fn kept(logs: &[KeptLog]) -> String {
     ]);
     for log in logs {
         let state = match (&log.damage, log.torn) {
-            (Some(damage), _) => printable(damage),
+            (Some(damage), _) => printable(damage).into_owned(),
             (None, 0) => "whole".to_owned(),
             (None, torn) => format!("{torn} bytes were torn, and cut off"),
         };
@@ -349,19 +353,6 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Replaces control characters, so that text of others cannot steer the terminal.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|character| {
-            if character.is_control() && character != '\t' {
-                '\u{fffd}'
-            } else {
-                character
-            }
-        })
-        .collect()
-}
-
 /// `sealbus channel tail CHANNEL`
 pub(crate) async fn tail(
     connection: &mut Connection,
@@ -477,7 +468,7 @@ async fn ask(
     let mut answers = Vec::new();
     while let Some(reply) = replies.next().await {
         if !output.is_json() {
-            waiting.suspend(|| anstream::println!("{}", Seen::new(&reply).line()));
+            waiting.suspend(|| anstream::println!("{}", shown(&Seen::new(&reply).line())));
         }
         answers.push(reply);
     }
@@ -488,7 +479,7 @@ async fn ask(
         let missing: Vec<&str> = missing.iter().map(|name| &**name).collect();
         output.show(&json!({ "replies": seen, "missing": missing }), String::new);
     } else if !missing.is_empty() {
-        anstream::println!("no answer from {}", missing.join(", "));
+        anstream::println!("no answer from {}", printable(&missing.join(", ")));
     } else if answers.is_empty() {
         anstream::println!("nobody answers on {}", channel.path());
     }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use comfy_table::CellAlignment;
 use hdrhistogram::Histogram;
 use owo_colors::OwoColorize;
 use sealbus_seal::SecurityLevel;
@@ -154,9 +153,7 @@ impl Report {
             "P99 µs",
             "MESSAGES/s",
         ]);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        table.align_numbers();
         for level in &self.levels {
             table.add_row([
                 level.level.to_string(),

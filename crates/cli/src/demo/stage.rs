@@ -1,6 +1,7 @@
 //! A platform of the demo's own: a Master with its CA service, two nodes and twenty agents, each a process.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -48,8 +49,6 @@ impl Stage {
         transport: DemoTransport,
         python: &Path,
     ) -> Result<Self, CliError> {
-        let directory =
-            std::env::temp_dir().join(format!("sealbus-demo-{}-{level}", std::process::id()));
         let failed = |action, path: &Path| {
             let path = path.to_owned();
             move |source| CliError::File {
@@ -58,7 +57,16 @@ impl Stage {
                 source,
             }
         };
-        std::fs::create_dir_all(&directory).map_err(failed("create", &directory))?;
+        // Nobody foresees the name, and what is there already is not taken: others may write here.
+        let random = sealbus_seal::ProcessId::random().map_err(|error| CliError::Failed {
+            message: error.to_string(),
+            help: None,
+        })?;
+        let directory = std::env::temp_dir().join(format!("sealbus-demo-{level}-{random}"));
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&directory)
+            .map_err(failed("create", &directory))?;
         let program = std::env::current_exe().map_err(failed("find", Path::new("this program")))?;
         let manifest = directory.join("platform.toml");
         std::fs::write(
