@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealbus_control::admin::{AdminAnswer, AdminRequest};
-use sealbus_control::rpc::{self, Caller, MAX_FRAME};
+use sealbus_control::operators::{self, socket_in};
+use sealbus_control::rpc::Caller;
+use sealbus_control::text::printable_but;
 use sealbus_control::{Fault, FaultCode};
-use sealbus_master::admin_socket_in;
-use tokio::net::UnixStream;
 
 use crate::arguments::General;
 use crate::error::CliError;
@@ -28,14 +28,13 @@ impl Connection {
 
     /// Connects to the platform behind a state directory.
     pub(crate) async fn to(directory: &Path) -> Result<Self, CliError> {
-        let Ok(stream) = UnixStream::connect(admin_socket_in(directory)).await else {
-            return Err(CliError::NoPlatform {
+        match operators::connect(directory).await {
+            Ok(caller) => Ok(Self { caller }),
+            Err(fault) if fault.code == FaultCode::Unavailable => Err(CliError::NoPlatform {
                 directory: directory.to_owned(),
-            });
-        };
-        let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
-        tokio::spawn(drive);
-        Ok(Self { caller })
+            }),
+            Err(fault) => Err(fault.into()),
+        }
     }
 
     /// Asks, and turns the platform's fault into an error of the command line.
@@ -57,6 +56,8 @@ impl From<Fault> for CliError {
             message,
             advice,
         } = fault;
+        // Faults may quote what others wrote.
+        let message = printable_but(&message, |it| it == '\n').into_owned();
         match code {
             FaultCode::Unknown => Self::NotFound {
                 message,
@@ -94,9 +95,7 @@ fn running(general: &General) -> Result<PathBuf, CliError> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| {
-            std::os::unix::net::UnixStream::connect(admin_socket_in(&entry.path())).is_ok()
-        })
+        .filter(|entry| std::os::unix::net::UnixStream::connect(socket_in(&entry.path())).is_ok())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     names.sort();

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,14 +25,13 @@ use crate::enrolment;
 use sealbus_control::clock::now;
 use sealbus_control::clock::timestamp;
 use sealbus_control::names::MASTER_NODE;
-use sealbus_control::private::listen;
+use sealbus_control::operators::{OperatorKey, socket_in};
+use sealbus_control::private::{folder, forbid_inspection, listen};
 use sealbus_control::{Fault, ProcessContact};
 use sealbus_enrolment::{ENROLMENT, accept, bind};
 use sealbus_process::{OpenError, Process};
 use sealbus_store::{Batch, EmbeddedStore, Store, StoreError};
 
-/// File name of the operators' socket.
-const ADMIN_SOCKET: &str = "admin.sock";
 /// File name of the store.
 pub(super) const STORE: &str = "state.redb";
 /// The row the ports are kept in.
@@ -117,6 +115,14 @@ pub enum MasterError {
         /// Why.
         error: io::Error,
     },
+    /// The operators' key.
+    #[error("the operators' key in {} cannot be kept: {error}", path.display())]
+    OperatorKey {
+        /// The state directory.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// An address that means all interfaces.
     #[error("{0} is no address of this machine alone: name one that others reach it by")]
     Unspecified(IpAddr),
@@ -156,11 +162,8 @@ impl Master {
             return Err(MasterError::Unspecified(config.address));
         }
         let directory = config.directory.clone();
-        let made = std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory);
-        made.map_err(|error| MasterError::Directory {
+        forbid_inspection();
+        folder(&directory).map_err(|error| MasterError::Directory {
             path: directory.clone(),
             error,
         })?;
@@ -233,14 +236,19 @@ impl Master {
             config.address,
             source,
         ));
-        let path = directory.join(ADMIN_SOCKET);
+        let path = socket_in(&directory);
         let listener = listen(&path).map_err(|error| MasterError::AdminSocket {
             path: path.clone(),
             error,
         })?;
         let (end, ended) = watch::channel(false);
+        let key = OperatorKey::keep(&directory).map_err(|error| MasterError::OperatorKey {
+            path: directory.clone(),
+            error,
+        })?;
         let admin = Arc::new(Admin {
             desk,
+            key,
             system: Arc::new(system),
             root: Fingerprint::of(&root),
             enrolment,
@@ -268,9 +276,9 @@ impl Master {
         self.admin.address
     }
 
-    /// The socket for operators.
-    pub fn admin_socket(&self) -> PathBuf {
-        self.directory.join(ADMIN_SOCKET)
+    /// Its state directory, in which operators find its socket and their key.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Ends all agents and nodes, and then the Master.
@@ -291,7 +299,7 @@ impl Master {
     /// Ends the Master alone: nodes and agents go on, and find it again when it is started again.
     pub async fn abandon(mut self) {
         self.tasks.shutdown().await;
-        let _ = std::fs::remove_file(self.directory.join(ADMIN_SOCKET));
+        let _ = std::fs::remove_file(socket_in(&self.directory));
         self.admin.system.end().await;
         self.admin.desk.close().await;
     }
@@ -413,9 +421,4 @@ async fn renew_server_credential(
             tracing::error!(%error, "the Master's server certificate could not be renewed");
         }
     }
-}
-
-/// The operators' socket of the Master that runs on a state directory.
-pub fn admin_socket_in(directory: &Path) -> PathBuf {
-    directory.join(ADMIN_SOCKET)
 }

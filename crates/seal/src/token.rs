@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -152,6 +153,21 @@ impl Secret {
     /// The 32 bytes, for sending.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// A message authentication code with this secret as its key: HMAC-SHA256 over `context` and `data`.
+    pub fn mac(&self, context: &[u8], data: &[u8]) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.0);
+        let tag = hmac::sign(&key, &[context, data].concat());
+        let mut mac = [0; 32];
+        mac.copy_from_slice(tag.as_ref());
+        mac
+    }
+
+    /// Whether `mac` is what [`mac`](Secret::mac) makes, compared in constant time.
+    pub fn has_mac(&self, context: &[u8], data: &[u8], mac: &[u8]) -> bool {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.0);
+        hmac::verify(&key, &[context, data].concat(), mac).is_ok()
     }
 
     /// The hash that may be stored. 256 random bits need no slow hash.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealbus_control::admin::AdminRequest;
+use sealbus_control::private::folder;
 use sealbus_node::{LeftBehind, end_left_behind};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -142,7 +143,7 @@ impl LocalNode {
             .ask(request)
             .await?
             .secret()?;
-        std::fs::create_dir_all(&self.directory).map_err(failed("create", &self.directory))?;
+        folder(&self.directory).map_err(failed("create", &self.directory))?;
         let path = self.directory.join("node.log");
         let log = std::fs::File::options()
             .create(true)

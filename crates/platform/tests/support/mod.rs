@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use sealbus_control::Fault;
 use sealbus_control::admin::{AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus};
-use sealbus_control::rpc::{self, Caller, MAX_FRAME};
+use sealbus_control::operators;
+use sealbus_control::rpc::Caller;
 use sealbus_master::{Master, MasterConfig, PlatformSettings};
 use sealbus_node::{Node, NodeConfig};
 use sealbus_process::attachment::Attachment;
 use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::token::{Purpose, Token};
 use sealbus_seal::{PlatformName, SecurityLevel};
-use tokio::net::UnixStream;
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Far longer than anything takes, so that a test never depends on how fast things go.
@@ -28,10 +28,7 @@ pub(crate) struct Operator(Caller);
 
 impl Operator {
     pub(crate) async fn of(master: &Master) -> Self {
-        let stream = UnixStream::connect(master.admin_socket()).await.unwrap();
-        let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
-        tokio::spawn(drive);
-        Self(caller)
+        Self(operators::connect(master.directory()).await.unwrap())
     }
 
     pub(crate) async fn ask(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {

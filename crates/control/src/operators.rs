@@ -1,0 +1,136 @@
+//! The door for operators: a socket of the Master's user, and a key beside it.
+//!
+//! Programs that run as the Master's user can open the socket. They are let in only with a proof of the
+//! key: a MAC over a challenge that the Master makes anew for each connection. A program that is kept from
+//! the Master's state folder cannot read the key.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sealbus_seal::token::Secret;
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
+
+use crate::private::write_private;
+use crate::rpc::{self, Caller, MAX_FRAME};
+use crate::{Fault, FaultCode};
+
+/// File name of the socket in the Master's state folder.
+const SOCKET: &str = "admin.sock";
+/// File name of the key beside it.
+const KEY: &str = "admin.key";
+/// What the MAC is for.
+const CONTEXT: &[u8] = b"sealbus operator v1\0";
+/// How long the Master may take to let an operator in.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The socket of the Master that runs on a state folder.
+pub fn socket_in(directory: &Path) -> PathBuf {
+    directory.join(SOCKET)
+}
+
+/// What an operator's connection begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Entry {
+    /// Asks for a challenge.
+    Challenge,
+    /// Proves the key.
+    Prove {
+        /// The MAC over the challenge, base64url.
+        proof: String,
+    },
+}
+
+/// The Master's answers to [`Entry`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum EntryAnswer {
+    /// Fresh randomness.
+    Challenge {
+        /// Base64url.
+        challenge: Secret,
+    },
+    /// The operator is let in.
+    Welcome,
+}
+
+/// The operators' key.
+pub struct OperatorKey(Secret);
+
+impl OperatorKey {
+    /// Reads the key in a Master's state folder.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not one.
+    pub fn read(directory: &Path) -> io::Result<Self> {
+        let text = std::fs::read_to_string(directory.join(KEY))?;
+        let secret = text.trim().parse().map_err(io::Error::other)?;
+        Ok(Self(secret))
+    }
+
+    /// Makes the key in a Master's state folder if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn keep(directory: &Path) -> io::Result<Self> {
+        match Self::read(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        let secret = Secret::random().map_err(io::Error::other)?;
+        let text = URL_SAFE_NO_PAD.encode(secret.as_bytes());
+        write_private(&directory.join(KEY), text.as_bytes())?;
+        Ok(Self(secret))
+    }
+
+    /// The proof for a challenge.
+    fn prove(&self, challenge: &Secret) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.mac(CONTEXT, challenge.as_bytes()))
+    }
+
+    /// Whether `proof` is the one for a challenge.
+    pub fn is_proved(&self, challenge: &Secret, proof: &str) -> bool {
+        let proof = URL_SAFE_NO_PAD.decode(proof).unwrap_or_default();
+        self.0.has_mac(CONTEXT, challenge.as_bytes(), &proof)
+    }
+}
+
+/// Opens a connection to the Master that runs on a state folder.
+///
+/// # Errors
+/// [`FaultCode::Unavailable`] if none runs there, [`FaultCode::NotPermitted`] if it does not let this
+/// user in.
+pub async fn connect(directory: &Path) -> Result<Caller, Fault> {
+    let path = socket_in(directory);
+    let stream = UnixStream::connect(&path).await.map_err(|error| {
+        Fault::new(
+            FaultCode::Unavailable,
+            format!("{}: {error}", path.display()),
+        )
+    })?;
+    let key = OperatorKey::read(directory).map_err(|error| {
+        let key = directory.join(KEY);
+        let message = format!(
+            "the operators' key {} cannot be read: {error}",
+            key.display()
+        );
+        Fault::new(FaultCode::NotPermitted, message)
+            .advise("run the command as the Master's user, where its state folder can be read")
+    })?;
+    let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
+    tokio::spawn(drive);
+    let nonsense = || Fault::new(FaultCode::Internal, "the Master answered something else");
+    let EntryAnswer::Challenge { challenge } = caller.call(&Entry::Challenge, PATIENCE).await?
+    else {
+        return Err(nonsense());
+    };
+    let proof = key.prove(&challenge);
+    match caller.call(&Entry::Prove { proof }, PATIENCE).await? {
+        EntryAnswer::Welcome => Ok(caller),
+        EntryAnswer::Challenge { .. } => Err(nonsense()),
+    }
+}

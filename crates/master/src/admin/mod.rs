@@ -1,0 +1,229 @@
+//! What operators ask, over a socket only the Master's own user may open.
+
+mod door;
+mod kept;
+mod programs;
+mod secrets;
+mod services;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealbus_fipa::Aid;
+use sealbus_gateways::http::GatewayPolicy;
+use sealbus_seal::{Fingerprint, certificate_pem};
+use tokio::sync::watch;
+
+use super::broker_certificate::certify_broker;
+use super::desk::{Desk, DeskHandle};
+use super::gateways;
+use super::listing::{agents, nodes};
+use super::system::SystemAgents;
+use sealbus_control::admin::{AdminAnswer, AdminRequest, PlatformStatus};
+use sealbus_control::clock::timestamp;
+use sealbus_control::operators::OperatorKey;
+use sealbus_control::{Blob, Fault, FaultCode};
+
+/// Serves operators.
+pub(crate) struct Admin {
+    pub(crate) desk: DeskHandle,
+    /// What operators prove.
+    pub(crate) key: OperatorKey,
+    pub(crate) system: Arc<SystemAgents>,
+    pub(crate) root: Fingerprint,
+    pub(crate) enrolment: std::net::SocketAddr,
+    pub(crate) address: std::net::SocketAddr,
+    /// Set when the platform is to end.
+    pub(crate) ended: watch::Sender<bool>,
+}
+
+impl Admin {
+    async fn answer(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {
+        match request {
+            AdminRequest::Status => self.status().await,
+            AdminRequest::Nodes => {
+                let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
+                Ok(AdminAnswer::Nodes { nodes })
+            }
+            AdminRequest::Agents => self.agents().await,
+            AdminRequest::Refusals => {
+                let records = self
+                    .desk
+                    .run(|desk, _| Ok(desk.refusals.latest.iter().cloned().collect()));
+                Ok(AdminAnswer::Refusals {
+                    records: records.await?,
+                })
+            }
+            AdminRequest::Token { node, lifetime } => self.token(node, lifetime).await,
+            AdminRequest::Ticket {
+                agent,
+                node,
+                lifetime,
+            } => self.ticket(agent, node, lifetime).await,
+            AdminRequest::Start { agents } => {
+                self.desk
+                    .run(move |desk, now| desk.state.start(&agents, now))
+                    .await?;
+                self.agents().await
+            }
+            AdminRequest::StartAgain { agent } => {
+                let name = local(&agent);
+                self.desk
+                    .run(move |desk, now| desk.state.start_again(&name, now))
+                    .await?;
+                self.agents().await
+            }
+            AdminRequest::Kill { agent, grace } => {
+                self.kill(agent, Duration::from_millis(grace)).await
+            }
+            AdminRequest::Move { agent, node } => self.move_agent(agent, node).await,
+            AdminRequest::Mailbox { agent } => self.mailbox(&agent).await,
+            AdminRequest::ChannelLogs => self.channel_logs().await,
+            AdminRequest::Log { agent, from } => self.log(&agent, from).await,
+            AdminRequest::CertificationEvents { from, limit } => {
+                self.desk
+                    .run(move |desk, _| {
+                        let events = desk.ca.events().since(from, limit.min(10_000) as usize);
+                        let next = events
+                            .last()
+                            .map_or_else(|| from.min(desk.ca.events().next()), |e| e.sequence + 1);
+                        Ok(AdminAnswer::CertificationEvents { events, next })
+                    })
+                    .await
+            }
+            AdminRequest::Certificates { all } => {
+                let found = self
+                    .desk
+                    .run(move |desk, now| Ok(desk.ca.certificates(all, timestamp(now))));
+                Ok(AdminAnswer::Certificates {
+                    certificates: found.await?,
+                })
+            }
+            AdminRequest::Revoke { what, reason } => {
+                let revoked = self
+                    .desk
+                    .run(move |desk, now| desk.revoke_by_hand(&what, &reason, now));
+                Ok(AdminAnswer::Certificates {
+                    certificates: revoked.await?,
+                })
+            }
+            AdminRequest::Root => {
+                let root = |desk: &mut Desk, _| {
+                    let root = desk.platform.roots.first();
+                    let lacks =
+                        || Fault::new(FaultCode::Internal, "the platform has no root certificate");
+                    Ok(AdminAnswer::Root {
+                        certificate: certificate_pem(&root.ok_or_else(lacks)?.0),
+                    })
+                };
+                self.desk.run(root).await
+            }
+            AdminRequest::Checkpoint => {
+                let (size, root, signed) = self.desk.run(|desk, _| desk.ca.checkpoint()).await?;
+                let root = root.iter().map(|byte| format!("{byte:02x}")).collect();
+                Ok(AdminAnswer::Checkpoint {
+                    size,
+                    root,
+                    signed: Blob(signed.into_bytes()),
+                })
+            }
+            AdminRequest::Send { message } => self.send(message).await,
+            AdminRequest::DfSearch {
+                service_type,
+                service_name,
+            } => self.search(service_type, service_name).await,
+            AdminRequest::DfRegister {
+                agent,
+                service_type,
+                service_name,
+                lease,
+            } => {
+                self.register(agent, service_type, service_name, lease)
+                    .await
+            }
+            AdminRequest::Gateway => {
+                let rules = self.system.gateway.get().await;
+                Ok(self.gateway(rules).await)
+            }
+            AdminRequest::GatewayAllow { rule } => {
+                let rules = self.system.gateway.allow(rule).await?;
+                gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
+                Ok(self.gateway(rules).await)
+            }
+            AdminRequest::GatewayDeny { platform } => {
+                let rules = self.system.gateway.deny(&platform).await?;
+                gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
+                Ok(self.gateway(rules).await)
+            }
+            AdminRequest::Federate { df, addresses } => {
+                let name = Aid::new(df)
+                    .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
+                let df = addresses.into_iter().fold(name, Aid::with_address);
+                self.system.directories.join(df).await?;
+                Ok(AdminAnswer::Done)
+            }
+            AdminRequest::Broker => {
+                let broker = self.desk.run(|desk, _| Ok(desk.broker.clone())).await?;
+                let broker = broker.ok_or_else(|| {
+                    let message = "the platform runs on the mesh: it has no broker";
+                    Fault::new(FaultCode::Unknown, message.to_owned())
+                })?;
+                Ok(AdminAnswer::Broker(broker.status().await?))
+            }
+            AdminRequest::CertifyBroker { address, request } => {
+                let (root, chain) = certify_broker(&self.desk, address, request.0).await?;
+                let chain = chain.to_certificates();
+                Ok(AdminAnswer::BrokerCertified {
+                    root: Blob(root),
+                    chain: chain.iter().map(|der| Blob(der.to_vec())).collect(),
+                })
+            }
+            AdminRequest::Shutdown { grace } => {
+                self.shut_down(Duration::from_millis(grace)).await;
+                Ok(AdminAnswer::Done)
+            }
+        }
+    }
+
+    async fn gateway(&self, rules: GatewayPolicy) -> AdminAnswer {
+        AdminAnswer::Gateway {
+            status: gateways::status(self.system.operator.correspondent()).await,
+            rules,
+        }
+    }
+
+    async fn status(&self) -> Result<AdminAnswer, Fault> {
+        let (enrolment, address) = (self.enrolment, self.address);
+        self.desk
+            .run(move |desk, _| {
+                let alive = |node: &&crate::registry::Node| node.state.is_there();
+                let living = agents(desk, 0)
+                    .iter()
+                    .filter(|agent| agent.state.is_some())
+                    .count();
+                Ok(AdminAnswer::Status(PlatformStatus {
+                    name: desk.platform.name.clone(),
+                    level: desk.platform.level.clone(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    pid: std::process::id(),
+                    enrolment,
+                    address,
+                    since: desk.since,
+                    nodes: desk.state.nodes().values().filter(alive).count() as u32,
+                    agents: living as u32,
+                    certificates: desk.ca.issued_in_all(),
+                    refusals: desk.refusals.total,
+                }))
+            })
+            .await
+    }
+
+    async fn agents(&self) -> Result<AdminAnswer, Fault> {
+        let agents = self.desk.run(|desk, now| Ok(agents(desk, now))).await?;
+        Ok(AdminAnswer::Agents { agents })
+    }
+}
+
+fn local(agent: &str) -> String {
+    agent.split('@').next().unwrap_or(agent).to_owned()
+}

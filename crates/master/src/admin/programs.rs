@@ -1,0 +1,128 @@
+//! Ending and moving programs, and the end of the platform.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Admin, local};
+use crate::desk::{Awaited, Desk};
+use crate::registry::Origin;
+use sealbus_control::admin::AdminAnswer;
+use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::{Fault, FaultCode};
+
+/// How long a move may take before the operator is told that it goes on.
+const MOVING: Duration = Duration::from_secs(90);
+/// How long the end of a process is waited for beyond its grace.
+const ENDING: Duration = Duration::from_secs(4);
+
+impl Admin {
+    pub(super) async fn kill(&self, agent: String, grace: Duration) -> Result<AdminAnswer, Fault> {
+        let agent = local(&agent);
+        let name = agent.clone();
+        self.desk
+            .run(move |desk, now| desk.state.kill(&name, grace, now))
+            .await?;
+        self.wait_until(grace + ENDING, move |desk| {
+            desk.state
+                .group_of(&agent)
+                .is_none_or(|(_, group)| group.process.is_none())
+        })
+        .await;
+        Ok(AdminAnswer::Done)
+    }
+
+    /// Waits until it is `over` at the desk, for `limit` at most.
+    pub(super) async fn wait_until(
+        &self,
+        limit: Duration,
+        over: impl Fn(&Desk) -> bool + Send + 'static,
+    ) {
+        let (tell, told) = oneshot::channel();
+        let awaited = Awaited {
+            is_over: Box::new(over),
+            tell,
+        };
+        let waiting = async {
+            let asked = self.desk.run(move |desk, _| {
+                desk.awaited.push(awaited);
+                Ok(())
+            });
+            if asked.await.is_ok() {
+                // An error means that the Master is ending.
+                let _ = told.await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, waiting).await;
+    }
+
+    pub(super) async fn move_agent(
+        &self,
+        agent: String,
+        node: String,
+    ) -> Result<AdminAnswer, Fault> {
+        let agent = local(&agent);
+        let (moved, agents) = self
+            .desk
+            .run(move |desk, now| {
+                let group = desk.state.move_agent(&agent, &node, now)?;
+                let (sender, moved) = oneshot::channel();
+                let agents = desk
+                    .state
+                    .groups()
+                    .get(&group)
+                    .map(|group| group.agents.clone());
+                desk.waiting.entry(group).or_default().push(sender);
+                Ok((moved, agents.unwrap_or_default()))
+            })
+            .await?;
+        match tokio::time::timeout(MOVING, moved).await {
+            Ok(Ok(result)) => result.map(|node| AdminAnswer::Moved { agents, node }),
+            _ => Err(
+                Fault::new(FaultCode::Unavailable, "the move takes long and goes on")
+                    .advise("see `sealbus ps`"),
+            ),
+        }
+    }
+
+    /// Ends all agents, then the nodes, then the Master.
+    pub(crate) async fn shut_down(&self, grace: Duration) {
+        let _ = self
+            .desk
+            .run(move |desk, now| {
+                desk.state.stop_all(grace, now);
+                Ok(())
+            })
+            .await;
+        self.wait_until(grace + ENDING, |desk| {
+            let mut programs = desk
+                .state
+                .groups()
+                .values()
+                .filter(|g| g.origin != Origin::System);
+            programs.all(|group| group.process.is_none())
+        })
+        .await;
+        let forgotten = self.desk.run(|desk, _| {
+            desk.state.forget_programs();
+            Ok(())
+        });
+        if let Err(fault) = forgotten.await {
+            tracing::error!(%fault, "the programs could not be forgotten");
+        }
+        let alive = self.desk.run(|desk, _| {
+            let nodes = desk.state.nodes().iter();
+            let alive = nodes.filter(|(_, node)| node.state.is_there());
+            Ok(alive.map(|(name, _)| name.clone()).collect::<Vec<_>>())
+        });
+        for node in alive.await.unwrap_or_default() {
+            let leave = NodeRequest::Leave { grace: 0 };
+            let told: Result<NodeAnswer, Fault> =
+                self.system.master.ask(&node, &leave, ENDING).await;
+            if let Err(fault) = told {
+                tracing::warn!(%node, %fault, "could not be told to end");
+            }
+        }
+        self.ended.send_replace(true);
+    }
+}

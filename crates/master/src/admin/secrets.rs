@@ -1,0 +1,125 @@
+//! Join tokens for nodes and tickets for programs.
+
+use std::time::Duration;
+
+use sealbus_bus::GATEWAY;
+use sealbus_seal::Name;
+use sealbus_seal::token::{Purpose, Token};
+use tokio::sync::oneshot;
+
+use super::Admin;
+use super::kept::READING;
+use sealbus_control::admin::AdminAnswer;
+use sealbus_control::clock::timestamp;
+use sealbus_control::names::node_name;
+use sealbus_control::{Fault, FaultCode, UnixMillis};
+
+/// Longest life of a token or ticket, in seconds.
+const LONGEST_TOKEN: u64 = 30 * 86_400;
+/// How long nodes may take that are to come back to a Master that was started again, with room for it to give them up.
+const COMING_BACK: Duration = Duration::from_secs(20);
+
+impl Admin {
+    pub(super) async fn token(
+        &self,
+        node: Option<String>,
+        lifetime: u64,
+    ) -> Result<AdminAnswer, Fault> {
+        let (root, address) = (self.root, self.enrolment.to_string());
+        let lifetime = lifetime_of(lifetime)?;
+        self.desk
+            .run(move |desk, now| {
+                let name = node.map(|node| node_name(&node)).transpose()?;
+                let token = Token::new(Purpose::Join, desk.name.clone(), name, vec![address], root)
+                    .map_err(|error| internal(&error))?;
+                desk.tokens
+                    .change()
+                    .enter(&token, lifetime, timestamp(now))
+                    .map_err(|error| internal(&error))?;
+                let expires = now + lifetime.as_millis() as UnixMillis;
+                Ok(AdminAnswer::Secret {
+                    token: token.to_string(),
+                    expires,
+                })
+            })
+            .await
+    }
+
+    pub(super) async fn ticket(
+        &self,
+        agent: String,
+        node: Option<String>,
+        lifetime: u64,
+    ) -> Result<AdminAnswer, Fault> {
+        if agent == GATEWAY {
+            let message = "the gateway is started by its platform, not with a ticket";
+            return Err(Fault::new(FaultCode::IllegalName, message)
+                .advise("add [gateway.http] to the manifest"));
+        }
+        let root = self.root;
+        let lifetime = lifetime_of(lifetime)?;
+        self.await_expected_nodes(&agent, node.as_deref()).await;
+        let (answer, known) = self
+            .desk
+            .run(move |desk, now| {
+                let name = legal("agent", &agent)?;
+                let (node, address) = desk.state.attachment_of(&agent, node.as_deref())?;
+                let addresses = vec![address.to_string()];
+                let token = Token::new(
+                    Purpose::Ticket,
+                    desk.name.clone(),
+                    Some(name),
+                    addresses,
+                    root,
+                )
+                .map_err(|error| internal(&error))?;
+                let expires = now + lifetime.as_millis() as UnixMillis;
+                desk.state
+                    .expect(&agent, &node, token.secret().hash(), expires, now)?;
+                let (sender, known) = oneshot::channel();
+                desk.waiting.entry(agent).or_default().push(sender);
+                Ok((
+                    AdminAnswer::Secret {
+                        token: token.to_string(),
+                        expires,
+                    },
+                    known,
+                ))
+            })
+            .await?;
+        // Shown only once its node knows it.
+        match tokio::time::timeout(READING, known).await {
+            Ok(Ok(result)) => result.map(|_| answer),
+            _ => Err(Fault::new(
+                FaultCode::Unavailable,
+                "the node does not answer",
+            )),
+        }
+    }
+
+    /// Nodes come back within seconds when the Master was started again: who needs one waits for them.
+    pub(super) async fn await_expected_nodes(&self, agent: &str, wish: Option<&str>) {
+        let (agent, wish) = (agent.to_owned(), wish.map(str::to_owned));
+        let waiting = self.wait_until(COMING_BACK, move |desk| {
+            desk.state.attachment_of(&agent, wish.as_deref()).is_ok()
+                || !desk.state.expects_node(wish.as_deref())
+        });
+        waiting.await;
+    }
+}
+
+fn internal(error: &dyn std::error::Error) -> Fault {
+    Fault::new(FaultCode::Internal, error.to_string())
+}
+
+fn legal(what: &'static str, name: &str) -> Result<Name, Fault> {
+    Name::new(what, name).map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
+}
+
+fn lifetime_of(seconds: u64) -> Result<Duration, Fault> {
+    if (1..=LONGEST_TOKEN).contains(&seconds) {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let message = format!("a token cannot be good for {seconds} s");
+    Err(Fault::new(FaultCode::BadRequest, message).advise("from 1 second to 30 days"))
+}

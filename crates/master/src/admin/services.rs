@@ -1,0 +1,126 @@
+//! Messages and entries of the yellow pages in the operators' name.
+
+use sealbus_fipa::Aid;
+use sealbus_fipa::management::{DfAgentDescription, DfFunction, ServiceDescription};
+
+use super::{Admin, local};
+use sealbus_control::admin::{AdminAnswer, SendMessage, ServiceStatus};
+use sealbus_control::clock::now;
+use sealbus_control::{Fault, FaultCode};
+use sealbus_management::client::{Answer, ask_df};
+
+impl Admin {
+    pub(super) async fn send(&self, message: SendMessage) -> Result<AdminAnswer, Fault> {
+        let replies = self.system.operator.send(message).await?;
+        Ok(AdminAnswer::Replies { replies })
+    }
+
+    pub(super) async fn search(
+        &self,
+        service_type: Option<String>,
+        service_name: Option<String>,
+    ) -> Result<AdminAnswer, Fault> {
+        let wanted = ServiceDescription {
+            name: service_name.clone(),
+            service_type: service_type.clone(),
+            ..ServiceDescription::default()
+        };
+        let any = service_type.is_none() && service_name.is_none();
+        let template = DfAgentDescription {
+            services: if any { Vec::new() } else { vec![wanted] },
+            ..DfAgentDescription::default()
+        };
+        let found = self.system.directories.search(template).await?;
+        let fits = |wish: &Option<String>, found: &Option<String>| wish.is_none() || wish == found;
+        let services = found
+            .into_iter()
+            .flat_map(|entry| {
+                let agent = entry.name.map(|name| name.name).unwrap_or_default();
+                entry
+                    .services
+                    .into_iter()
+                    .map(move |service| (agent.clone(), service))
+            })
+            .filter(|(_, service)| {
+                fits(&service_type, &service.service_type) && fits(&service_name, &service.name)
+            })
+            .map(|(agent, service)| ServiceStatus {
+                agent,
+                name: service.name,
+                service_type: service.service_type,
+            })
+            .collect();
+        Ok(AdminAnswer::Services { services })
+    }
+
+    pub(super) async fn register(
+        &self,
+        agent: String,
+        service_type: String,
+        service_name: String,
+        lease: Option<u64>,
+    ) -> Result<AdminAnswer, Fault> {
+        let agent = local(&agent);
+        let platform = self.desk.run(|desk, _| Ok(desk.name.clone())).await?;
+        let illegal =
+            |error: &dyn std::error::Error| Fault::new(FaultCode::IllegalName, error.to_string());
+        let name = format!("{agent}@{platform}");
+        let aid = Aid::new(name.clone()).map_err(|error| illegal(&error))?;
+        let df = Aid::new(format!("df@{platform}")).map_err(|error| illegal(&error))?;
+        let known = agent.clone();
+        let alive = self
+            .desk
+            .run(move |desk, _| Ok(desk.state.life(&known).is_some()))
+            .await?;
+        if !alive {
+            return Err(Fault::new(
+                FaultCode::Unknown,
+                format!("there is no agent {agent} now"),
+            ));
+        }
+        let lease_time = lease.map(lease_end).transpose()?;
+        let template = DfAgentDescription {
+            name: Some(aid.clone()),
+            ..Default::default()
+        };
+        let present = self
+            .system
+            .directories
+            .search(template)
+            .await?
+            .into_iter()
+            .next();
+        let service = ServiceDescription {
+            name: Some(service_name.clone()),
+            service_type: Some(service_type),
+            ..ServiceDescription::default()
+        };
+        let function = match present {
+            Some(mut entry) => {
+                entry.services.retain(|known| known.name != service.name);
+                entry.services.push(service);
+                entry.lease_time = lease_time.or(entry.lease_time);
+                DfFunction::Modify(entry)
+            }
+            None => DfFunction::Register(DfAgentDescription {
+                name: Some(aid.clone()),
+                services: vec![service],
+                lease_time,
+                ..DfAgentDescription::default()
+            }),
+        };
+        let message = ask_df(&df, &function).with_sender(aid);
+        let reply = self.system.directories.on_behalf(&name, message).await?;
+        Answer::read(&reply)
+            .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
+        Ok(AdminAnswer::Done)
+    }
+}
+
+fn lease_end(seconds: u64) -> Result<sealbus_fipa::DateTime, Fault> {
+    let end = now().saturating_add(seconds.saturating_mul(1000));
+    i64::try_from(end)
+        .ok()
+        .and_then(|end| sealbus_fipa::DateTime::from_unix_ms(end).ok())
+        .ok_or_else(|| Fault::new(FaultCode::BadRequest, "the lease is too long"))
+}
