@@ -17,6 +17,8 @@ use tokio::sync::oneshot;
 use crate::node::{LANGUAGE, ONTOLOGY};
 use crate::{Fault, FaultCode};
 
+/// How long the one who asked may take to make room for the answer.
+const ANSWERING: Duration = Duration::from_secs(30);
 /// Most requests of one agent that wait for answers; more are refused.
 const MOST_PENDING: usize = 100_000;
 
@@ -254,6 +256,17 @@ impl Drop for Forget<'_> {
 }
 
 impl Enquiry {
+    /// Refuses it at once. One who takes no answers does not learn of it.
+    pub fn refuse(self, fault: &Fault) {
+        let Reply {
+            outbox,
+            mut message,
+        } = self.reply;
+        message.performative = Performative::Failure;
+        message.content = Some(to_json(fault).unwrap_or_default().into());
+        let _ = outbox.try_send(*message);
+    }
+
     /// Reads what is asked, and says where to answer.
     ///
     /// # Errors
@@ -280,8 +293,15 @@ impl Reply {
             }
         };
         self.message.content = Some(content.into());
-        if let Err(error) = self.outbox.send(*self.message).await {
-            tracing::warn!(agent = %self.outbox.name(), %error, "an answer could not be sent");
+        let name = self.outbox.name().clone();
+        match tokio::time::timeout(ANSWERING, self.outbox.send(*self.message)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(agent = %name, %error, "an answer could not be sent");
+            }
+            Err(_) => {
+                tracing::warn!(agent = %name, "an answer is given up: its receiver takes none")
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
 use sealbus_control::node::{AuthorityAnswer, AuthorityRequest, MasterAnswer, MasterRequest};
 use sealbus_control::statement::Vouching;
+use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Blob, Fault, FaultCode, Subject, UnixMillis};
 use sealbus_management::LoadError;
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
@@ -124,9 +125,11 @@ impl SystemAgents {
         tasks.spawn(directories.clone().follow(changes));
         let master = control.agent(MASTER).await?;
         let asking = Correspondent::new(master.outbox().clone());
-        tasks.spawn(serve_master(master, asking.clone(), desk.clone()));
+        let turns = Turns::default();
+        let serving = serve_master(master, asking.clone(), desk.clone(), turns.clone());
+        tasks.spawn(serving);
         let ca = control.agent(CA).await?;
-        tasks.spawn(serve_ca(ca, desk.clone()));
+        tasks.spawn(serve_ca(ca, desk.clone(), turns));
         let agent = process.agent(OPERATOR).await?;
         let operator = Operator::new(&agent, gateway.clone());
         tasks.spawn(operator.clone().serve(agent));
@@ -166,9 +169,18 @@ impl SystemAgents {
     }
 }
 
-async fn serve_master(mut agent: AgentHandle, correspondent: Correspondent, desk: DeskHandle) {
+async fn serve_master(
+    mut agent: AgentHandle,
+    correspondent: Correspondent,
+    desk: DeskHandle,
+    turns: Turns,
+) {
     while let Some(received) = agent.receive().await {
         let Some(enquiry) = correspondent.receive(received) else {
+            continue;
+        };
+        let Some(turn) = turns.take(&enquiry.from) else {
+            enquiry.refuse(&too_many());
             continue;
         };
         let desk = desk.clone();
@@ -185,8 +197,25 @@ async fn serve_master(mut agent: AgentHandle, correspondent: Correspondent, desk
                 }
                 Err(fault) => Err(fault),
             };
+            judge(&turn, &result);
             reply.send(result).await;
         });
+    }
+}
+
+fn too_many() -> Fault {
+    Fault::new(
+        FaultCode::Unavailable,
+        "too many requests of yours wait for their answers",
+    )
+}
+
+/// Lets members have more turns than others.
+fn judge<A>(turn: &Turn, result: &Result<A, Fault>) {
+    match result {
+        Ok(_) => turn.is_members(),
+        Err(fault) if fault.code == FaultCode::NotPermitted => turn.is_no_members(),
+        Err(_) => {}
     }
 }
 
@@ -289,27 +318,40 @@ fn with_deny_list(answer: MasterAnswer, desk: &Desk, known: u64) -> MasterAnswer
     }
 }
 
-async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle) {
+async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
     let correspondent = Correspondent::new(agent.outbox().clone());
     while let Some(received) = agent.receive().await {
         let Some(enquiry) = correspondent.receive(received) else {
             continue;
         };
+        let Some(turn) = turns.take(&enquiry.from) else {
+            enquiry.refuse(&too_many());
+            continue;
+        };
         let desk = desk.clone();
         tokio::spawn(async move {
-            let (_, request, reply) = enquiry.open::<AuthorityRequest>();
+            let (from, request, reply) = enquiry.open::<AuthorityRequest>();
             let result = match request {
-                Ok(request) => certified(&desk, request).await,
+                Ok(request) => certified(&desk, from, request).await,
                 Err(fault) => Err(fault),
             };
+            judge(&turn, &result);
             reply.send(result).await;
         });
     }
 }
 
 /// Certifies, and on a broker lets the process log in before it hears of it.
-async fn certified(desk: &DeskHandle, request: AuthorityRequest) -> Result<AuthorityAnswer, Fault> {
+async fn certified(
+    desk: &DeskHandle,
+    from: String,
+    request: AuthorityRequest,
+) -> Result<AuthorityAnswer, Fault> {
     let certifying = move |desk: &mut Desk, now| {
+        // Before signatures are checked, which cost more than they cost who sends them.
+        if !desk.state.nodes().contains_key(&from) {
+            return Err(not_a_member(&from));
+        }
         let answer = certify(desk, &request, now)?;
         Ok((answer, desk.broker.clone()))
     };

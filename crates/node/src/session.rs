@@ -18,6 +18,7 @@ use sealbus_control::enrolment::Joined;
 use sealbus_control::host::{Command, Membership};
 use sealbus_control::names::MASTER;
 use sealbus_control::node::{MasterAnswer, MasterRequest, NodeAnswer, NodeRequest};
+use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::{Enrolment, EnrolmentError};
 use sealbus_process::{AgentHandle, Process};
@@ -337,15 +338,26 @@ pub(super) async fn report(
 }
 
 async fn serve(mut agent: AgentHandle, correspondent: Correspondent, shared: Arc<Shared>) {
+    let turns = Turns::default();
     while let Some(received) = agent.receive().await {
-        if let Some(enquiry) = correspondent.receive(received) {
-            tokio::spawn(answer(shared.clone(), enquiry));
+        let Some(enquiry) = correspondent.receive(received) else {
+            continue;
+        };
+        match turns.take(&enquiry.from) {
+            Some(turn) => drop(tokio::spawn(answer(shared.clone(), enquiry, turn))),
+            None => enquiry.refuse(&Fault::new(
+                FaultCode::Unavailable,
+                "too many requests of yours wait for their answers",
+            )),
         }
     }
 }
 
-async fn answer(shared: Arc<Shared>, enquiry: Enquiry) {
+async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
     let (from, request, reply) = enquiry.open::<NodeRequest>();
+    if from == MASTER {
+        turn.is_members();
+    }
     let result = match request {
         Ok(NodeRequest::FetchFrozen { process, index }) => shared
             .processes
@@ -369,6 +381,9 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry) {
         Ok(request) => obey(&shared, request).await,
         Err(fault) => Err(fault),
     };
+    if result.is_ok() {
+        turn.is_members();
+    }
     reply.send(result).await;
 }
 

@@ -1,0 +1,106 @@
+//! How many requests of one sender are worked on at the same time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Requests of a member of the platform at the same time.
+const OF_MEMBER: usize = 4096;
+/// Requests of anybody else.
+const OF_OTHER: usize = 16;
+/// Requests of all senders.
+const OF_ALL: usize = 65_536;
+
+/// Counts the requests that are worked on. Clones count together.
+#[derive(Clone, Default)]
+pub struct Turns {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    members: HashSet<String>,
+    taken: HashMap<String, usize>,
+    in_all: usize,
+}
+
+/// The right to have one request worked on, until it is dropped.
+pub struct Turn {
+    inner: Arc<Mutex<Inner>>,
+    sender: String,
+}
+
+impl Turns {
+    /// A turn for another request of `sender`; none while it has as many as it may.
+    pub fn take(&self, sender: &str) -> Option<Turn> {
+        let mut inner = self.inner.lock();
+        let most = match inner.members.contains(sender) {
+            true => OF_MEMBER,
+            false => OF_OTHER,
+        };
+        let taken = inner.taken.get(sender).copied().unwrap_or_default();
+        if taken >= most || inner.in_all >= OF_ALL {
+            return None;
+        }
+        inner.taken.insert(sender.to_owned(), taken + 1);
+        inner.in_all += 1;
+        Some(Turn {
+            inner: self.inner.clone(),
+            sender: sender.to_owned(),
+        })
+    }
+}
+
+impl Turn {
+    /// The sender is a member of the platform, and may have more turns from now on.
+    pub fn is_members(&self) {
+        let mut inner = self.inner.lock();
+        if !inner.members.contains(&self.sender) {
+            inner.members.insert(self.sender.clone());
+        }
+    }
+
+    /// The sender is no member, or no longer one.
+    pub fn is_no_members(&self) {
+        self.inner.lock().members.remove(&self.sender);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut inner = self.inner.lock();
+        inner.in_all -= 1;
+        if let Some(taken) = inner.taken.get_mut(&self.sender) {
+            *taken -= 1;
+            if *taken == 0 {
+                inner.taken.remove(&self.sender);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_sender_leaves_turns_to_the_others() {
+        let turns = Turns::default();
+        let flood: Vec<_> = std::iter::repeat_with(|| turns.take("mallory"))
+            .map_while(|turn| turn)
+            .collect();
+        assert_eq!(flood.len(), OF_OTHER);
+        let node = turns.take("node-1").unwrap();
+        node.is_members();
+        let many: Vec<_> = (0..1000).filter_map(|_| turns.take("node-1")).collect();
+        assert_eq!(many.len(), 1000);
+        drop(flood);
+        assert!(turns.take("mallory").is_some());
+        node.is_no_members();
+        assert!(turns.take("node-1").is_none());
+        drop((many, node));
+        assert!(turns.inner.lock().taken.is_empty());
+        assert_eq!(turns.inner.lock().in_all, 0);
+    }
+}
