@@ -23,10 +23,13 @@ pub mod enrolment;
 pub mod host;
 pub mod names;
 pub mod node;
+pub mod operators;
 pub mod post;
 pub mod private;
 pub mod rpc;
 pub mod statement;
+pub mod text;
+pub mod turns;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -280,6 +283,9 @@ pub struct RefusalRecord {
     pub reason: String,
     /// How often since the last report.
     pub count: u64,
+    /// The program whose process says so, as its node knows it; none if the node or the Master itself refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// What every member of a platform has to know of it.

@@ -1,5 +1,10 @@
 //! Names that belong to the platform itself.
 
+use sealbus_bus::GATEWAY;
+use sealbus_seal::Name;
+
+use crate::{Fault, FaultCode};
+
 /// Local name of the Master's agent.
 pub const MASTER: &str = "master";
 /// Local name of the CA service's agent.
@@ -19,3 +24,41 @@ pub const CONTROL_AGENTS: [&str; 2] = [MASTER, CA];
 /// Name of the node that is the Master's own process; nothing is placed on it but what is started
 /// in that process.
 pub const MASTER_NODE: &str = "master";
+
+/// Checks a name that somebody wishes for a node.
+///
+/// A node is certified under its name and speaks as an agent of that name. Names of agents that the
+/// platform trusts are therefore not to be had: a node named `gateway` could write in any foreign name.
+///
+/// # Errors
+/// [`FaultCode::IllegalName`].
+pub fn node_name(name: &str) -> Result<Name, Fault> {
+    let meant = |reserved: &&str| reserved.eq_ignore_ascii_case(name);
+    if SYSTEM_AGENTS
+        .iter()
+        .chain(&[GATEWAY, MASTER_NODE])
+        .any(|it| meant(&it))
+    {
+        let message = format!("no node may be named {name}: the platform itself uses that name");
+        return Err(Fault::new(FaultCode::IllegalName, message).advise("choose another name"));
+    }
+    Name::new("node", name).map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_platform_are_not_for_nodes() {
+        for name in [
+            "gateway", "master", "ca", "ams", "df", "operator", "Gateway",
+        ] {
+            let fault = node_name(name).unwrap_err();
+            assert_eq!(fault.code, FaultCode::IllegalName, "{name}");
+            assert!(fault.message.contains("itself"), "{name}");
+        }
+        assert_eq!(node_name("node-1").unwrap().as_str(), "node-1");
+        assert!(node_name("").is_err());
+    }
+}

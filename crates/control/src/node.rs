@@ -471,7 +471,7 @@ pub struct Launch {
     pub command: Vec<String>,
     /// Directory it is started in.
     pub directory: Option<String>,
-    /// Variables added to the node's own environment.
+    /// Variables added to the few it inherits of the node's environment.
     pub environment: BTreeMap<String, String>,
     /// The node that holds the frozen agents it is to restore, and their process's name there.
     #[serde(default, skip_serializing_if = "Option::is_none")]

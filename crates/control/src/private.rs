@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use tokio::net::UnixListener;
@@ -36,4 +36,57 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Makes a folder for this user alone, or takes one that is there: what others may do with it is taken
+/// back.
+///
+/// # Errors
+/// If it cannot be made, or belongs to another user, who could exchange what is in it.
+pub fn folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)?;
+    let found = fs::metadata(path)?;
+    let ours = rustix::process::geteuid().as_raw();
+    if found.uid() != ours {
+        let message = format!("it belongs to the user {} and not to {ours}", found.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    if found.mode() & 0o077 != 0 {
+        tracing::warn!(path = %path.display(), mode = format!("{:o}", found.mode() & 0o7777), "others could enter this folder: it is closed to them");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Keeps other processes, of this user as well, from reading this one's memory and environment. Debuggers
+/// and core dumps are refused with them.
+pub fn forbid_inspection() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+    {
+        tracing::warn!(%error, "other processes of this user may read this one's memory");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_made_before_is_closed_to_others() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("state");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        folder(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        folder(&path.join("a/b")).unwrap();
+        for made in ["a", "a/b"] {
+            assert_eq!(fs::metadata(path.join(made)).unwrap().mode() & 0o777, 0o700);
+        }
+    }
 }

@@ -44,10 +44,7 @@ pub enum EnrolmentError {
 
 impl Enrolment {
     /// Asks one question.
-    pub async fn ask(
-        &self,
-        request: &EnrolmentRequest,
-    ) -> Result<EnrolmentAnswer, EnrolmentError> {
+    pub async fn ask(&self, request: &EnrolmentRequest) -> Result<EnrolmentAnswer, EnrolmentError> {
         let unreachable = |why: String| EnrolmentError::Unreachable {
             platform: self.platform.clone(),
             why,

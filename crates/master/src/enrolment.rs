@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_seal::token::{Purpose, Secret, TokenError};
-use sealbus_seal::{Identity, Name, Timestamp};
+use sealbus_seal::{Identity, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 use crate::{Desk, DeskHandle, certify};
 use sealbus_control::clock::timestamp;
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
+use sealbus_control::names::node_name;
 use sealbus_control::node::{AuthorityAnswer, AuthorityRequest};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
 use sealbus_control::statement::Returning;
@@ -146,22 +147,20 @@ fn join(
         Fault::new(FaultCode::InvalidSecret, error.to_string())
             .advise("make a new token: sealbus token")
     };
-    let illegal =
-        |error: &dyn std::error::Error| Fault::new(FaultCode::IllegalName, error.to_string());
     let secret: Secret = secret
         .parse()
         .map_err(|error: TokenError| invalid(&error))?;
-    if let Some(name) = &name {
-        Name::new("node", name).map_err(|error| illegal(&error))?;
-    }
     // The name is taken first: a token is not spent on a name that cannot be had.
     let time = timestamp(now);
     let wish = name.or_else(|| desk.tokens.name_of(&secret));
+    if let Some(name) = &wish {
+        node_name(name)?;
+    }
     desk.tokens
         .check(Purpose::Join, &secret, wish.as_deref(), time)
         .map_err(|e| invalid(&e))?;
     let (name, process) = desk.state.join(wish.as_deref(), node.clone(), now)?;
-    let legal = Name::new("node", &name).map_err(|error| illegal(&error))?;
+    let legal = node_name(&name)?;
     desk.tokens
         .change()
         .redeem(Purpose::Join, &secret, &legal, time)
@@ -177,6 +176,8 @@ fn joined(
     request: &[u8],
     now: UnixMillis,
 ) -> Result<EnrolmentAnswer, Fault> {
+    // One that joined when it could still have the name is not certified under it again.
+    node_name(&name)?;
     let identity = Identity::node(&desk.name, &name)
         .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
     let chain = desk.ca.certify_own(

@@ -1,5 +1,6 @@
 //! Starting, watching and ending programs.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -26,6 +27,34 @@ pub(crate) struct Invitation<'i> {
     pub(crate) platform: &'i str,
 }
 
+/// What a program may know of the environment of its node, beside variables that begin with `LC_`.
+const INHERITED: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TZ",
+    "TERM",
+    "TMPDIR",
+    // What is logged, also by the program itself.
+    "SEALBUS_LOG",
+    "RUST_BACKTRACE",
+    // Python finds its packages by its own path; programs that ask find it here.
+    "VIRTUAL_ENV",
+];
+
+/// The variables of a node's environment that its programs inherit. The others may be secrets: of the
+/// node, such as its token, or of the user who started it.
+fn inherited(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let is_inherited = |(name, _): &(OsString, OsString)| {
+        name.to_str()
+            .is_some_and(|name| INHERITED.contains(&name) || name.starts_with("LC_"))
+    };
+    variables.filter(is_inherited).collect()
+}
+
 /// Starts a program in a process group of its own, with its output to `log`.
 pub(crate) fn start(
     launch: &Launch,
@@ -41,6 +70,8 @@ pub(crate) fn start(
     Command::new(&path)
         .args(arguments)
         .current_dir(directory)
+        .env_clear()
+        .envs(inherited(std::env::vars_os()))
         // Python would keep what it prints to a file for itself until there are 8 KiB.
         .env("PYTHONUNBUFFERED", "1")
         .envs(&launch.environment)
@@ -106,5 +137,64 @@ pub(crate) fn started_at(pid: u32) -> Option<u64> {
 pub(crate) async fn ended(pid: u32, started: u64) {
     while started_at(pid) == Some(started) {
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_learns_little_of_its_nodes_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let launch = serde_json::json!({
+            "process": "p", "group": "g", "agents": ["g"], "directory": folder.path(),
+            "command": ["/usr/bin/env"], "environment": { "GIVEN": "by the manifest" },
+        });
+        let launch: Launch = serde_json::from_value(launch).unwrap();
+        let invitation = Invitation {
+            address: "unix:/nowhere",
+            ticket: "t",
+            platform: "factory",
+        };
+        let mut child = start(&launch, File::create(&log).unwrap(), &invitation).unwrap();
+        assert!(child.wait().await.unwrap().success());
+        let seen = std::fs::read_to_string(&log).unwrap();
+        let name = |line: &str| Some(line.split_once('=')?.0.to_owned());
+        let names: Vec<String> = seen.lines().filter_map(name).collect();
+        // Cargo sets it for tests.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let ours = [
+            "SEALBUS_ATTACH",
+            "SEALBUS_TICKET",
+            "SEALBUS_AGENT",
+            "SEALBUS_PLATFORM",
+        ];
+        let known = |name: &str| {
+            INHERITED.contains(&name) || ours.contains(&name) || name.starts_with("LC_")
+        };
+        let mut others: Vec<_> = names.iter().filter(|name| !known(name)).collect();
+        others.sort();
+        assert_eq!(others, ["GIVEN", "PYTHONUNBUFFERED"]);
+        assert!(
+            ours.iter()
+                .all(|name| names.iter().any(|seen| seen == name))
+        );
+    }
+
+    #[test]
+    fn secrets_of_the_node_are_not_inherited() {
+        let variables = [
+            "SEALBUS_TOKEN",
+            "SSH_AUTH_SOCK",
+            "AWS_SECRET_ACCESS_KEY",
+            "LC_ALL",
+            "PATH",
+        ];
+        let variables = variables.map(|name| (OsString::from(name), OsString::from("x")));
+        let inherited = inherited(variables.into_iter());
+        let names: Vec<_> = inherited.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["LC_ALL", "PATH"]);
     }
 }

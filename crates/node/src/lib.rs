@@ -37,7 +37,7 @@ use tokio::task::JoinSet;
 use sealbus_control::clock::now;
 use sealbus_control::directory::Replica;
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
-use sealbus_control::private::listen;
+use sealbus_control::private::{forbid_inspection, listen};
 use sealbus_control::statement::{Returning, Signed};
 use sealbus_control::{Blob, NodeDescription};
 use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
@@ -142,6 +142,7 @@ impl Node {
     /// [`NodeError`]. A node that joined before and finds the Master away is no error: it goes on
     /// trying, and looks after its processes meanwhile.
     pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
+        forbid_inspection();
         let memory = Memory::open(&config.directory)?;
         let description = describe(config.address);
         let (joined, enrolment, credential) = match (memory.known()?, &config.token) {

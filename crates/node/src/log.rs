@@ -26,7 +26,7 @@ pub(crate) struct Logs {
 impl Logs {
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
         let directory = directory.join("logs");
-        fs::create_dir_all(&directory)?;
+        sealbus_control::private::folder(&directory)?;
         Ok(Self {
             directory,
             set_aside: Mutex::default(),

@@ -11,7 +11,7 @@ use sealbus_seal::{CertificateChain, Credential, KeyPair};
 use serde::{Deserialize, Serialize};
 
 use sealbus_control::node::{Exit, Launch};
-use sealbus_control::private::write_private;
+use sealbus_control::private::{folder, write_private};
 use sealbus_control::{Blob, UnixMillis};
 use sealbus_enrolment::Enrolment;
 
@@ -80,12 +80,7 @@ pub enum MemoryError {
 impl Memory {
     /// Uses a state directory, which is made, for its owner only, if it is not there.
     pub(crate) fn open(directory: &Path) -> Result<Self, MemoryError> {
-        use std::os::unix::fs::DirBuilderExt;
-        let made = fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory);
-        made.map_err(|source| MemoryError::File {
+        folder(directory).map_err(|source| MemoryError::File {
             action: "make",
             path: directory.to_owned(),
             source,

@@ -15,9 +15,11 @@ use super::shared::Shared;
 use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
 };
+use sealbus_control::clock::now;
 use sealbus_control::node::{MasterRequest, NodeAnswer, NodeRequest};
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
-use sealbus_control::{AgentLocation, Fault, FaultCode, Subject};
+use sealbus_control::text::excerpt;
+use sealbus_control::{AgentLocation, Fault, FaultCode, RefusalRecord, Subject};
 use sealbus_enrolment::Waiting;
 use sealbus_process::attachment::secret_text;
 
@@ -25,6 +27,12 @@ use sealbus_process::attachment::secret_text;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Requests of one process that are worked on at the same time; more wait to be read.
 const AT_ONCE: usize = 64;
+/// Most refusals in one report.
+const MOST_RECORDS: usize = 1024;
+/// Most characters of a name in one.
+const LONGEST_NAME: usize = 256;
+/// Most characters of its reason.
+const LONGEST_REASON: usize = 1024;
 /// How long another node may take to hand over a part.
 const FETCHING: Duration = Duration::from_secs(10);
 
@@ -205,6 +213,24 @@ fn admit(
     Ok((launch.process, welcome))
 }
 
+/// What a process says it refused, as its node passes it on: with the process's own name, and in words that
+/// are bounded and only show.
+fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecord>, Fault> {
+    if records.len() > MOST_RECORDS {
+        let message = format!("at most {MOST_RECORDS} refusals are reported at once");
+        return Err(Fault::new(FaultCode::BadRequest, message));
+    }
+    let passed_on = |record: RefusalRecord| RefusalRecord {
+        at: record.at.min(now()),
+        who: excerpt(&record.who, LONGEST_NAME),
+        receiver: record.receiver.map(|name| excerpt(&name, LONGEST_NAME)),
+        reason: excerpt(&record.reason, LONGEST_REASON),
+        count: record.count,
+        by: Some(by.to_owned()),
+    };
+    Ok(records.into_iter().map(passed_on).collect())
+}
+
 impl Shared {
     /// Does what a process asks.
     async fn attend(
@@ -261,6 +287,8 @@ impl Shared {
                 });
             }
             AttachmentRequest::Refusals { records } => {
+                let by = self.processes.launch(process)?.group;
+                let records = reported_by(&by, records)?;
                 self.report(MasterRequest::Refusals { records });
             }
             AttachmentRequest::Post { letters } => {
@@ -301,5 +329,41 @@ impl Shared {
             .ask(&source.node, &request, FETCHING)
             .await?;
         answer.part()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_refusals_says_whose_it_is_and_is_bounded() {
+        let record = RefusalRecord {
+            at: u64::MAX,
+            who: "\u{1b}[2Jams@factory".repeat(1000),
+            receiver: None,
+            reason: "x".repeat(1_000_000),
+            count: u64::MAX,
+            by: Some("somebody-else".to_owned()),
+        };
+        let passed_on = reported_by("mallory", vec![record.clone()]).unwrap();
+        let [passed_on] = passed_on.as_slice() else {
+            panic!()
+        };
+        assert_eq!(passed_on.by.as_deref(), Some("mallory"));
+        assert!(passed_on.at <= now());
+        assert!(
+            passed_on.who.starts_with("\\u{1b}[2Jams@factory"),
+            "{}",
+            passed_on.who
+        );
+        assert!(
+            passed_on.who.len() < 10 * LONGEST_NAME && passed_on.reason.len() < 2 * LONGEST_REASON
+        );
+        let flood = vec![record; MOST_RECORDS + 1];
+        assert_eq!(
+            reported_by("mallory", flood).unwrap_err().code,
+            FaultCode::BadRequest
+        );
     }
 }

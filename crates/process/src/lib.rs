@@ -50,6 +50,7 @@ use tokio::sync::{Notify, watch};
 
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::host::{Host, Membership};
+use sealbus_control::private::forbid_inspection;
 use sealbus_control::{AgentState, FrozenAgent, Subject};
 
 pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
@@ -130,6 +131,10 @@ impl Process {
     pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Process, OpenError> {
         let commands = host.commands().ok_or(OpenError::HostInUse)?;
         let membership = host.membership();
+        // An embedded platform is one process, which its program may inspect as it likes.
+        if membership.reachable {
+            forbid_inspection();
+        }
         let description = &membership.platform;
         let unusable = |error: &dyn fmt::Display| OpenError::Description(error.to_string());
         let platform = PlatformName::new(&description.name).map_err(|error| unusable(&error))?;

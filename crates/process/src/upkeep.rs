@@ -350,6 +350,7 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
                 receiver: refusal.receiver.clone(),
                 reason,
                 count: 1,
+                by: None,
             });
     }
     // Told again with the next ones, should the platform be away.

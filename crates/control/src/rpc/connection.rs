@@ -9,72 +9,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::MAX_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
+use super::outgoing::{OUTGOING, Outgoing, Untold, WeakOutgoing, gone};
 use crate::{Fault, FaultCode};
 
-/// Bytes that wait for the writer before senders wait. The longest frame fits.
-const OUTGOING: usize = 32 * 1024 * 1024;
-/// What a frame costs of them besides its body.
-const OVERHEAD: usize = 256;
 /// How long the other side may take no bytes while there are some for it.
 const STALLED: Duration = Duration::from_secs(30);
 /// Requests that wait for the application before reading stops.
 const INCOMING: usize = 64;
 /// Room asked of the system for each read.
 const READ: usize = 16 * 1024;
-
-/// The frames on their way to the writer, and the room that is left for more.
-#[derive(Clone, Debug)]
-struct Outgoing {
-    frames: mpsc::UnboundedSender<(Frame, OwnedSemaphorePermit)>,
-    room: Arc<Semaphore>,
-}
-
-/// The same for those who must not keep the connection open.
-struct WeakOutgoing {
-    frames: mpsc::WeakUnboundedSender<(Frame, OwnedSemaphorePermit)>,
-    room: Arc<Semaphore>,
-}
-
-impl Outgoing {
-    /// Waits for room. Nothing happens if the connection is closed.
-    async fn send(&self, frame: Frame) -> Result<(), Fault> {
-        let room = self.room.clone().acquire_many_owned(cost(&frame)).await;
-        let room = room.map_err(|_| gone())?;
-        self.frames.send((frame, room)).map_err(|_| gone())
-    }
-
-    fn try_send(&self, frame: Frame) -> Result<(), Untold> {
-        let room = self.room.clone().try_acquire_many_owned(cost(&frame));
-        let room = room.map_err(|error| match error {
-            TryAcquireError::Closed => Untold::Closed,
-            TryAcquireError::NoPermits => Untold::ReadsNothing,
-        })?;
-        self.frames.send((frame, room)).map_err(|_| Untold::Closed)
-    }
-}
-
-impl WeakOutgoing {
-    fn upgrade(&self) -> Option<Outgoing> {
-        Some(Outgoing {
-            frames: self.frames.upgrade()?,
-            room: self.room.clone(),
-        })
-    }
-}
-
-fn cost(frame: &Frame) -> u32 {
-    let body = match frame {
-        Frame::Call { body, .. } | Frame::Answer { body, .. } | Frame::Notice { body } => {
-            body.get().len()
-        }
-        Frame::Fault { .. } => 0,
-    };
-    u32::try_from((body + OVERHEAD).min(OUTGOING)).unwrap_or(u32::MAX)
-}
 
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>>>>;
 
@@ -109,17 +56,6 @@ pub enum Incoming {
 pub struct Answer {
     id: u64,
     outgoing: Option<Outgoing>,
-}
-
-/// Why a notice was not taken for sending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Untold {
-    /// The connection is closed.
-    #[error("the connection is closed")]
-    Closed,
-    /// As much waits for the other side as may wait.
-    #[error("the other side does not read: {OUTGOING} bytes wait for it")]
-    ReadsNothing,
 }
 
 /// Why a connection ended.
@@ -307,13 +243,6 @@ fn answer_instead(
         }
         Frame::Notice { .. } => tracing::warn!(%error, "a notice could not be sent"),
     }
-}
-
-fn gone() -> Fault {
-    Fault::new(
-        FaultCode::Unavailable,
-        "the connection was closed before the answer came",
-    )
 }
 
 impl Caller {

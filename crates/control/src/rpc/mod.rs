@@ -6,9 +6,11 @@
 
 pub mod codec;
 mod connection;
+mod outgoing;
 
 pub use codec::{CodecError, Decoder, Frame};
-pub use connection::{Answer, Caller, Closed, Incoming, Untold, open};
+pub use connection::{Answer, Caller, Closed, Incoming, open};
+pub use outgoing::Untold;
 
 /// Largest frame once the other side is known, in bytes: the longest deny list fits.
 pub const MAX_FRAME: usize = 24 * 1024 * 1024;
