@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Admin, local};
 use crate::listing::nodes;
+use crate::registry::Origin;
 use sealbus_control::admin::{AdminAnswer, SilentNode};
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
 use sealbus_control::node::{LogPosition, NodeAnswer, NodeRequest};

@@ -1,0 +1,285 @@
+//! Strangers, programs and nodes at the doors of a platform: where nodes join, where programs attach, where
+//! operators ask.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::attachment::AttachmentRequest;
+use sealbus_control::clock::now;
+use sealbus_control::node::{AuthorityRequest, ONTOLOGY};
+use sealbus_control::operators::{Entry, EntryAnswer, socket_in};
+use sealbus_control::rpc::{self, Frame, MAX_FRAME, codec};
+use sealbus_control::{Blob, FaultCode};
+use sealbus_enrolment::{ATTACHMENT, ENROLMENT, accept, bind, connect};
+use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_master::Master;
+use sealbus_node::{Node, NodeError};
+use sealbus_process::attachment::secret_text;
+use sealbus_seal::tls::{Acceptor, CertificateSource, ExpectedPeer};
+use sealbus_seal::token::{Purpose, Token};
+use sealbus_seal::{CertificateChain, Credential, KeyPair, SecurityLevel};
+use serde_json::value::to_raw_value;
+use support::{HERE, LONG, Operator, config, joined, node_config, platform};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+async fn silent_connections(address: &str, count: usize) -> Vec<TcpStream> {
+    let mut silent = Vec::new();
+    for _ in 0..count {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    silent
+}
+
+#[tokio::test]
+async fn strangers_keep_no_newcomer_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Master::start(config(folder.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    let operator = Operator::of(&master).await;
+    let silent = silent_connections(&master.enrolment_address().to_string(), 300).await;
+    let token = operator.token(None).await;
+    let _node = Node::start(node_config(folder.path(), "one", Some(token)))
+        .await
+        .unwrap();
+    // Nor a program out of its node, and operators are answered.
+    support::alive(&operator, 1).await;
+    let ticket = operator.ticket("guest", None).await;
+    let address = Token::parse(Purpose::Ticket, &ticket).unwrap().addresses()[0].clone();
+    let _more = silent_connections(&address, 300).await;
+    let (process, _guest) = joined(&operator, "visitor", "node-1").await;
+    assert!(!operator.agents().await.is_empty());
+    process.close().await;
+    drop(silent);
+}
+
+/// Attaches with a ticket by hand, and returns the connection after the node's answer began.
+async fn attached(ticket: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let token = Token::parse(Purpose::Ticket, ticket).unwrap();
+    let mut stream = connect(
+        token.addresses(),
+        token.platform(),
+        token.root(),
+        ExpectedPeer::NODE,
+        ATTACHMENT,
+    )
+    .await
+    .unwrap();
+    let attach = AttachmentRequest::Attach {
+        ticket: secret_text(token.secret()),
+        now: now(),
+    };
+    stream.write_all(&call(0, &attach)).await.unwrap();
+    stream.flush().await.unwrap();
+    stream.read_exact(&mut [0; 4]).await.unwrap();
+    stream
+}
+
+fn call(id: u64, request: &AttachmentRequest) -> Vec<u8> {
+    let body = to_raw_value(request).unwrap();
+    let mut bytes = Vec::new();
+    codec::encode(&Frame::Call { id, body }, MAX_FRAME, &mut bytes).unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn a_process_that_reads_nothing_is_killed_and_its_node_lives_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
+    let ticket = operator.ticket("mallory", Some("node-1")).await;
+    let mut stream = attached(&ticket).await;
+    // It asks until the node takes no more, and reads none of the answers.
+    let agent = "victim".to_owned();
+    let question = call(1, &AttachmentRequest::Resolve { agent }).repeat(1000);
+    let ask = async { while stream.write_all(&question).await.is_ok() {} };
+    let _ = tokio::time::timeout(Duration::from_secs(5), ask).await;
+
+    let kill = AdminRequest::Kill {
+        agent: "mallory".to_owned(),
+        grace: 0,
+    };
+    operator.ask(kill).await.unwrap();
+    operator
+        .until("its end", |agents| {
+            agents
+                .iter()
+                .all(|agent| agent.name != "mallory@factory" || agent.state.is_none())
+        })
+        .await;
+    // The heartbeats go on.
+    let before = operator.nodes().await;
+    let heard = async {
+        loop {
+            let nodes = operator.nodes().await;
+            if nodes
+                .iter()
+                .zip(&before)
+                .all(|(now, then)| now.heard > then.heard)
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, heard).await.unwrap();
+}
+
+#[tokio::test]
+async fn before_a_ticket_is_shown_frames_are_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
+    let ticket = operator.ticket("guest", Some("node-1")).await;
+    let token = Token::parse(Purpose::Ticket, &ticket).unwrap();
+    let mut stream = connect(
+        token.addresses(),
+        token.platform(),
+        token.root(),
+        ExpectedPeer::NODE,
+        ATTACHMENT,
+    )
+    .await
+    .unwrap();
+    stream
+        .write_all(&(1_u32 << 20).to_be_bytes())
+        .await
+        .unwrap();
+    stream.flush().await.unwrap();
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(8), stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the node waits for the rest of the frame");
+    assert!(rest.is_empty());
+}
+
+#[tokio::test]
+async fn no_node_takes_a_name_of_the_platform() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Master::start(config(folder.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    let operator = Operator::of(&master).await;
+    for name in ["gateway", "master", "ca"] {
+        let named = AdminRequest::Token {
+            node: Some(name.to_owned()),
+            lifetime: 600,
+        };
+        let fault = operator.ask(named).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::IllegalName, "{name}");
+        let mut wish = node_config(folder.path(), name, Some(operator.token(None).await));
+        wish.name = Some(name.to_owned());
+        let error = Node::start(wish).await.err().unwrap();
+        assert!(
+            error.to_string().contains("itself uses that name"),
+            "{name}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_node_does_not_pass_for_the_master_where_others_join() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
+    // A node's own key and certificate, as anybody has who took over its machine.
+    let kept = std::fs::read(folder.path().join("one/node.json")).unwrap();
+    let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+    let key = KeyPair::from_pkcs8_pem(kept["key"].as_str().unwrap()).unwrap();
+    let chain: Blob = serde_json::from_value(kept["chain"].clone()).unwrap();
+    let chain = CertificateChain::decode(&chain.0).unwrap();
+    let credential = Credential::new(key, chain).unwrap();
+    let (process, _agent) = joined(&operator, "guest", "node-1").await;
+    let root = process.membership().platform.roots[0].0.clone().into();
+    let source = CertificateSource::with_root(&credential, &root).unwrap();
+    let listener = bind((HERE, 0).into()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = Acceptor::for_enrolment(source, &[ENROLMENT]);
+    let (sender, mut came) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(accept(listener, acceptor, move |_, _| {
+        let sender = sender.clone();
+        async move {
+            let _ = sender.send(()).await;
+        }
+    }));
+    let token = operator.token(None).await.at(address.to_string()).unwrap();
+    let error = Node::start(node_config(folder.path(), "three", Some(token)))
+        .await
+        .err()
+        .unwrap();
+    assert!(matches!(error, NodeError::Enrolment(_)), "{error}");
+    assert!(came.try_recv().is_err(), "it talked to {address}: {error}");
+    process.close().await;
+}
+
+#[tokio::test]
+async fn operators_prove_their_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Master::start(config(folder.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    let key = master.directory().join("admin.key");
+    assert_eq!(
+        std::fs::metadata(&key).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+
+    let open = async || {
+        let stream = UnixStream::connect(socket_in(master.directory()))
+            .await
+            .unwrap();
+        let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
+        tokio::spawn(drive);
+        caller
+    };
+    // Without the key.
+    let fault = open()
+        .await
+        .call::<AdminAnswer>(&AdminRequest::Status, LONG)
+        .await
+        .unwrap_err();
+    assert_eq!(fault.code, FaultCode::NotPermitted);
+    // With another one.
+    let caller = open().await;
+    let challenge = caller.call::<EntryAnswer>(&Entry::Challenge, LONG).await;
+    assert!(matches!(challenge, Ok(EntryAnswer::Challenge { .. })));
+    let proof = "A".repeat(43);
+    let fault = caller
+        .call::<EntryAnswer>(&Entry::Prove { proof }, LONG)
+        .await
+        .unwrap_err();
+    assert_eq!(fault.code, FaultCode::NotPermitted);
+    // With the key, also after the Master was started again.
+    Operator::of(&master).await.nodes().await;
+    let before = std::fs::read(&key).unwrap();
+    master.abandon().await;
+    let master = Master::start(config(folder.path(), SecurityLevel::Auth))
+        .await
+        .unwrap();
+    Operator::of(&master).await.nodes().await;
+    assert_eq!(std::fs::read(&key).unwrap(), before);
+}
+
+#[tokio::test]
+async fn the_ca_hears_nodes_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
+    let (process, mut mallory) = joined(&operator, "mallory", "node-1").await;
+    let voucher = serde_json::json!({ "statement": "", "chain": "", "signature": "" });
+    let voucher = serde_json::from_value(voucher).unwrap();
+    let request = AuthorityRequest::Certify { voucher };
+    let request = AclMessage::new(Performative::Request)
+        .with_receiver(Aid::new("ca@factory").unwrap())
+        .with_ontology(ONTOLOGY)
+        .with_reply_with("1")
+        .with_content(serde_json::to_string(&request).unwrap());
+    mallory.send(request).await.unwrap();
+    let answer = tokio::time::timeout(LONG, mallory.receive()).await.unwrap();
+    let answer = answer.unwrap().into_message();
+    assert_eq!(answer.performative, Performative::Failure);
+    let text = answer.content_text().unwrap_or_default().to_owned();
+    assert!(text.contains("not-permitted"), "{text}");
+    process.close().await;
+}
