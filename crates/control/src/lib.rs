@@ -311,16 +311,19 @@ pub struct PlatformDescription {
 }
 
 impl PlatformDescription {
+    /// Whether the control plane has links of its own, since the level of agents' messages is below `auth`. Its
+    /// processes and those of agents do not reach each other then.
+    pub fn is_control_apart(&self) -> bool {
+        let level = self.level.parse();
+        !level.is_ok_and(|level: SecurityLevel| level >= SecurityLevel::Auth)
+    }
+
     /// The platform as the processes of its control plane see it. Orders to nodes and what nodes tell
     /// the Master always travel at level `auth`, whatever the level of the agents' messages; where that
     /// is a lower one they have mesh links of their own.
     pub fn control_plane(&self) -> Self {
         let auth = SecurityLevel::Auth;
-        if self
-            .level
-            .parse()
-            .is_ok_and(|level: SecurityLevel| level >= auth)
-        {
+        if !self.is_control_apart() {
             return self.clone();
         }
         Self {

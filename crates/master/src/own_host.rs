@@ -14,6 +14,7 @@ use sealbus_seal::{Identity, Name};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{Desk, DeskHandle, News};
+use super::system::reachable;
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
 use sealbus_control::clock::timestamp;
@@ -84,7 +85,8 @@ impl OwnHost {
                 let deny_list = desk.ca.deny_list().1;
                 let directory = desk.state.directory();
                 let revision = directory.revision();
-                let (processes, rules) = (directory.processes(), directory.rules().clone());
+                let rules = directory.rules().clone();
+                let processes = reachable(desk, directory.processes(), controls);
                 let platform = match controls {
                     true => desk.platform.control_plane(),
                     false => desk.platform.clone(),
@@ -97,7 +99,14 @@ impl OwnHost {
             .await?;
         let (sender, commands) = mpsc::channel(COMMANDS);
         let asked = Arc::new(Mutex::new(HashSet::new()));
-        let watching = watch_news(desk.clone(), news, revision, asked.clone(), sender.clone());
+        let watching = watch_news(
+            desk.clone(),
+            controls,
+            news,
+            revision,
+            asked.clone(),
+            sender.clone(),
+        );
         tokio::spawn(watching);
         let post =
             post.map(|place| OwnPost::new(place, name, platform.max_message, sender.clone()));
@@ -128,6 +137,7 @@ impl OwnHost {
 /// Passes deny lists and changes of the directory on, until the process or the Master is gone.
 async fn watch_news(
     desk: DeskHandle,
+    controls: bool,
     mut news: watch::Receiver<News>,
     mut revision: u64,
     asked: Arc<Mutex<HashSet<String>>>,
@@ -185,6 +195,12 @@ async fn watch_news(
                 DirectoryStep::Rules { rules: newer } => rules = Some(newer),
             }
         }
+        let Ok(joined) = desk
+            .run(move |desk, _| Ok(reachable(desk, joined, controls)))
+            .await
+        else {
+            return;
+        };
         let mut news = Vec::new();
         if is_whole {
             news.push(Command::ProcessesAre(Some(joined)));

@@ -328,7 +328,7 @@ async fn start_system(
 ) -> Result<(SystemAgents, SocketAddr), MasterError> {
     let desk = foundation.desk.clone();
     let is_apart = desk
-        .run(|desk, _| Ok(desk.platform.control_plane() != desk.platform))
+        .run(|desk, _| Ok(desk.platform.is_control_apart()))
         .await?;
     let open = async |place: Place| -> Result<Process, MasterError> {
         let (host, _) = OwnHost::adopt(desk.clone(), place, foundation.news.clone()).await?;

@@ -23,7 +23,7 @@ use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYST
 use sealbus_control::node::{AuthorityAnswer, AuthorityRequest, MasterAnswer, MasterRequest};
 use sealbus_control::statement::Vouching;
 use sealbus_control::turns::{Turn, Turns};
-use sealbus_control::{Blob, Fault, FaultCode, Subject, UnixMillis};
+use sealbus_control::{Blob, Fault, FaultCode, ProcessContact, Subject, UnixMillis};
 use sealbus_management::LoadError;
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
 use sealbus_store::Store;
@@ -61,6 +61,24 @@ pub enum SystemError {
     /// AMS or DF could not read what they had written.
     #[error(transparent)]
     Directories(#[from] LoadError),
+}
+
+/// Those of `processes` that a process of the Master can reach: one of the control plane (`of_control`) or
+/// one of agents.
+pub(crate) fn reachable(
+    desk: &Desk,
+    mut processes: Vec<ProcessContact>,
+    of_control: bool,
+) -> Vec<ProcessContact> {
+    if desk.platform.is_control_apart() {
+        let is_control = |contact: &ProcessContact| {
+            let node = desk.state.nodes().get(&contact.node);
+            let group = desk.state.process(&contact.process).map(|(group, _)| group);
+            node.is_some_and(|node| node.process == contact.process) || group == Some(CONTROL_GROUP)
+        };
+        processes.retain(|contact| is_control(contact) == of_control);
+    }
+    processes
 }
 
 impl Place {

@@ -198,6 +198,7 @@ fn admit(
         let replica = shared.replica.lock();
         (replica.processes(), replica.rules().clone())
     };
+    let processes = processes.map(|processes| shared.reachable(processes, false));
     let welcome = Welcome {
         platform: shared.platform.read().clone(),
         node: shared.name.clone(),

@@ -156,6 +156,7 @@ async fn live(
         let replica = shared.replica.lock();
         (replica.processes(), replica.rules().clone())
     };
+    let processes = processes.map(|processes| shared.reachable(processes, true));
     for known in [Command::ProcessesAre(processes), Command::Rules(rules)] {
         let _ = presence.commands.send(known).await;
     }

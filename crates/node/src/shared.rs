@@ -237,8 +237,9 @@ impl Shared {
             if !ended.is_empty() {
                 news.push(Command::ProcessesEnded(ended));
             }
-            if !joined.is_empty() {
-                news.push(Command::ProcessesJoined(joined.clone()));
+            let control = self.reachable(joined.clone(), true);
+            if !control.is_empty() {
+                news.push(Command::ProcessesJoined(control));
             }
             news.extend(rules.clone().map(Command::Rules));
             for command in news {
@@ -253,8 +254,9 @@ impl Shared {
         if !ended.is_empty() {
             notices.push(AttachmentNotice::ProcessesEnded { processes: ended });
         }
-        if !joined.is_empty() {
-            notices.push(AttachmentNotice::ProcessesJoined { processes: joined });
+        let processes = self.reachable(joined, false);
+        if !processes.is_empty() {
+            notices.push(AttachmentNotice::ProcessesJoined { processes });
         }
         notices.extend(rules.map(|rules| AttachmentNotice::Rules { rules }));
         if notices.is_empty() {
@@ -265,6 +267,26 @@ impl Shared {
                 self.tell(&process, &caller, notice);
             }
         }
+    }
+
+    /// Those of `processes` that a process can reach: one of the control plane (`of_control`) or one of agents.
+    pub(super) fn reachable(
+        &self,
+        mut processes: Vec<ProcessContact>,
+        of_control: bool,
+    ) -> Vec<ProcessContact> {
+        let platform = self.platform.read();
+        if platform.is_control_apart() {
+            let replica = self.replica.lock();
+            // A node's agent has the node's name, and is in its own process.
+            let is_control = |contact: &ProcessContact| {
+                contact.process == platform.control.process
+                    || matches!(replica.locate(&contact.node),
+                        AgentLocation::Process(own) if own.process == contact.process)
+            };
+            processes.retain(|contact| is_control(contact) == of_control);
+        }
+        processes
     }
 
     /// Tells a process of this node without waiting for it. A process that reads nothing is ended: it

@@ -12,19 +12,21 @@ use std::time::{Duration, SystemTime};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
-use sealbus_control::Blob;
 use sealbus_control::admin::{AdminAnswer, AdminRequest, NodeState};
+use sealbus_control::host::Host as _;
 use sealbus_control::node::{Launch, MasterRequest, NodeRequest, ONTOLOGY};
+use sealbus_control::{AgentLocation, Blob, ProcessContact};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use sealbus_mesh::{MeshConfig, MeshEndpoint, MeshSecurity, ProcessSecurity};
 use sealbus_process::Process;
+use sealbus_process::attachment::Attachment;
 use sealbus_seal::issuance::Grant;
 use sealbus_seal::{
     CLOCK_SKEW, Credential, Identity, KeyPair, PlatformName, RootAuthority, SecurityLevel,
     SigningRequest, Timestamp, Trust, Validity,
 };
 use serde::Serialize;
-use support::{HERE, LONG, Operator, joined, platform};
+use support::{HERE, LONG, Operator, platform};
 
 /// Finds one process, whatever it is asked for.
 struct Only(ProcessEndpoint);
@@ -114,17 +116,22 @@ fn start(trace: &Path) -> NodeRequest {
     NodeRequest::Start { launch }
 }
 
-/// Waits until the platform's process on `node` of which `fits` holds is known.
-async fn contact(process: &Process, fits: impl Fn(&ProcessEndpoint) -> bool) -> ProcessEndpoint {
-    let waiting = async {
-        loop {
-            if let Some(found) = process.bus().processes().into_iter().find(&fits) {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(LONG, waiting).await.unwrap()
+/// A process as the mesh connects to it.
+fn endpoint(contact: &ProcessContact) -> ProcessEndpoint {
+    let platform = PlatformName::new("factory").unwrap();
+    let process = contact.process.parse().unwrap();
+    ProcessEndpoint {
+        identity: Identity::process(&platform, &contact.node, process).unwrap(),
+        address: contact.address,
+    }
+}
+
+/// Where an agent is, as every attached process may ask.
+async fn whereabouts(attachment: &Attachment, agent: &str) -> ProcessEndpoint {
+    match attachment.resolve(agent).await.unwrap() {
+        AgentLocation::Process(contact) => endpoint(&contact),
+        other => panic!("{agent}: {other:?}"),
+    }
 }
 
 async fn refused(operator: &Operator) -> u64 {
@@ -152,20 +159,15 @@ async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
     for level in levels {
         let folder = tempfile::tempdir().unwrap();
         let (_master, operator, one, _two) = platform(folder.path(), level).await;
-        let (process, mallory) = joined(&operator, "mallory", "node-1").await;
         assert_eq!(one.name(), "node-1");
-        let roots = process.membership().platform.roots.clone();
-        let own = process.membership().process.clone();
-        let is = |endpoint: &ProcessEndpoint, node: &str| match &endpoint.identity {
-            Identity::Process {
-                node: on, process, ..
-            } => on.as_str() == node && process.to_string() != own,
-            _ => false,
-        };
-        let node = contact(&process, |endpoint| is(endpoint, "node-1")).await;
-        let two = contact(&process, |endpoint| is(endpoint, "node-2")).await;
-        let control = process.membership().platform.control.address;
-        let master = contact(&process, |endpoint| endpoint.address == control).await;
+        let ticket = operator.ticket("mallory", Some("node-1")).await;
+        let attachment = Attachment::join(&ticket).await.unwrap();
+        let node = whereabouts(&attachment, "node-1").await;
+        let two = whereabouts(&attachment, "node-2").await;
+        let platform = attachment.membership().platform.clone();
+        let (roots, master) = (platform.roots, endpoint(&platform.control));
+        let process = Process::open(Arc::new(attachment), None).await.unwrap();
+        let mallory = process.agent("mallory").await.unwrap();
 
         let trace = folder.path().join("trace");
         for way in levels {

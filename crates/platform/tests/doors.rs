@@ -95,7 +95,7 @@ async fn a_process_that_reads_nothing_is_killed_and_its_node_lives_on() {
     let ticket = operator.ticket("mallory", Some("node-1")).await;
     let mut stream = attached(&ticket).await;
     // It asks until the node takes no more, and reads none of the answers.
-    let agent = "victim".to_owned();
+    let agent = "ams".to_owned();
     let question = call(1, &AttachmentRequest::Resolve { agent }).repeat(1000);
     let ask = async { while stream.write_all(&question).await.is_ok() {} };
     let _ = tokio::time::timeout(Duration::from_secs(5), ask).await;
