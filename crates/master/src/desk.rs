@@ -63,8 +63,6 @@ pub(crate) struct Desk {
     closing: bool,
 }
 
-<<<<<<< HEAD
-=======
 /// Something that somebody waits for.
 pub(crate) struct Awaited {
     /// Whether it has come about.
@@ -73,25 +71,6 @@ pub(crate) struct Awaited {
     pub(crate) tell: oneshot::Sender<()>,
 }
 
-/// Tokens and tickets, with the row they are kept in.
-pub(crate) struct Tokens {
-    book: TokenBook,
-    changed: bool,
-}
-
-/// The row the tokens are kept in.
-pub(crate) const TOKENS_ROW: &str = "tokens";
-
-/// What was refused anywhere on the platform.
-#[derive(Default)]
-pub(crate) struct Refusals {
-    /// How often in all.
-    pub(crate) total: u64,
-    /// The latest.
-    pub(crate) latest: std::collections::VecDeque<RefusalRecord>,
-}
-
->>>>>>> 95b68e5 (Operators prove a key beside the socket, and their requests are answered subject by subject)
 /// What leaves the desk, once it is in the store.
 #[derive(Debug)]
 pub(crate) enum Outward {
@@ -137,75 +116,6 @@ pub(crate) struct News {
     pub(crate) deny_list: u64,
 }
 
-<<<<<<< HEAD
-=======
-impl Tokens {
-    /// From the stored row, if there is one.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub(crate) fn load(row: Option<&[u8]>) -> Result<Self, serde_json::Error> {
-        let entries: Vec<_> = row
-            .map(serde_json::from_slice)
-            .transpose()?
-            .unwrap_or_default();
-        Ok(Self {
-            book: TokenBook::from_entries(entries),
-            changed: false,
-        })
-    }
-
-    /// The one name a token was made for, if it is known and was made for one.
-    pub(crate) fn name_of(&self, secret: &Secret) -> Option<String> {
-        let hash = secret.hash();
-        let (_, entry) = self.book.entries().find(|(known, _)| **known == hash)?;
-        entry.name.as_ref().map(ToString::to_string)
-    }
-
-    /// Whether a token could be redeemed; it stays as it is.
-    ///
-    /// # Errors
-    /// As [`TokenBook::redeem`].
-    pub(crate) fn check(
-        &self,
-        purpose: Purpose,
-        secret: &Secret,
-        name: Option<&str>,
-        now: Timestamp,
-    ) -> Result<(), TokenError> {
-        let name = Name::new("node", name.unwrap_or("any"))?;
-        self.book
-            .clone()
-            .redeem(purpose, secret, &name, now)
-            .map(|_| ())
-    }
-
-    /// The book, to be changed.
-    pub(crate) fn change(&mut self) -> &mut TokenBook {
-        self.changed = true;
-        &mut self.book
-    }
-}
-
-impl Refusals {
-    /// Notes what was refused.
-    pub(crate) fn note(&mut self, records: Vec<RefusalRecord>) {
-        for record in records {
-            tracing::warn!(
-                target: "sealbus::refusals",
-                who = %record.who, receiver = record.receiver.as_deref(), count = record.count,
-                "{}", record.reason
-            );
-            self.total = self.total.saturating_add(record.count);
-            if self.latest.len() == REFUSALS {
-                self.latest.pop_front();
-            }
-            self.latest.push_back(record);
-        }
-    }
-}
-
->>>>>>> 95b68e5 (Operators prove a key beside the socket, and their requests are answered subject by subject)
 /// The parts a desk is made of.
 pub(crate) struct Parts {
     /// Nodes, groups, directory.
@@ -476,25 +386,14 @@ impl Work {
                 _ => finish(Ok(())),
             }
         }
-<<<<<<< HEAD
         // What cuts somebody off needs no room on the disk; should the Master be killed before it is written, it is merely
         // stricter than it knows.
         let goes = |effect: &mut Outward| written.is_ok() || effect.is_an_end();
         for effect in self.held.extract_if(.., goes) {
             let _ = self.outward.send(effect);
-=======
+        }
         if written.is_ok() {
-            for effect in self.held.drain(..) {
-                let _ = self.outward.send(effect);
-            }
             self.tell_awaited();
-            let news = self.desk.news();
-            self.told.send_if_modified(|told| {
-                let changed = told.directory != news.directory || told.deny_list != news.deny_list;
-                *told = news;
-                changed
-            });
->>>>>>> 95b68e5 (Operators prove a key beside the socket, and their requests are answered subject by subject)
         }
         let news = self.desk.news();
         self.told.send_if_modified(|told| {

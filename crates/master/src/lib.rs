@@ -35,13 +35,9 @@ pub(crate) use desk::{Desk, DeskHandle};
 pub(crate) use foundation::lay;
 pub use foundation::{FoundationError, PlatformSettings};
 pub(crate) use own_host::{OwnHost, Place};
-<<<<<<< HEAD
-pub use running::{Master, MasterConfig, MasterError, admin_socket_in};
+pub use running::{Master, MasterConfig, MasterError};
 pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use stopped::certify_broker_of;
-=======
-pub use running::{Master, MasterConfig, MasterError};
->>>>>>> 95b68e5 (Operators prove a key beside the socket, and their requests are answered subject by subject)
 pub use system::SystemError;
 pub(crate) use system::{SystemAgents, certify};
 

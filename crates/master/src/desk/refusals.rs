@@ -23,7 +23,7 @@ impl Refusals {
                 who = %record.who, receiver = record.receiver.as_deref(), count = record.count,
                 "{}", record.reason
             );
-            self.total += record.count;
+            self.total = self.total.saturating_add(record.count);
             if self.latest.len() == REFUSALS {
                 self.latest.pop_front();
             }
