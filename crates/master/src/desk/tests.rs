@@ -73,6 +73,11 @@ fn parts() -> Parts {
                 process: String::new(),
                 address: ([127, 0, 0, 1], 9).into(),
             },
+            control: ProcessContact {
+                node: "master".to_owned(),
+                process: String::new(),
+                address: ([127, 0, 0, 1], 9).into(),
+            },
             transport: TransportDescription::Mesh,
         },
         name,
