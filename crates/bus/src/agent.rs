@@ -17,11 +17,11 @@ pub struct LocalAgent {
     name: Arc<str>,
     mailbox: MailboxSender,
     credential: RwLock<Option<Arc<Credential>>>,
-    /// The agent that speaks for it, if it is one of another platform.
+    /// The agent that speaks for this one, if this one belongs to another platform.
     gateway: Option<Arc<LocalAgent>>,
-    /// Messages accepted from it. Written by its outbox alone, under that one's lock.
+    /// The count of messages accepted from the agent. Only its outbox writes the counter, under the outbox's lock.
     sent: AtomicU64,
-    /// Where its sends wait while its own connection has no room.
+    /// The gate at which its sends wait while its own connection has no room.
     gate: Gate,
 }
 
@@ -51,34 +51,34 @@ impl LocalAgent {
         }
     }
 
-    /// A number no other agent of this process ever has, to find it by quickly.
+    /// A number that no other agent of this process ever has, for quick look-ups.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Its name, such as `seller-1@factory`.
+    /// The agent's name, such as `seller-1@factory`.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Its identifier, with the name alone.
+    /// The agent's identifier, with the name alone.
     pub fn aid(&self) -> Aid {
         crate::aid_of(&self.name)
     }
 
-    /// Where its messages go.
+    /// The writing end of the agent's mailbox.
     pub fn mailbox(&self) -> &MailboxSender {
         &self.mailbox
     }
 
-    /// Where its own sends wait that a transport answered with
+    /// The gate at which the agent's own sends wait after a transport answered with
     /// [`Rejected::Congested`](crate::Rejected::Congested).
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// What it proves its identity with; none at the levels that do not ask. For an agent of another platform it is
-    /// that of the gateway.
+    /// The credential that proves the agent's identity; none at the levels that ask for no proof. An agent of another
+    /// platform has the credential of its gateway.
     pub fn credential(&self) -> Option<Arc<Credential>> {
         match &self.gateway {
             Some(gateway) => gateway.credential(),
@@ -86,7 +86,7 @@ impl LocalAgent {
         }
     }
 
-    /// Messages accepted from it so far, counted once for each receiver.
+    /// The number of messages accepted from the agent so far, counted once for each receiver.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

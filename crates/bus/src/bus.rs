@@ -33,13 +33,13 @@ use crate::transport::{Transport, TransportError};
 pub struct BusConfig {
     /// The platform the agents belong to.
     pub platform: PlatformName,
-    /// The limits of mailboxes that are not given others.
+    /// The limits of mailboxes that are attached without limits of their own.
     pub mailbox: MailboxLimits,
     /// How long messages are kept for an agent that is in transit or cannot be looked up.
     pub hold_time: Duration,
-    /// How many bytes are kept for one such agent before its senders wait.
+    /// How many bytes are kept for one such agent before its senders must wait.
     pub hold_bytes: usize,
-    /// How many bytes are kept for all such agents together before whoever writes to one of them waits.
+    /// How many bytes are kept for all such agents together before their senders must wait.
     pub hold_bytes_in_all: usize,
 }
 
@@ -63,19 +63,19 @@ pub struct Counters {
     pub accepted: u64,
     /// Messages that could not be delivered.
     pub undeliverable: u64,
-    /// Messages that came back because their receiver was moving, and were sent after it.
+    /// Messages that came back because their receiver was moving, and were then sent after the receiver.
     pub returned: u64,
 }
 
 /// Why an agent was not attached.
 #[derive(Clone, Debug, Error)]
 pub enum AttachError {
-    /// An agent of that name is here already.
+    /// An agent of that name is already here.
     #[error(
         "an agent named {0} is attached to this process already: choose another name or detach it first"
     )]
     NameTaken(String),
-    /// The name is no legal one.
+    /// The name is not legal.
     #[error("{name} cannot be an agent of platform {platform}: {reason}")]
     IllegalName {
         /// The name.
@@ -85,7 +85,7 @@ pub enum AttachError {
         /// The fault in it.
         reason: String,
     },
-    /// The credential is for somebody else, or unreadable.
+    /// The credential is for another agent, or unreadable.
     #[error("the credential given for agent {name} is for {certified}")]
     WrongCredential {
         /// The agent.
@@ -93,19 +93,19 @@ pub enum AttachError {
         /// The identity in the certificate.
         certified: String,
     },
-    /// A transport did not take it.
+    /// A transport refused the agent.
     #[error("agent {name} was not attached to the transport {transport}: {source}")]
     Transport {
         /// The agent.
         name: String,
         /// The transport.
         transport: &'static str,
-        /// Why.
+        /// The reason.
         source: TransportError,
     },
 }
 
-/// The bus of a process. Cloning it gives another handle to the same one.
+/// The bus of a process. A clone is another handle to the same bus.
 #[derive(Clone)]
 pub struct Bus {
     pub(crate) inner: Arc<Inner>,
@@ -145,7 +145,7 @@ impl WeakBus {
 }
 
 impl Bus {
-    /// A bus whose own tasks run on `runtime`. It knows the agents of its process only, until it is given a
+    /// A bus whose own tasks run on `runtime`. The bus knows only the agents of its process until it is given a
     /// resolver and a transport.
     pub fn new(config: BusConfig, runtime: Handle) -> Self {
         let ams = crate::aid_of(&format!("ams@{}", config.platform));
@@ -182,22 +182,23 @@ impl Bus {
         &self.inner.config
     }
 
-    /// Says who keeps messages for receivers that are away. Returns false if somebody else was set before.
+    /// Sets the service that keeps messages for absent receivers. Returns false if a service was set before.
     pub fn set_post(&self, post: Arc<dyn Post>) -> bool {
         self.inner.post.set(post).is_ok()
     }
 
-    /// Says who knows where agents are. Returns false if somebody else was set before.
+    /// Sets the service that knows where agents are. Returns false if a service was set before.
     pub fn set_resolver(&self, resolver: Arc<dyn Resolver>) -> bool {
         self.inner.resolver.set(resolver).is_ok()
     }
 
-    /// Says what carries messages to other processes. Returns false if one was set before.
+    /// Sets the transport that carries messages to other processes. Returns false if a transport was set before.
     pub fn set_transport(&self, transport: Arc<dyn Transport>) -> bool {
         self.inner.transport.set(transport).is_ok()
     }
 
-    /// Says what takes the frames of other processes; it hears of those there are. Returns false if something was set before.
+    /// Sets the inlet that takes the frames of other processes. The inlet hears at once of the processes already known.
+    /// Returns false if an inlet was set before.
     pub fn set_frame_inlet(&self, inlet: Arc<dyn FrameInlet>) -> bool {
         let processes = self.inner.processes.lock();
         if self.inner.inlet.set(inlet.clone()).is_err() {
@@ -219,9 +220,9 @@ impl Bus {
         &self.inner.runtime
     }
 
-    /// The platform knows of another process, or of a new address of one.
+    /// The platform has learnt of another process, or of a new address of a known process.
     pub fn process_joined(&self, process: ProcessEndpoint) {
-        // The lock keeps what the inlet hears in order.
+        // The lock keeps the inlet's news in order.
         let mut processes = self.inner.processes.lock();
         if let Some(inlet) = self.inner.inlet.get()
             && processes.get(&process.identity) != Some(&process)
@@ -231,7 +232,7 @@ impl Bus {
         processes.insert(process.identity.clone(), process);
     }
 
-    /// A process of the platform is no more.
+    /// A process has left the platform.
     pub fn process_left(&self, process: &Identity) {
         let mut processes = self.inner.processes.lock();
         if processes.remove(process).is_some()
@@ -241,17 +242,17 @@ impl Bus {
         }
     }
 
-    /// The other processes of the platform, as far as this one has heard.
+    /// The other processes of the platform that this process has heard of.
     pub fn processes(&self) -> Vec<ProcessEndpoint> {
         self.inner.processes.lock().values().cloned().collect()
     }
 
-    /// Attaches an agent: from now on it can send, and messages to `name` come to the mailbox.
+    /// Attaches an agent: from now on the agent can send, and messages to `name` come to the mailbox.
     ///
-    /// `credential` is what it proves its name with to other processes.
+    /// `credential` proves the agent's name to other processes.
     ///
     /// # Errors
-    /// [`AttachError`]; nothing has changed then.
+    /// [`AttachError`]; then nothing has changed.
     pub fn attach(
         &self,
         name: &str,
@@ -261,8 +262,8 @@ impl Bus {
         self.attach_moved(name, credential, limits, Vec::new())
     }
 
-    /// Attaches an agent that has come from another process with the messages it had not read there: they are the
-    /// first in its mailbox.
+    /// Attaches an agent that has moved here from another process. The messages it had not read there come first in its
+    /// mailbox.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -279,7 +280,7 @@ impl Bus {
         }
         let (sender, reader) = mailbox(limits.unwrap_or(self.inner.config.mailbox));
         for message in unread {
-            // Nobody else knows the mailbox yet, so it is open.
+            // No other task knows the mailbox yet, so it is open.
             let _ = sender.push_accepted(message);
         }
         let (bus, receiver) = (self.downgrade(), Arc::<str>::from(name));
@@ -327,10 +328,11 @@ impl Bus {
         }
     }
 
-    /// Gives an agent a new credential, as when its certificate was renewed: it is shown on open connections at once.
+    /// Gives an agent a new credential, for example after its certificate was renewed. Open connections show the new
+    /// credential at once.
     ///
     /// # Errors
-    /// If the credential is for somebody else.
+    /// If the credential is for another agent.
     pub fn set_credential(
         &self,
         name: &str,
@@ -346,10 +348,11 @@ impl Bus {
         Ok(())
     }
 
-    /// Lets `gateway`, an attached agent, speak for the agents of other platforms from now on: whoever of them is
-    /// written to gets a mailbox with these limits, which `reader` is given. At most `most` at a time.
+    /// Lets `gateway`, an attached agent, speak for the agents of other platforms from now on. Each foreign agent that
+    /// is written to gets a mailbox with these limits, and `reader` is given that mailbox. There are at most `most`
+    /// such mailboxes at a time.
     ///
-    /// Returns false if there is no such agent here.
+    /// Returns false if no agent of that name is attached here.
     pub fn open_gateway(
         &self,
         gateway: &str,
@@ -366,8 +369,8 @@ impl Bus {
         true
     }
 
-    /// Ends the stand-in for an agent of another platform. What its mailbox still holds is left to its reader; the next
-    /// message to that agent begins a new one.
+    /// Ends the stand-in for an agent of another platform. Its reader keeps the messages still in the mailbox. The next
+    /// message to that agent makes a new stand-in.
     pub fn retire_stand_in(&self, name: &str) {
         let stand_ins = self.inner.stand_ins.read().clone();
         let Some(agent) = stand_ins.and_then(|stand_ins| stand_ins.retire(name)) else {
@@ -378,7 +381,7 @@ impl Bus {
         }
     }
 
-    /// The gateway is somewhere else now: messages to other platforms look for it anew.
+    /// The gateway has moved: messages to other platforms look for it anew.
     pub fn gateway_changed(&self) {
         let platform = &self.inner.config.platform;
         let routes = self.inner.routes.read();
@@ -393,8 +396,8 @@ impl Bus {
         }
     }
 
-    /// For transports: whose mailbox takes messages to `name` in this process: that of the agent, or of the stand-in
-    /// for an agent of another platform.
+    /// For transports: the agent whose mailbox takes messages to `name` in this process. This is the agent itself, or
+    /// the stand-in for an agent of another platform.
     pub fn receiver(&self, name: &str) -> Option<Arc<LocalAgent>> {
         self.agent(name).or_else(|| {
             if !foreign::is_foreign(name, &self.inner.config.platform) {
@@ -405,8 +408,7 @@ impl Bus {
         })
     }
 
-    /// For transports: the provenance of `message`, in which `proved` speaks for another, if it may: see
-    /// [`Outbox::relay`].
+    /// For transports: the provenance of `message` if `proved` may speak for its sender; see [`Outbox::relay`].
     pub fn spoken_for(&self, proved: &str, message: &AclMessageRef<'_>) -> Option<Provenance> {
         foreign::spoken_for(proved, &self.inner.config.platform, message)
     }
@@ -417,8 +419,8 @@ impl Bus {
         stand_ins.map(|it| it.all()).unwrap_or_default()
     }
 
-    /// Takes an agent out of this process. What its mailbox still holds is left to its reader; what comes
-    /// later goes back to the senders, or after the agent if it was [drained](Mailbox::drain) first.
+    /// Takes an agent out of this process. Its reader keeps the messages still in its mailbox. Later messages go back
+    /// to their senders, or follow the agent if its mailbox was [drained](Mailbox::drain) first.
     pub fn detach(&self, name: &str) {
         let Some(agent) = self.inner.agents.write().remove(name) else {
             return;
@@ -443,7 +445,7 @@ impl Bus {
         }
     }
 
-    /// The way to an agent that has left keeps neither the agent nor what its mailbox holds.
+    /// Makes the route to an agent that has left keep neither the agent nor the contents of its mailbox.
     fn forget_way_to(&self, agent: &Arc<LocalAgent>) {
         let mut routes = self.inner.routes.write();
         let Some(route) = routes.get(agent.name()).cloned() else {
@@ -470,15 +472,16 @@ impl Bus {
         self.inner.agents.read().values().cloned().collect()
     }
 
-    /// The platform has news about where `agent` is: messages held for it are tried again at once, and what is on the
-    /// way to its former process comes back and goes to the new one, in order.
+    /// The platform has news of where `agent` is. The bus tries messages held for the agent again at once. Messages on
+    /// the way to its former process come back and go to the new process, in order.
     pub fn location_changed(&self, agent: &str) {
         if self.agent(agent).is_none() {
             self.arrived(agent);
         }
     }
 
-    /// An agent has come to this process, or is elsewhere now: messages to it that were on another way follow it, in order.
+    /// An agent has come to this process, or has moved elsewhere. Messages to it that took another way follow it, in
+    /// order.
     fn arrived(&self, name: &str) {
         let Some(route) = self.inner.routes.read().get(name).cloned() else {
             return;
@@ -508,7 +511,7 @@ impl Bus {
         route.news.notify_one();
     }
 
-    /// The refused attempt.
+    /// The log of refused attempts.
     pub fn refusals(&self) -> &RefusalLog {
         &self.inner.refusals
     }
@@ -547,9 +550,9 @@ impl Bus {
         self.inner.inlet.get().is_some()
     }
 
-    /// For transports: frames have come from other processes, oldest first, and their origin is proved as far as the level
-    /// goes. `frames` is empty afterwards. Gives back those that are refused, which is noted and logged already: the sending
-    /// process is to be told.
+    /// For transports: frames have come from other processes, oldest first. Their origin is proved as far as the
+    /// security level goes. `frames` is empty afterwards. Returns the refused frames, which are already noted and
+    /// logged; the transport must tell the sending process.
     pub fn take_frames(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame> {
         let refused: Vec<RefusedFrame> = match self.inner.inlet.get() {
             Some(inlet) => inlet.take(frames),
@@ -586,7 +589,7 @@ impl Bus {
         refused
     }
 
-    /// For transports: frames that were accepted for `process` were not taken there, oldest first.
+    /// For transports: frames that were accepted for `process` were not taken there. `frames` holds them, oldest first.
     pub fn frames_lost(
         &self,
         process: &Identity,
@@ -598,7 +601,7 @@ impl Bus {
         }
     }
 
-    /// For transports: a message of `sender` that was accepted did not reach `receiver`. The sender is told.
+    /// For transports: a message that was accepted from `sender` did not reach `receiver`. The bus tells the sender.
     pub fn undeliverable(
         &self,
         sender: &str,
@@ -608,7 +611,7 @@ impl Bus {
     ) {
         match bitefficient::decode_ref(payload, &Limits::default()) {
             Ok(lost) => self.notify_sender(sender, &lost, receiver, reason),
-            // Only what this process encoded comes here.
+            // Only messages that this process encoded come here.
             Err(error) => {
                 tracing::error!(sender, receiver, %error, "an undeliverable message does not decode")
             }
@@ -637,7 +640,7 @@ impl Bus {
         }
     }
 
-    /// Tells senders of this process that `receiver` has ended without reading what they wrote.
+    /// Tells senders of this process that `receiver` has ended without reading their messages.
     fn never_read(&self, receiver: &str, messages: &[ReceivedMessage]) {
         let gateway = format!("{}@{}", foreign::GATEWAY, self.inner.config.platform);
         for message in messages {
@@ -652,13 +655,13 @@ impl Bus {
         }
     }
 
-    /// For transports: all messages to `receiver` that a destination had accepted and not delivered, in order. They
-    /// are sent to where the receiver is now, before anything newer.
+    /// For transports: `messages` holds all messages to `receiver` that a destination had accepted and not delivered,
+    /// in order. The bus sends them to the receiver's present place, before anything newer.
     ///
-    /// `denied`: the process does not know the agent, rather than having sent it on its way.
+    /// `denied`: the process does not know the agent. Otherwise the process has sent the agent on its way.
     ///
-    /// `settled` is called once nothing newer can go before these messages: until then the destination must answer
-    /// [`Rejected::Moving`](crate::Rejected::Moving), from then on [`Rejected::Closed`](crate::Rejected::Closed).
+    /// `settled` is called once nothing newer can go before these messages. Until then the destination must answer
+    /// [`Rejected::Moving`](crate::Rejected::Moving), and afterwards [`Rejected::Closed`](crate::Rejected::Closed).
     pub fn returned(
         &self,
         receiver: &str,
@@ -709,7 +712,7 @@ impl Bus {
         }
     }
 
-    /// Whether messages to `receiver` are held; if not, its route is forgotten, so that the next message looks for it anew.
+    /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for it anew.
     fn has_messages_for(&self, receiver: &str) -> bool {
         let mut routes = self.inner.routes.write();
         let Some(route) = routes.get(receiver).cloned() else {
@@ -738,7 +741,7 @@ impl Bus {
         self.inner.resolver.get()
     }
 
-    /// The way to `name`; a new one begins by looking for it.
+    /// The route to `name`. A new route begins by looking for the agent.
     pub(crate) fn route(&self, name: &str) -> Arc<Route> {
         if let Some(route) = self.inner.routes.read().get(name) {
             return route.clone();
@@ -759,12 +762,12 @@ impl Bus {
     }
 }
 
-/// A message that came back; see [`Bus::returned`].
+/// A message that came back to the bus; see [`Bus::returned`].
 #[derive(Clone, Debug)]
 pub struct Returned {
-    /// The agent of this process that sent it.
+    /// The sending agent, of this process.
     pub sender: Arc<str>,
-    /// Its bit-efficient encoding.
+    /// The message's bit-efficient encoding.
     pub payload: Bytes,
 }
 

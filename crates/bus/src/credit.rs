@@ -1,9 +1,9 @@
 //! The one rule by which a writer's allowance grows again as its reader takes what was written.
 
-/// What one writer may write in all, and how far its reader has come.
+/// A writer's allowance in all, and the progress of its reader.
 ///
-/// The limit only rises. A new one is announced once half a window was taken since the last: often enough that a writer
-/// never stalls, seldom enough that announcements cost nothing.
+/// The limit only rises. A new limit is announced once the reader has taken half a window since the last announcement.
+/// Announcements are thus frequent enough that a writer never stalls, and rare enough to cost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowCredit {
     taken: u64,
@@ -24,7 +24,8 @@ impl WindowCredit {
         self.announced
     }
 
-    /// The limit as it stands for a window of `size` bytes, if more than was announced; it counts as announced then.
+    /// The limit as it stands for a window of `size` bytes, if it exceeds the announced limit. It then counts as
+    /// announced.
     pub fn announce(&mut self, size: u64) -> Option<u64> {
         let limit = self.taken.saturating_add(size);
         (limit > self.announced).then(|| {
@@ -33,8 +34,8 @@ impl WindowCredit {
         })
     }
 
-    /// The reader has taken `cost` bytes. Returns the limit to announce now, if it is time to: what was taken and a
-    /// window of `size` bytes, which may differ from call to call.
+    /// The reader has taken `cost` bytes. Returns the limit to announce, if an announcement is due: the bytes taken so
+    /// far plus a window of `size` bytes. `size` may differ from call to call.
     pub fn take(&mut self, cost: u64, size: u64) -> Option<u64> {
         self.taken = self.taken.saturating_add(cost);
         let limit = self.taken.saturating_add(size);
@@ -56,7 +57,7 @@ mod tests {
         assert_eq!(credit.take(49, 100), None);
         assert_eq!(credit.take(1, 100), Some(150));
         assert_eq!(credit.announced(), 150);
-        // A smaller window never takes back what was announced.
+        // A smaller window never takes back an announced limit.
         assert_eq!(credit.take(60, 20), None);
         assert_eq!(credit.take(40, 20), Some(170));
     }

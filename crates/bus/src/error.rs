@@ -1,4 +1,4 @@
-//! Why a message was not accepted, or not delivered.
+//! The reasons why a message was not accepted, or not delivered.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::inlet::Refused;
 use crate::letter::NotKept;
 use crate::refusal::RefusalReason;
 
-/// Why a message that was accepted could not be delivered; its sender finds it in a `failure` message.
+/// Why an accepted message could not be delivered. The sender finds the reason in a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UndeliverableReason {
     /// No such agent.
@@ -29,38 +29,38 @@ pub enum UndeliverableReason {
         /// The latest facts.
         last: String,
     },
-    /// Its process does not answer.
+    /// The receiver's process does not answer.
     #[error("its process cannot be reached ({0}); whether it received the message is not known")]
     ProcessUnreachable(String),
-    /// The receiving side refused it.
+    /// The receiving side refused the message.
     #[error("refused by the receiving side ({reason}): {explanation}")]
     Refused {
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
         /// The remedy.
         explanation: String,
     },
-    /// Larger than the transport carries.
+    /// The message is larger than the transport carries.
     #[error("the message has {size} bytes and the limit is {limit}: send less, or raise the limit")]
     TooLarge {
-        /// Its size, encoded.
+        /// The size of the encoded message.
         size: usize,
         /// The limit.
         limit: usize,
     },
-    /// It waited for its receiver until its expiry.
+    /// The message waited for its receiver until its expiry.
     #[error("it expired before {receiver} took it")]
     Expired {
         /// The receiver.
         receiver: String,
     },
-    /// A node did not keep it for its receiver.
+    /// No node kept the message for its receiver.
     #[error("it could not be kept for its receiver: {0}")]
     NotKept(String),
-    /// It cannot be encoded.
+    /// The message cannot be encoded.
     #[error("the message cannot be encoded: {0}")]
     Encoding(#[from] EncodeError),
-    /// The receiver is of another platform, and this one speaks to no others.
+    /// The receiver belongs to another platform, and this platform speaks to no others.
     #[error(
         "it is an agent of another platform, and this platform has no gateway: add [gateway.http] to its manifest"
     )]
@@ -82,30 +82,31 @@ impl From<Refused> for UndeliverableReason {
     }
 }
 
-/// Why `send` did not accept a message. The agent's own doing; what goes wrong on the way comes as a `failure` message.
+/// Why `send` did not accept a message. These errors are the agent's own doing. Faults on the way come as a `failure`
+/// message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// No receiver.
+    /// The message names no receiver.
     #[error("agent {sender} sent a message without receivers: name at least one")]
     NoReceiver {
         /// The sending agent.
         sender: Arc<str>,
     },
-    /// More receivers, or more agents to answer, than a message may name.
+    /// The message names more receivers, or more agents to answer, than it may.
     #[error(
         "agent {sender} sent a message with {count} {what}, and the limit is {most}: send it in parts, or publish it on a channel"
     )]
     TooManyAgents {
         /// The sending agent.
         sender: Arc<str>,
-        /// Which list is too long.
+        /// The list that is too long.
         what: &'static str,
         /// How many agents it names.
         count: usize,
         /// How many it may name.
         most: usize,
     },
-    /// Another agent's name as sender.
+    /// The message names another agent as its sender.
     #[error(
         "agent {sender} sent a message whose sender is {claimed}: an agent sends under its own name only"
     )]
@@ -122,7 +123,7 @@ pub enum SendError {
         sender: Arc<str>,
         /// The receiver.
         receiver: String,
-        /// Why.
+        /// The reason.
         reason: UndeliverableReason,
     },
     /// The platform's policy forbids it.
@@ -135,14 +136,14 @@ pub enum SendError {
         /// The receiver.
         receiver: String,
     },
-    /// Something that only a message that is kept can have.
+    /// The message has an option that only a kept message can have.
     #[error(
         "agent {sender} sent a message with {what}: only persistent ones can have that; send it with persistence"
     )]
     NeedsPersistence {
         /// The sending agent.
         sender: Arc<str>,
-        /// What.
+        /// The option.
         what: &'static str,
     },
     /// The platform does not keep the message.
@@ -152,13 +153,13 @@ pub enum SendError {
         sender: Arc<str>,
         /// The receiver.
         receiver: String,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         reason: NotKept,
     },
     /// The agent has ended, or is moving.
     #[error("agent {0} has left this process and cannot send")]
     Detached(Arc<str>),
-    /// The agent reads no failure notices.
+    /// The agent does not read its failure notices.
     #[error(
         "agent {0} has thousands of failure notices unread in its mailbox: receive before sending more"
     )]
@@ -168,7 +169,7 @@ pub enum SendError {
 /// Why `try_send` did not accept a message.
 #[derive(Debug, Error)]
 pub enum TrySendError {
-    /// There is no room now: finish it with [`Outbox::finish`](crate::Outbox::finish), or drop it.
+    /// There is no room now. Finish the message with [`Outbox::finish`](crate::Outbox::finish), or drop it.
     #[error("no room for a message to {} now", .0.waiting_for())]
     Full(Unsent),
     /// The message cannot be sent.
@@ -176,7 +177,7 @@ pub enum TrySendError {
     Failed(#[from] SendError),
 }
 
-/// A message that waits for room on its way to some of its receivers; the ones before them have it.
+/// A message that waits for room on its way to some of its receivers. The receivers before them already have it.
 pub struct Unsent {
     pub(crate) message: Arc<AclMessage>,
     pub(crate) next: usize,

@@ -6,13 +6,12 @@ use sealbus_fipa::{AclMessage, AclMessageRef, Aid, Performative};
 use crate::error::UndeliverableReason;
 use crate::transport::Acknowledgement;
 
-/// The `failure` from the AMS for `lost`, which did not reach `receiver`; `None` if `lost` has no sender or is such
-/// a notice itself, so that notices never answer each other.
+/// The `failure` from the AMS for `lost`, which did not reach `receiver`. `None` if `lost` has no sender or is itself
+/// such a notice, so that notices never answer each other.
 ///
-/// The content is the SL tuple of the action that failed and why:
-/// `((action (agent-identifier :name SENDER) (ACLMessage)) (MTS-error (agent-identifier :name RECEIVER)
-/// (internal-error "REASON")))`. Protocol, ontology and conversation are those of the lost message, and
-/// `:in-reply-to` is its `:reply-with`.
+/// The content is the SL tuple of the failed action and the reason: `((action (agent-identifier :name SENDER)
+/// (ACLMessage)) (MTS-error (agent-identifier :name RECEIVER) (internal-error "REASON")))`. Protocol, ontology and
+/// conversation are those of the lost message. `:in-reply-to` is its `:reply-with`.
 pub fn failure_notice(
     ams: &Aid,
     lost: &AclMessageRef<'_>,
@@ -38,12 +37,12 @@ pub fn failure_notice(
     Some(notice.with_content(Content::of(action).and(error)))
 }
 
-/// The `inform` from the AMS for a message that `receiver` has got, in the sense of `acknowledgement`; `None` if it has
-/// no sender.
+/// The `inform` from the AMS for a message that `receiver` has got, in the sense of `acknowledgement`. `None` if the
+/// message has no sender.
 ///
-/// The content is the SL tuple of the action and what came of it: `((action (agent-identifier :name SENDER)
-/// (ACLMessage)) (delivered (agent-identifier :name RECEIVER) agent))`, or `process` in the end.
-/// Protocol, ontology and conversation are those of the message, and `:in-reply-to` is its `:reply-with`.
+/// The content is the SL tuple of the action and its outcome: `((action (agent-identifier :name SENDER) (ACLMessage))
+/// (delivered (agent-identifier :name RECEIVER) agent))`. The last word names the acknowledgement, such as `agent` or
+/// `process`. Protocol, ontology and conversation are those of the message. `:in-reply-to` is its `:reply-with`.
 pub fn receipt_notice(
     ams: &Aid,
     message: &AclMessageRef<'_>,

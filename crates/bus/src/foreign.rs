@@ -1,9 +1,9 @@
 //! Agents of other platforms, as this bus sees them.
 //!
-//! One agent of a platform, [`GATEWAY`], speaks with other platforms. On the bus of its process, each foreign agent
-//! that is written to has a *stand-in*: a mailbox like any other, which the gateway reads. So messages to a foreign
-//! agent go the way of all messages, in order and held back when their reader is slow; and what comes from outside the
-//! gateway [relays](crate::Outbox::relay) under the foreign sender's name.
+//! One agent of a platform, [`GATEWAY`], speaks with other platforms. On the bus of the gateway's process, each foreign
+//! agent that is written to has a *stand-in*: a mailbox like any other, which the gateway reads. Messages to a foreign
+//! agent thus go the way of all messages: in order, and held back when their reader is slow. The gateway
+//! [relays](crate::Outbox::relay) messages from outside under the foreign sender's name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,20 +17,20 @@ use crate::agent::LocalAgent;
 use crate::mailbox::{Closed, Mailbox, MailboxLimits, mailbox};
 use crate::message::Provenance;
 
-/// The local name of the agent that speaks with other platforms. No other agent can have it.
+/// The local name of the agent that speaks with other platforms. No other agent can have this name.
 pub const GATEWAY: &str = "gateway";
 
-/// The parameter in which the gateway tells what it knows of a message from outside. It counts only in messages that
-/// the gateway relays; the gateway removes it from what comes in and what goes out.
+/// The parameter in which the gateway notes the origin of a message from outside. The parameter counts only in messages
+/// that the gateway relays. The gateway removes it from all messages that come in or go out.
 pub const ORIGIN_PARAMETER: &str = "X-Sealbus-Origin";
 
-/// The known facts about the sender of a message from another platform. Its name is only claimed.
+/// The known facts about the sender of a message from another platform. The sender's name is only claimed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignOrigin {
-    /// The network address that the message came from, as the gateway saw it; empty if it was not told.
+    /// The network address that the message came from, as the gateway saw it. Empty if the gateway was not told.
     pub address: String,
-    /// SHA-256 fingerprint, in lower-case hexadecimal, of the certificate shown on the connection it came over; the
-    /// gateway's policy decides whose certificates are accepted.
+    /// SHA-256 fingerprint, in lower-case hexadecimal, of the certificate shown on the connection that carried the
+    /// message. The gateway's policy decides which certificates are accepted.
     pub certificate: Option<String>,
     /// Whether the policy lets agents of that platform register themselves in this platform's DF.
     pub may_register: bool,
@@ -53,7 +53,7 @@ impl ForeignOrigin {
         ])
     }
 
-    /// The gateway's note in a message that it relayed; trust it only in a message that is known to be relayed.
+    /// The gateway's note in a message that it relayed. Trust the note only in a message that is known to be relayed.
     pub fn read(message: &AclMessageRef<'_>) -> Self {
         let told = message
             .user_defined()
@@ -70,16 +70,17 @@ impl ForeignOrigin {
     }
 }
 
-/// Whether an agent of that name belongs to another platform than `platform`. Platform names count without regard to
-/// letter case here, so that nobody outside passes for one of ours by it. A name without `@` belongs to none.
+/// Whether an agent of that name belongs to another platform than `platform`. Platform names are compared here without
+/// regard to letter case, so that no outsider can pass for a local agent by another spelling. A name without `@`
+/// belongs to no platform.
 pub fn is_foreign(name: &str, platform: &PlatformName) -> bool {
     name.rsplit_once('@')
         .is_some_and(|(_, home)| !home.eq_ignore_ascii_case(platform.as_str()))
 }
 
-/// What the gateway may say in others' names: the provenance of `message`, which `gateway` proved to have sent, if it
-/// is one of those. They are messages of foreign agents, and the AMS's failure notices for messages that could not be
-/// carried outside.
+/// The provenance of `message`, which `gateway` proved to have sent, if the gateway may send it in another's name. The
+/// gateway may send messages of foreign agents, and the AMS's failure notices for messages that could not be carried
+/// outside.
 pub(crate) fn spoken_for(
     gateway: &str,
     platform: &PlatformName,
@@ -103,10 +104,10 @@ pub(crate) fn spoken_for(
     (is_ams && message.performative() == Performative::Failure).then_some(Provenance::Platform)
 }
 
-/// Takes the mailbox of a new stand-in.
+/// The callback that takes the mailbox of a new stand-in.
 pub type StandInReader = Box<dyn Fn(Arc<str>, Mailbox) + Send + Sync>;
 
-/// The stand-ins of a bus, on the one that the gateway is on.
+/// The stand-ins of a bus. They are on the gateway's bus.
 pub(crate) struct StandIns {
     gateway: Arc<LocalAgent>,
     limits: MailboxLimits,
@@ -131,7 +132,7 @@ impl StandIns {
         }
     }
 
-    /// The stand-in for `name`, a new one if there is none; none if there are too many.
+    /// The stand-in for `name`, made anew if there is none. `None` if there are too many.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<LocalAgent>> {
         if let Some(agent) = self.agents.read().get(name) {
             return Some(agent.clone());
@@ -164,7 +165,7 @@ impl StandIns {
         **self.gateway.name() == *gateway
     }
 
-    /// Closes a stand-in; what its mailbox holds is left to its reader.
+    /// Closes a stand-in. Its reader keeps the messages still in its mailbox.
     pub(crate) fn retire(&self, name: &str) -> Option<Arc<LocalAgent>> {
         let agent = self.agents.write().remove(name)?;
         agent.mailbox().close(Closed::Gone);

@@ -1,4 +1,4 @@
-//! Where senders wait, first come first served, until there is room again.
+//! Gates: senders wait at a gate, first come first served, until there is room again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,27 +6,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
-/// What one who had its turn may send before it queues again, as long as there is room: a turn that let one message
-/// through would cost a switch of tasks, and often a write, for each.
+/// The number of messages that a sender may send after its turn before it queues again, as long as there is room. A
+/// turn for one message alone would cost a switch of tasks, and often a write, for each message.
 const BURST: u32 = 128;
-/// Senders whose turn is remembered, beside those that wait.
+/// The number of remembered senders that have had their turn, beside the waiting senders.
 const REMEMBERED: usize = 1024;
-/// The number of those that are never remembered.
+/// The number of senders that are never remembered.
 const NOBODY: u64 = 0;
 
 /// A queue of waiting senders.
 ///
-/// Whoever frees room calls [`open`](Self::open); whoever was refused waits in [`pass`](Self::pass) and tries
-/// again. While somebody waits, newcomers queue behind ([`is_crowded`](Self::is_crowded)), so nobody starves; who has waited
-/// may send some more before it counts as a newcomer again ([`is_crowded_for`](Self::is_crowded_for)).
+/// A task that frees room calls [`open`](Self::open). A refused sender waits in [`pass`](Self::pass) and tries again.
+/// While senders wait, newcomers queue behind them ([`is_crowded`](Self::is_crowded)), so no sender starves. A sender
+/// that has waited may send some more messages before it counts as a newcomer again
+/// ([`is_crowded_for`](Self::is_crowded_for)).
 #[derive(Debug)]
 pub struct Gate {
     waiting: AtomicUsize,
-    /// The place of the one that tries; the others wait for it in order.
+    /// The place of the sender that tries; the other senders wait for this place in order.
     first: Semaphore,
     /// The first one is to try again.
     room: Notify,
-    /// Those that wait, by number, and those that have waited; empty if nobody waits.
+    /// The waiting senders by number, and those that have waited. Empty if no sender waits.
     standings: Mutex<HashMap<u64, Standing>>,
 }
 
@@ -48,7 +49,7 @@ impl Default for Gate {
     }
 }
 
-/// A place in the queue; leaving it, also by cancellation, passes the turn on.
+/// A place in the queue. Leaving the place, also by cancellation, passes the turn on.
 struct Place<'a> {
     gate: &'a Gate,
     sender: u64,
@@ -94,13 +95,13 @@ impl Drop for Place<'_> {
 }
 
 impl Gate {
-    /// Whether somebody waits already.
+    /// Whether a sender is already waiting.
     pub fn is_crowded(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Whether the sender of this number has to queue behind others, or behind what it sent before. `false` may use up
-    /// some of its turn.
+    /// Whether the sender of this number must queue behind other senders, or behind its own earlier messages. An answer
+    /// of `false` may use up some of the sender's turn.
     pub fn is_crowded_for(&self, sender: u64) -> bool {
         if !self.is_crowded() {
             return false;
@@ -122,23 +123,23 @@ impl Gate {
         }
     }
 
-    /// Lets every waiter try again, one after the other, as when what they wait for is gone.
+    /// Lets every waiter try again, one after the other, for example when the destination is gone.
     pub fn open_all(&self) {
         self.room.notify_one();
     }
 
-    /// Runs `attempt` until it gives an answer, waiting for the gate between the attempts.
+    /// Runs `attempt` until it gives an answer, and waits at the gate between the attempts.
     ///
     /// `attempt` returns `None` when there is still no room.
     pub async fn pass<T>(&self, attempt: impl FnMut() -> Option<T>) -> T {
         self.pass_as(NOBODY, attempt).await
     }
 
-    /// As [`pass`](Self::pass), by the sender of this number (not 0), which may send some more afterwards before it
-    /// has to queue.
+    /// As [`pass`](Self::pass), for the sender of this number (not 0). The sender may send some more afterwards before
+    /// it must queue.
     pub async fn pass_as<T>(&self, sender: u64, mut attempt: impl FnMut() -> Option<T>) -> T {
         let mut place = Place::take(self, sender);
-        // It is never closed; the place is kept until the end in any case.
+        // The semaphore is never closed. The place is kept until the end in any case.
         let turn = self.first.acquire().await;
         loop {
             let room = self.room.notified();
@@ -241,7 +242,7 @@ mod tests {
     fn all_try_again_one_after_the_other() {
         let gate = Gate::default();
         let is_over = std::cell::Cell::new(false);
-        // Each looks twice before it believes it, as who was told by mistake would.
+        // Each looks twice before it believes the refusal, as a sender woken by mistake would.
         let attempt = || {
             let mut looked = false;
             let is_over = &is_over;
@@ -256,7 +257,7 @@ mod tests {
         is_over.set(true);
         gate.open_all();
         for waiter in &mut waiters {
-            // The first looks once more for each time it is told.
+            // The first looks once more for each time it is woken.
             while poll(waiter.as_mut()).is_pending() {
                 gate.open();
             }

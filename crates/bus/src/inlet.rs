@@ -1,5 +1,5 @@
-//! What the buses of two processes say to each other: frames, carried by a [`Transport`](crate::Transport) in order
-//! and once. To the transport a frame is bytes; what stands in it is the business of the [`FrameInlet`].
+//! Frames: the language between the buses of two processes. A [`Transport`](crate::Transport) carries frames in order
+//! and once. A frame is only bytes to the transport; the [`FrameInlet`] understands the contents.
 
 use std::any::Any;
 use std::fmt;
@@ -23,35 +23,35 @@ use crate::transport::Rejected;
 /// The writer of a frame.
 #[derive(Clone, Copy, Debug)]
 pub enum FrameSender<'a> {
-    /// The process itself: what it says of its subscriptions, of credit and the like.
+    /// The process itself, for frames about its subscriptions, its credit and the like.
     Process,
-    /// An agent of this process, which proves itself as it does for messages.
+    /// An agent of this process. The agent proves its identity as it does for messages.
     Agent(&'a Arc<LocalAgent>),
 }
 
-/// A frame on its way out: its head and, right behind it, its body and its tail.
+/// A frame on its way out: a head, and directly behind it a body and a tail.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingFrame<'a> {
     /// The writer.
     pub sender: FrameSender<'a>,
-    /// Its beginning, which may differ from process to process. Some hundred bytes.
+    /// The beginning of the frame, some hundred bytes, which may differ from process to process.
     pub head: &'a [u8],
-    /// Most of it if it is long, the same for all processes it goes to: a transport keeps it without copying it.
+    /// The body: most of a long frame, and the same for all processes. A transport keeps the body without copying it.
     pub body: &'a Bytes,
     /// The end mark; a few bytes.
     pub tail: &'static [u8],
-    /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that nobody needs to
+    /// Whether the caller promises to call [`Transport::flush`](crate::Transport::flush) soon, so that no task needs to
     /// be woken now.
     pub is_deferred: bool,
 }
 
 impl OutgoingFrame<'_> {
-    /// Bytes of all.
+    /// The length of the whole frame in bytes.
     pub fn length(&self) -> usize {
         self.head.len() + self.body.len() + self.tail.len()
     }
 
-    /// All of it in one piece; copied unless there is nothing but the body.
+    /// The whole frame in one piece. The bytes are copied unless the frame is nothing but its body.
     pub fn to_bytes(&self) -> Bytes {
         if self.head.is_empty() && self.tail.is_empty() {
             return self.body.clone();
@@ -62,17 +62,18 @@ impl OutgoingFrame<'_> {
 
 /// The way to the bus of another process. Calls do not wait.
 ///
-/// What it accepted is [taken](FrameInlet::take) there once and in the order of acceptance, whoever wrote it, or
-/// comes back through [`FrameInlet::lost`]. Its room is its own: an inlet that gives no credit holds up no agent's messages.
+/// The other process [takes](FrameInlet::take) the accepted frames once and in the order of acceptance, whatever their
+/// writers, or they come back through [`FrameInlet::lost`]. The way has room of its own: an inlet that gives no credit
+/// holds up no agent's messages.
 pub trait ProcessDestination: Send + Sync {
     /// Accepts the frame for delivery in order, or says why not.
     ///
     /// # Errors
-    /// [`Rejected`]; nothing was accepted then. After [`Rejected::Closed`] the way must be asked for anew;
-    /// [`Rejected::Moving`] says that it will be closed once all that was accepted has come back.
+    /// [`Rejected`]; then nothing was accepted. After [`Rejected::Closed`] the caller must ask for a new way.
+    /// [`Rejected::Moving`] says that the way will be closed once all accepted frames have come back.
     fn try_send(&self, frame: &OutgoingFrame<'_>) -> Result<(), Rejected>;
 
-    /// Where senders wait that were told [`Rejected::Full`]. It opens wide when the way ends.
+    /// The gate at which senders wait after [`Rejected::Full`]. The gate opens wide when the way ends.
     fn gate(&self) -> &Gate;
 }
 
@@ -88,20 +89,20 @@ pub enum FrameOrigin {
 /// A frame that has arrived.
 #[derive(Debug)]
 pub struct ArrivedFrame {
-    /// The process it came from.
+    /// The process that sent the frame.
     pub process: Arc<Identity>,
     /// The writer.
     pub origin: FrameOrigin,
-    /// The proof of its writer.
+    /// The proof of the frame's writer.
     pub provenance: Provenance,
     /// The frame.
     pub payload: Bytes,
-    /// The room it takes; the sending process has it again when this is dropped.
+    /// The room that the frame takes. The sending process has this room again when the credit is dropped.
     pub credit: FrameCredit,
 }
 
 impl ArrivedFrame {
-    /// Whether an ACL message that the frame carries is of the one who wrote the frame.
+    /// Checks that the writer of the frame also wrote the ACL message in it.
     ///
     /// # Errors
     /// [`Refused`] with `forged-sender` if not: only agents write messages, each under its own name.
@@ -116,7 +117,7 @@ impl ArrivedFrame {
     }
 }
 
-/// Whether the `:sender` of a message is the name that its sender proved, or at levels without proofs claims.
+/// Checks that the `:sender` of a message is the name that its sender proved, or at levels without proofs claims.
 ///
 /// # Errors
 /// [`Refused`] with `forged-sender`.
@@ -144,39 +145,39 @@ pub struct Refused {
 /// A frame that arrived and is not taken.
 #[derive(Debug)]
 pub struct RefusedFrame {
-    /// Which of the frames that came together it was, from 0.
+    /// The index of the frame among the frames that came together, from 0.
     pub place: usize,
     /// The frame.
     pub frame: ArrivedFrame,
-    /// Why.
+    /// The reason.
     pub refused: Refused,
 }
 
 /// A frame that was accepted for another process and not taken there.
 #[derive(Clone, Debug)]
 pub struct LostFrame {
-    /// The agent that wrote it; `None`: the process itself.
+    /// The agent that wrote the frame; `None`: the process itself.
     pub sender: Option<Arc<str>>,
     /// The frame.
     pub payload: Bytes,
-    /// Whether it may have been taken all the same.
+    /// Whether the other process may have taken the frame all the same.
     pub may_have_arrived: bool,
 }
 
 /// Takes the frames that other processes send to the bus of this one. Calls come from the tasks of transports and
 /// must not wait.
 pub trait FrameInlet: Any + Send + Sync {
-    /// Frames have arrived, oldest first; `frames` is empty afterwards. The transport has proved their `origin`; what they say
-    /// is not checked yet.
+    /// Takes frames that have arrived, oldest first; `frames` is empty afterwards. The transport has proved their
+    /// `origin`. Their contents are not checked yet.
     ///
-    /// Gives back those that are not taken: the transport tells the sending process, which finds them
-    /// [lost](Self::lost); they are counted and logged by [`Bus::take_frames`](crate::Bus::take_frames).
+    /// Returns the refused frames. The transport tells the sending process, whose inlet finds them [lost](Self::lost).
+    /// [`Bus::take_frames`](crate::Bus::take_frames) counts and logs them.
     fn take(&self, frames: &mut Vec<ArrivedFrame>) -> Vec<RefusedFrame>;
 
-    /// There is another process on the platform, or one that was known has another address now.
+    /// Another process has joined the platform, or a known process has a new address.
     fn process_joined(&self, process: &ProcessEndpoint);
 
-    /// A process is no more: nothing sent to it arrives, and it never comes back under this identity.
+    /// A process has ended. Nothing sent to it arrives, and it never comes back under this identity.
     fn process_left(&self, process: &Identity);
 
     /// An agent of this process was [detached](crate::Bus::detach).
@@ -186,7 +187,8 @@ pub trait FrameInlet: Any + Send + Sync {
     fn lost(&self, process: &Identity, frames: Vec<LostFrame>, reason: &UndeliverableReason);
 }
 
-/// The credit of one other process with the inlet of this one: the receiving side of a [`ProcessDestination`]'s credit.
+/// The credit of one other process with the inlet of this process: the receiving side of a [`ProcessDestination`]'s
+/// credit.
 pub struct FrameWindow {
     listener: Arc<dyn WindowListener>,
     size: u64,
@@ -194,7 +196,7 @@ pub struct FrameWindow {
 }
 
 impl FrameWindow {
-    /// A window of `size` bytes; `listener` hears (with tag 0) of the limit as it rises.
+    /// A window of `size` bytes. `listener` hears (with tag 0) of the limit as the limit rises.
     pub fn new(size: u64, listener: Arc<dyn WindowListener>) -> Arc<Self> {
         Arc::new(Self {
             listener,
@@ -203,12 +205,12 @@ impl FrameWindow {
         })
     }
 
-    /// Bytes that may be sent at the beginning, each frame counted with [`MESSAGE_OVERHEAD`].
+    /// The number of bytes that may be sent at the beginning. Each frame is counted with [`MESSAGE_OVERHEAD`].
     pub fn first_limit(&self) -> u64 {
         self.size
     }
 
-    /// The credit of a frame of that length, which the limit covers.
+    /// The credit of a frame of that length. The limit must cover the frame.
     pub fn credit(self: &Arc<Self>, payload_length: usize) -> FrameCredit {
         FrameCredit {
             window: Some(self.clone()),
@@ -224,14 +226,14 @@ impl FrameWindow {
     }
 }
 
-/// The room that a frame takes of its [`FrameWindow`]: given back when this is dropped.
+/// The room that a frame takes of its [`FrameWindow`]. Dropping the credit gives the room back.
 pub struct FrameCredit {
     window: Option<Arc<FrameWindow>>,
     cost: u64,
 }
 
 impl FrameCredit {
-    /// The credit of a frame that nobody has to pay for, as of a transport that pushes back by other means.
+    /// The credit of a frame that costs nothing, for transports that push back by other means.
     pub const fn free() -> Self {
         Self {
             window: None,

@@ -1,4 +1,4 @@
-//! Messages that are kept for their receivers: what a sender may ask for, and what came of it.
+//! Messages that are kept for their receivers: the options of a sender, and the outcomes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::moment::Moment;
 use crate::resolver::BoxFuture;
 use crate::transport::Acknowledgement;
 
-/// How a message is to be delivered. By default at once, or not at all.
+/// How a message is to be delivered. By default the message is delivered at once, or not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// Kept on disk by a node of the platform until the receiver has it, however long that is away.
+    /// A node of the platform keeps the message on disk until the receiver has it, however long the receiver is away.
     pub persistent: bool,
-    /// From then on it is not delivered any more, and comes back as a `failure`. What is persistent and has no expiry
-    /// is given one by the node that keeps it.
+    /// The moment after which the message is no longer delivered and comes back as a `failure`. The node that keeps a
+    /// persistent message gives it an expiry if it has none.
     pub expiry: Option<Moment>,
-    /// It is not delivered before.
+    /// The moment before which the message is not delivered.
     pub valid_from: Option<Moment>,
     /// The sender wants an `inform` from the AMS once the message is [in the receiver's
-    /// process](Acknowledgement::ReceiverProcess) or [taken by the receiver](Acknowledgement::ReceiverAgent).
-    /// [On disk](Acknowledgement::OnDisk) it is when sending returns, so that for this nothing more is sent.
+    /// process](Acknowledgement::ReceiverProcess) or [taken by the receiver](Acknowledgement::ReceiverAgent). The
+    /// message is [on disk](Acknowledgement::OnDisk) when sending returns, so no receipt is sent for that.
     pub receipt: Option<Acknowledgement>,
 }
 
 impl Delivery {
-    /// Kept until the receiver has it.
+    /// A message that is kept until the receiver has it.
     pub fn persistent() -> Self {
         Self {
             persistent: true,
@@ -35,28 +35,28 @@ impl Delivery {
         }
     }
 
-    /// With an end.
+    /// Sets the moment at which the message expires.
     #[must_use]
     pub fn until(mut self, expiry: impl Into<Moment>) -> Self {
         self.expiry = Some(expiry.into());
         self
     }
 
-    /// With a beginning.
+    /// Sets the moment before which the message is not delivered.
     #[must_use]
     pub fn from(mut self, valid_from: impl Into<Moment>) -> Self {
         self.valid_from = Some(valid_from.into());
         self
     }
 
-    /// With a receipt.
+    /// Asks for a receipt.
     #[must_use]
     pub fn with_receipt(mut self, receipt: Acknowledgement) -> Self {
         self.receipt = Some(receipt);
         self
     }
 
-    /// The options that a message that is not kept cannot have.
+    /// An option that a message that is not kept cannot have, if one is set.
     pub(crate) fn needs_persistence(&self) -> Option<&'static str> {
         match self {
             Self {
@@ -80,53 +80,54 @@ impl Delivery {
 /// A message to one receiver, to be kept for it.
 #[derive(Clone, Debug)]
 pub struct Letter {
-    /// The sending agent's name, which the bus knows to be right.
+    /// The sending agent's name, as the bus has verified it.
     pub sender: Arc<str>,
     /// The receiver's name.
     pub receiver: String,
-    /// In the bit-efficient encoding.
+    /// The message in the bit-efficient encoding.
     pub message: Bytes,
-    /// How it is to be delivered.
+    /// How the message is to be delivered.
     pub delivery: Delivery,
 }
 
-/// Why a message is not kept; a text for the sender that says what to do.
+/// Why a message is not kept. The text tells the sender what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct NotKept(pub String);
 
-/// Keeps messages for their receivers: the platform.
+/// The service of the platform that keeps messages for their receivers.
 pub trait Post: Send + Sync {
-    /// Takes a letter; returns when it is on disk. Letters of one sender are kept in the order of the calls.
+    /// Takes a letter. Returns once the letter is on disk. Letters of one sender are kept in the order of the calls.
     fn keep(&self, letter: Letter) -> BoxFuture<'_, Result<(), NotKept>>;
 }
 
 /// The outcome for a kept message, in its receiver's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptOutcome {
-    /// The receiver has taken it out of its mailbox.
+    /// The receiver has taken the message out of its mailbox.
     Taken,
-    /// It lay there, unread, until its expiry.
+    /// The message lay in the mailbox, unread, until its expiry.
     Expired,
 }
 
-/// Hears what comes of messages that were kept.
+/// A listener that hears the outcomes of kept messages.
 pub trait KeptListener: Send + Sync {
-    /// The message with this number is in the mailbox no more.
+    /// The message with this number is no longer in the mailbox.
     fn settled(&self, number: u64, outcome: KeptOutcome);
 }
 
 /// The mark of a received message that was kept.
 #[derive(Clone)]
 pub struct Kept {
-    /// Its number in the receiver's mailbox on its node: greater than that of every message kept there before. A
-    /// receiver that notes the numbers it has dealt with knows one that it gets for the second time.
+    /// The message's number in the receiver's mailbox on its node: greater than the number of every message kept there
+    /// before. A receiver that notes the numbers of the messages it has handled recognises a message that it gets for
+    /// the second time.
     pub number: u64,
-    /// Whether a process of the receiver may have taken it before: it ended before its node knew.
+    /// Whether a process of the receiver may have taken the message before and ended before its node knew.
     pub again: bool,
-    /// When it is not delivered any more.
+    /// The moment after which the message is no longer delivered.
     pub expiry: Option<Moment>,
-    /// Is told once.
+    /// The listener, which is told once.
     pub listener: Arc<dyn KeptListener>,
 }
 

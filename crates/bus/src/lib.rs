@@ -1,10 +1,11 @@
 //! The bus: mailboxes, delivery, the [`Transport`] trait and the in-process transport.
 //!
 //! A [`Bus`] joins the agents of one process. Each [attached](Bus::attach) agent has an [`Outbox`] and a [`Mailbox`].
-//! A message goes one path: the bus finds the way to its receiver, and either puts the message itself, shared and
-//! not encoded, into a mailbox of this process, or hands it to the [`Transport`], which encodes it.
-//! What could not be delivered comes back to its sender as a `failure` message; what was refused is in
-//! the [`RefusalLog`].
+//! Every message takes one path. The bus finds the way to the receiver. Inside the process the bus then puts the
+//! message itself, shared and not encoded, into the receiver's mailbox. For another process the bus hands the message
+//! to the [`Transport`], which encodes it.
+//!
+//! An undeliverable message comes back to its sender as a `failure` message. The [`RefusalLog`] holds refused attempts.
 
 mod agent;
 mod bus;
@@ -54,7 +55,8 @@ pub use transport::{
     Acknowledgement, Capabilities, Destination, Outgoing, Rejected, Transport, TransportError,
 };
 
-/// An identifier that holds just a name, which is legal because an agent was attached or a message decoded under it.
+/// An identifier that holds just a name. The name is legal because an agent was attached, or a message decoded, under
+/// it.
 pub fn aid_of(name: &str) -> sealbus_fipa::Aid {
     sealbus_fipa::Aid {
         name: name.to_owned(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long something may last; a whole number with its unit, kept to the millisecond.
+/// How long something may last: a whole number with its unit, kept to the millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lifetime(pub Duration);
 

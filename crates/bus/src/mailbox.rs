@@ -1,4 +1,4 @@
-//! Mailboxes: bounded, many writers, one reader, across threads.
+//! Mailboxes: bounded, with many writers and one reader, across threads.
 
 mod sender;
 mod window;
@@ -23,15 +23,15 @@ use crate::moment::Moment;
 pub use sender::MailboxSender;
 pub use window::Window;
 
-/// Bytes a message is counted as beyond its payload: what holding it costs.
+/// The bytes that a message is counted as beyond its payload: the cost of holding it.
 pub const MESSAGE_OVERHEAD: usize = 64;
 
 /// How much a mailbox holds before its writers have to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxLimits {
-    /// Messages.
+    /// The number of messages.
     pub messages: usize,
-    /// Bytes, each message counted with [`MESSAGE_OVERHEAD`].
+    /// The number of bytes. Each message is counted with [`MESSAGE_OVERHEAD`].
     pub bytes: usize,
 }
 
@@ -46,10 +46,10 @@ impl Default for MailboxLimits {
 
 /// The smallest allowance a writer from another process gets, however many there are.
 const SMALLEST_WINDOW: u64 = 16 << 10;
-/// The largest: what is under way at a time should fit into a processor's cache, and no more is needed to keep a
-/// connection between machines that are near each other busy.
+/// The largest allowance. The messages under way at a time should fit into a processor's cache. This much is also
+/// enough to keep a connection between machines near each other busy.
 const LARGEST_WINDOW: u64 = 1 << 20;
-/// Failure notices kept for an agent that does not read them, before its sends are refused.
+/// The failure notices that are kept for an agent that does not read them, before its sends are refused.
 const UNREAD_NOTICES: usize = 4_096;
 
 /// Why a mailbox takes no more messages, for good.
@@ -57,30 +57,30 @@ const UNREAD_NOTICES: usize = 4_096;
 pub enum Closed {
     /// The agent has ended.
     Gone,
-    /// The agent is moving to another process; its messages follow it.
+    /// The agent is moving to another process, and its messages follow it.
     Moving,
 }
 
-/// The answer of a mailbox that cannot take a message; it comes with the message.
+/// The answer of a mailbox that cannot take a message. The message comes back with it.
 #[derive(Debug)]
 pub enum PushError {
-    /// No room now: wait at the mailbox's [`Gate`].
+    /// There is no room now: wait at the mailbox's [`Gate`].
     Full(ReceivedMessage),
-    /// No longer there.
+    /// The mailbox is closed.
     Closed(Closed, ReceivedMessage),
 }
 
-/// Is told as the messages of a [`Window`] are taken out of the mailbox.
+/// A listener that is told as the reader takes the messages of a [`Window`] out of the mailbox.
 pub trait WindowListener: Send + Sync {
     /// The window that was opened under `tag` may now be written up to `limit` bytes in all.
     fn widened(&self, tag: u64, limit: u64);
 
-    /// The message that was put in with this [receipt](Window::push_with_receipt) was taken out.
+    /// The reader took out the message that was put in with this [receipt](Window::push_with_receipt).
     fn taken(&self, receipt: u64) {
         let _ = receipt;
     }
 
-    /// The agent has ended and will never read these messages, oldest first: their senders are to be told. A writer that
+    /// The agent has ended and will never read these messages, oldest first. Their senders must be told. A writer that
     /// keeps its messages until they are [taken](Self::taken) need not do anything.
     fn unread(&self, messages: Vec<ReceivedMessage>) {
         let _ = messages;
@@ -166,11 +166,11 @@ struct Inner {
     closed: Option<Closed>,
     reader: Option<Waker>,
     hook: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// The reader has seen the mailbox empty and wants to be told of the next message.
+    /// The reader has found the mailbox empty and wants to be told of the next message.
     hook_armed: bool,
-    /// When the first of the messages that were kept expires; they must not be delivered then.
+    /// When the first of the kept messages expires. An expired message must not be delivered.
     first_expiry: Option<Moment>,
-    /// How often messages were removed that nobody took.
+    /// How often messages were removed that the reader had not taken.
     sweeps: u64,
     /// The notices for listeners of kept messages, to be given once the lock is released.
     settled: Vec<(Kept, KeptOutcome)>,
@@ -182,14 +182,14 @@ struct Shared {
     limits: MailboxLimits,
     inner: Mutex<Inner>,
     gate: Gate,
-    /// Tells the senders of this process what the agent never read.
+    /// Tells the senders of this process which messages the agent never read.
     unread: OnceLock<UnreadSink>,
-    /// Whether the agent may not send: it has left, or has too many notices unread. Kept beside the lock because it is
-    /// asked before each message sent.
+    /// Whether the agent may not send: it has left, or has too many notices unread. The flag lies beside the lock
+    /// because every send reads it.
     is_barred: AtomicBool,
 }
 
-/// Is given the messages of this process that an agent has left unread for good, oldest first.
+/// The callback for messages of this process that an agent has left unread for good, oldest first.
 pub(crate) type UnreadSink = Box<dyn Fn(Vec<ReceivedMessage>) + Send + Sync>;
 
 /// The tasks to wake after the lock is released.
@@ -256,7 +256,7 @@ impl Inner {
         }
     }
 
-    /// An entry was taken out by the reader.
+    /// The reader took an entry out.
     fn settle(&mut self, entry: &Entry, limits: &MailboxLimits) {
         if let Some(kept) = entry.message.kept() {
             self.settled.push((kept.clone(), KeptOutcome::Taken));
@@ -264,7 +264,7 @@ impl Inner {
         self.account(entry, limits);
     }
 
-    /// Removes what has expired.
+    /// Removes expired messages.
     fn sweep(&mut self, limits: &MailboxLimits) {
         let Some(first) = self.first_expiry else {
             return;
@@ -294,7 +294,7 @@ impl Inner {
         }
     }
 
-    /// An entry is there no more.
+    /// Takes an entry that has left the queue out of the accounts.
     fn account(&mut self, entry: &Entry, limits: &MailboxLimits) {
         self.bytes -= entry.cost as usize;
         self.notices -= usize::from(entry.message.is_notice());
@@ -309,7 +309,7 @@ impl Inner {
     }
 }
 
-/// All windows together may hold about what the mailbox holds.
+/// The size of one window: all windows together may hold about as much as the mailbox holds.
 fn window_size(limits: &MailboxLimits, open: usize) -> u64 {
     (limits.bytes as u64 / 2 / (open.max(1) as u64)).clamp(SMALLEST_WINDOW, LARGEST_WINDOW)
 }
@@ -319,7 +319,7 @@ impl Shared {
         inner.bytes < self.limits.bytes && inner.queue.len() < self.limits.messages
     }
 
-    /// Takes messages under the lock with `take`, then tells those who wait for room.
+    /// Takes messages under the lock with `take`, then tells the waiting writers of the room.
     fn take<T>(&self, take: impl FnOnce(&mut Inner) -> T) -> T {
         let (taken, news, settled, room) = {
             let mut inner = self.inner.lock();
@@ -350,7 +350,7 @@ impl Shared {
     }
 }
 
-/// Makes a mailbox: the end the agent reads and the end the bus writes.
+/// Makes a mailbox: the end that the agent reads, and the end that the bus writes.
 ///
 /// An empty mailbox holds no buffer; it costs a few hundred bytes.
 pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
@@ -381,10 +381,10 @@ pub fn mailbox(limits: MailboxLimits) -> (MailboxSender, Mailbox) {
     )
 }
 
-/// The reading end of a mailbox; there is one.
+/// The reading end of a mailbox. Each mailbox has one.
 ///
-/// Dropping it closes the mailbox: what it holds and what comes later goes back to the senders, but for messages that
-/// were [kept](ReceivedMessage::kept), which their node delivers again.
+/// Dropping it closes the mailbox. The messages in the mailbox and later messages go back to their senders, except
+/// messages that were [kept](ReceivedMessage::kept), which their node delivers again.
 pub struct Mailbox {
     shared: Arc<Shared>,
 }
@@ -402,16 +402,16 @@ impl Mailbox {
         self.try_receive_matching(|_| true)
     }
 
-    /// Waits for the first message that `matches`; the others stay, in order.
-    /// `None`: the mailbox was closed and holds no such message. Safe to cancel.
+    /// Waits for the first message that `matches`. The other messages stay, in order. `None`: the mailbox was closed
+    /// and holds no such message. Safe to cancel.
     ///
-    /// A message that nobody ever asks for stays and takes its room: a mailbox full of such messages
-    /// lets no other in.
+    /// A message that no call asks for stays and takes up room. A mailbox full of such messages lets no other message
+    /// in.
     pub async fn receive_matching(
         &mut self,
         mut matches: impl FnMut(&ReceivedMessage) -> bool,
     ) -> Option<ReceivedMessage> {
-        // Only this reader removes, but for what expires, so what was looked at need not be looked at again.
+        // Besides expiry, only this reader removes messages, so it need not look at a message twice.
         let mut seen = 0;
         let mut sweeps = 0;
         let limits = &self.shared.limits;
@@ -457,8 +457,8 @@ impl Mailbox {
         })
     }
 
-    /// Waits until there is a message, then appends up to `most` of them to `out`.
-    /// Returns how many; 0 only if the mailbox was closed and is empty. Safe to cancel.
+    /// Waits until there is a message, then appends up to `most` messages to `out`. Returns their number; 0 only if the
+    /// mailbox was closed and is empty. Safe to cancel.
     pub async fn recv_many(&mut self, out: &mut Vec<ReceivedMessage>, most: usize) -> usize {
         poll_fn(|context| {
             self.shared.take(|inner| {
@@ -473,7 +473,7 @@ impl Mailbox {
         .await
     }
 
-    /// Appends up to `most` messages to `out` without waiting; returns how many.
+    /// Appends up to `most` messages to `out` without waiting, and returns their number.
     pub fn try_recv_many(&mut self, out: &mut Vec<ReceivedMessage>, most: usize) -> usize {
         self.shared.take(|inner| {
             let count = take_many(inner, &self.shared.limits, out, most);
@@ -484,15 +484,15 @@ impl Mailbox {
         })
     }
 
-    /// Calls `hook` whenever a message arrives after a try to receive found nothing more: once, until
-    /// the next such try. It runs on the writer's thread and must be quick (such as writing to an eventfd).
+    /// Calls `hook` when a message arrives after an attempt to receive found the mailbox empty. `hook` is called once,
+    /// until the next such attempt. It runs on the writer's thread and must be quick, such as a write to an eventfd.
     pub fn set_hook(&mut self, hook: impl Fn() + Send + Sync + 'static) {
         let mut inner = self.shared.inner.lock();
         inner.hook = Some(Arc::new(hook));
         inner.hook_armed = inner.queue.is_empty();
     }
 
-    /// Messages that wait.
+    /// The number of waiting messages.
     pub fn len(&self) -> usize {
         self.shared.inner.lock().queue.len()
     }
@@ -507,15 +507,15 @@ impl Mailbox {
         self.shared.inner.lock().closed.is_some()
     }
 
-    /// Closes the mailbox and hands over what it holds, in order, to be carried with the agent to
-    /// another process. Messages that come later are sent after it by their senders' buses.
+    /// Closes the mailbox and returns the messages in it, in order, to be carried with the agent to another process.
+    /// The senders' buses send later messages after the agent.
     pub fn drain(self) -> Vec<ReceivedMessage> {
         self.shared.close(Closed::Moving);
         self.shared.take(|inner| {
             let mut out = Vec::with_capacity(inner.queue.len());
             while let Some(entry) = inner.queue.pop_front() {
                 inner.account(&entry, &self.shared.limits);
-                // Kept messages are on disk, and find the agent where it goes.
+                // Kept messages are on disk, and find the agent in its new place.
                 if entry.message.kept().is_none() {
                     out.push(entry.message);
                 }
@@ -551,7 +551,7 @@ impl Drop for Mailbox {
 }
 
 impl Shared {
-    /// Hands what nobody will read to those who can tell its senders.
+    /// Hands messages that will never be read to those who can tell the senders.
     fn give_back(&self) {
         let (here, elsewhere) = {
             let mut guard = self.inner.lock();
@@ -559,7 +559,7 @@ impl Shared {
             let mut here = Vec::new();
             let mut elsewhere: BTreeMap<u32, Vec<ReceivedMessage>> = BTreeMap::new();
             for entry in mem::take(&mut inner.queue) {
-                // Notices are the end of the matter, and what was kept is on a disk.
+                // A notice is not answered. A kept message is on a disk.
                 if entry.message.is_notice() || entry.message.kept().is_some() {
                     continue;
                 }

@@ -17,21 +17,23 @@ pub enum Provenance {
     SameProcess,
     /// The sender proved its identity on the connection that carried the message.
     Proved(VerifiedIdentity),
-    /// The sender was proved to the process that the receiver was in before it moved here; that process handed the
+    /// The sender was proved to the process that the receiver was in before it moved here. That process handed the
     /// message on, through its node.
     Carried(Arc<Identity>),
-    /// The sender is an agent of another platform; the gateway relays its message. Its name is only claimed.
+    /// The sender is an agent of another platform, and the gateway relays its message. The sender's name is only
+    /// claimed.
     Foreign(Arc<ForeignOrigin>),
-    /// The sender proved its identity to the broker that carried the message, and the broker to this process.
+    /// The sender proved its identity to the broker that carried the message. The broker proved its own identity to
+    /// this process.
     Vouched(Arc<Identity>),
-    /// The name is only claimed (levels `none` and `tls`).
+    /// The sender's name is only claimed (levels `none` and `tls`).
     Claimed,
-    /// The platform itself wrote it, such as the notice that a message was not delivered.
+    /// The platform itself wrote the message, such as a notice that a message was not delivered.
     Platform,
 }
 
 impl Provenance {
-    /// Its name in Python and on the command line.
+    /// The provenance's name in Python and on the command line.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::SameProcess => "same-process",
@@ -63,8 +65,8 @@ enum Body {
 
 /// A message as it lies in a mailbox.
 ///
-/// Between agents of one process it is the sender's own message, shared and never encoded; from another
-/// process it is the bit-efficient encoding (FIPA00069), which was checked on arrival and is decoded when looked at.
+/// Between agents of one process it is the sender's own message, shared and never encoded. From another process it is
+/// the bit-efficient encoding (FIPA00069), which was checked on arrival and is decoded when read.
 #[derive(Clone, Debug)]
 pub struct ReceivedMessage {
     body: Body,
@@ -82,7 +84,7 @@ impl ReceivedMessage {
         }
     }
 
-    /// A message in the bit-efficient encoding, which was checked when `message` was made.
+    /// A message in the bit-efficient encoding. The encoding was checked when `message` was made.
     pub fn encoded(message: EncodedMessage<Bytes>, provenance: Provenance) -> Self {
         Self {
             body: Body::Encoded(message),
@@ -102,14 +104,14 @@ impl ReceivedMessage {
         ))
     }
 
-    /// The same, as one that was kept for its receiver.
+    /// The same message, marked as kept for its receiver.
     #[must_use]
     pub fn with_kept(mut self, kept: Kept) -> Self {
         self.kept = Some(Box::new(kept));
         self
     }
 
-    /// The facts about it if it was kept for its receiver ([`Delivery::persistent`](crate::Delivery)).
+    /// The facts about the message if it was kept for its receiver ([`Delivery::persistent`](crate::Delivery)).
     pub fn kept(&self) -> Option<&Kept> {
         self.kept.as_deref()
     }
@@ -127,8 +129,8 @@ impl ReceivedMessage {
         }
     }
 
-    /// The message on its own, shared if it is shared already; without what the gateway noted in one from outside,
-    /// which its [provenance](Self::provenance) says.
+    /// The message on its own, shared if it is already shared. The gateway's note in a message from outside is removed;
+    /// the [provenance](Self::provenance) holds its facts.
     pub fn into_message(self) -> Arc<AclMessage> {
         let is_foreign = matches!(self.provenance, Provenance::Foreign(_));
         let mut message = match self.body {
@@ -143,7 +145,7 @@ impl ReceivedMessage {
         message
     }
 
-    /// The bit-efficient encoding, as it is kept when the agent's mailbox is carried to another node.
+    /// The bit-efficient encoding, which is kept when the agent's mailbox is carried to another node.
     ///
     /// # Errors
     /// If a shared message cannot be encoded.
@@ -158,12 +160,12 @@ impl ReceivedMessage {
         }
     }
 
-    /// Whether the platform wrote it, to say that a message was not delivered.
+    /// Whether the platform wrote the message to report a message that was not delivered.
     pub(crate) fn is_notice(&self) -> bool {
         self.provenance.is_of_platform()
     }
 
-    /// Bytes this message is counted as in a mailbox (payload only).
+    /// The bytes that the message is counted as in a mailbox (payload only).
     pub fn size(&self) -> usize {
         match &self.body {
             Body::Shared(message) => shared_size(message),
@@ -172,7 +174,7 @@ impl ReceivedMessage {
     }
 }
 
-/// A shared message is counted by what grows: its content; names and parameters by a flat sum.
+/// The size of a shared message: its content, which may be large, and a flat sum for names and parameters.
 pub fn shared_size(message: &AclMessage) -> usize {
     message.content_bytes().map_or(0, <[u8]>::len) + 64 * (1 + message.receivers.len())
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sealbus_fipa::DateTime;
 
-/// A point of time: milliseconds since 1 January 1970 UTC, by the clock of whoever said it.
+/// A point of time: milliseconds since 1 January 1970 UTC, by the clock of its author.
 ///
-/// Processes compare moments of each other's clocks, so a message is valid from and until its moments as exactly as
-/// the clocks of its sender and its receiver agree.
+/// Processes compare moments of each other's clocks. The validity of a message is thus only as exact as the agreement
+/// between the clocks of sender and receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
@@ -16,7 +16,7 @@ impl Moment {
     /// The last moment a FIPA date-time can name: the end of the year 9999.
     pub const MAX: Self = Self(253_402_300_799_999);
 
-    /// From milliseconds since 1970, capped at [`Moment::MAX`].
+    /// A moment from milliseconds since 1970, capped at [`Moment::MAX`].
     pub const fn from_unix_ms(milliseconds: u64) -> Self {
         if milliseconds > Self::MAX.0 {
             Self::MAX
@@ -30,8 +30,8 @@ impl Moment {
         self.0
     }
 
-    /// This moment plus `duration`, capped at [`Moment::MAX`]; parts of a millisecond count as a whole one, so that
-    /// what lasts for a while never lasts for none.
+    /// This moment plus `duration`, capped at [`Moment::MAX`]. Parts of a millisecond count as a whole one, so that a
+    /// nonzero duration never becomes zero.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         let milliseconds = duration.as_nanos().div_ceil(1_000_000);
@@ -41,14 +41,14 @@ impl Moment {
         )
     }
 
-    /// The time from `earlier` to this moment; zero if it is not earlier.
+    /// The time from `earlier` to this moment; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl From<SystemTime> for Moment {
-    /// Cut to milliseconds; what lies before 1970 counts as 1970.
+    /// Cuts the time to milliseconds. A time before 1970 counts as 1970.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -62,7 +62,7 @@ impl From<Moment> for SystemTime {
 }
 
 impl fmt::Display for Moment {
-    /// As a FIPA date-time: `20260304T050607089Z`.
+    /// Writes the moment as a FIPA date-time: `20260304T050607089Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never fails: the cap is the last moment that has a date-time.
         match i64::try_from(self.0).map(DateTime::from_unix_ms) {

@@ -17,23 +17,23 @@ use crate::transport::Outgoing;
 
 /// The sending side of an attached agent. Calls may come from any thread.
 ///
-/// A message accepted here is delivered once, and in order for each sender and receiver, or the sender finds a
-/// `failure` message from `ams@PLATFORM` in its mailbox that names the receiver and the reason, with the
+/// A message accepted here is delivered once, and in order for each sender and receiver. Otherwise the sender finds a
+/// `failure` message from `ams@PLATFORM` in its mailbox. The failure names the receiver and the reason, and has the
 /// conversation of the lost message.
 pub struct Outbox {
     bus: Bus,
     agent: Arc<LocalAgent>,
-    /// The way last used: agents mostly speak to the one they spoke to before.
+    /// The last used route: agents mostly write to the same receiver again.
     last: Mutex<Option<Last>>,
 }
 
-/// The way last used, and whether it may be.
+/// The last used route, and the permission to use it.
 struct Last {
     route: Arc<Route>,
     permit: Permit,
 }
 
-/// How an attempt for one receiver ended short of acceptance.
+/// Why an attempt for one receiver ended short of acceptance.
 enum Stopped {
     Full(Arc<Route>, Waiting),
     Failed(SendError),
@@ -68,16 +68,16 @@ impl Outbox {
         &self.agent
     }
 
-    /// Sends `message` to all its receivers, waiting while there is no room. `:sender` is filled in if it is missing.
+    /// Sends `message` to all its receivers, waiting while there is no room. A missing `:sender` is filled in.
     ///
-    /// If the future is dropped, the receivers it had not come to yet do not get the message.
+    /// If the future is dropped, the remaining receivers do not get the message.
     ///
     /// # Errors
-    /// [`SendError`]: the message was not accepted by the receiver named, nor by those after it.
+    /// [`SendError`]: neither the receiver named nor those after it accepted the message.
     pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
         match self.try_send(message) {
             Ok(()) => {
-                // A sender that never has to wait must not keep the thread from everybody else.
+                // A sender that never has to wait must still yield its thread to other tasks.
                 tokio::task::consume_budget().await;
                 Ok(())
             }
@@ -86,12 +86,12 @@ impl Outbox {
         }
     }
 
-    /// Sends `message` to all its receivers as `delivery` says. What is persistent is on a disk of the platform when
-    /// this returns: it reaches each receiver once, in order among what this agent sends it persistently, when that is
-    /// there; or a `failure` from the AMS comes at its expiry.
+    /// Sends `message` to all its receivers as `delivery` says. A persistent message is on a disk of the platform when
+    /// this call returns. Each receiver gets the message once, when that receiver is there, in order among the sender's
+    /// persistent messages. Otherwise a `failure` from the AMS comes at the expiry.
     ///
     /// # Errors
-    /// [`SendError`]: the message was not accepted by the receiver named, nor by those after it.
+    /// [`SendError`]: neither the receiver named nor those after it accepted the message.
     pub async fn send_with(
         &self,
         message: impl Into<Arc<AclMessage>>,
@@ -140,14 +140,14 @@ impl Outbox {
     /// Sends without waiting.
     ///
     /// # Errors
-    /// [`TrySendError::Full`] gives what is left to do.
+    /// [`TrySendError::Full`] holds the rest of the work.
     pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
         let message = self.signed(message.into())?;
         self.send_rest(Unsent { message, next: 0 }, false)
     }
 
-    /// As [`try_send`](Self::try_send), for threads other than the bus's own: nobody is woken, so the message may
-    /// lie until [`flush`](Self::flush) is called, which writes it on the calling thread. Meant for many messages in a row.
+    /// As [`try_send`](Self::try_send), for threads other than the bus's own. No task is woken, so the message may lie
+    /// until [`flush`](Self::flush) is called and writes it on the calling thread. Meant for many messages in a row.
     ///
     /// # Errors
     /// As [`try_send`](Self::try_send).
@@ -159,7 +159,7 @@ impl Outbox {
         self.send_rest(Unsent { message, next: 0 }, true)
     }
 
-    /// Goes on with a message that found no room, waiting for it.
+    /// Continues a message that found no room, and waits for room.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -173,8 +173,9 @@ impl Outbox {
         Ok(())
     }
 
-    /// For the gateway: sends `message` to one agent of this platform, in the name of its sender, an agent of another
-    /// platform; or the AMS's notice that a message could not be carried there. Waits while there is no room.
+    /// For the gateway: sends `message` to one agent of this platform in the name of its sender, an agent of another
+    /// platform. The message may also be the AMS's notice that a message could not be carried outside. Waits while
+    /// there is no room.
     ///
     /// # Errors
     /// [`SendError::ForgedSender`] for any other sender; otherwise as [`send`](Self::send).
@@ -200,7 +201,7 @@ impl Outbox {
         self.deliver(&parcel, receiver).await
     }
 
-    /// Whether this message may be sent to `receiver`.
+    /// Checks that this message may be sent to `receiver`.
     fn check_parcel(
         &self,
         parcel: &Parcel<'_>,
@@ -214,7 +215,7 @@ impl Outbox {
             .map_err(Stopped::Failed)
     }
 
-    /// Whether the agent may write to `receiver`.
+    /// Checks that the agent may write to `receiver`.
     fn check_permission(&self, permit: &mut Permit, receiver: &str) -> Result<(), SendError> {
         let sender = self.agent.name();
         self.bus
@@ -250,13 +251,13 @@ impl Outbox {
                     return Ok(());
                 }
                 Sent::Impossible(reason) => return Err(self.impossible(receiver, reason)),
-                // It goes another way now.
+                // The message takes another way now.
                 Sent::Full(_) | Sent::Stale => my_turn = true,
             }
         }
     }
 
-    /// Goes on with a message that found no room, without waiting.
+    /// Continues a message that found no room, without waiting.
     ///
     /// # Errors
     /// As [`try_send`](Self::try_send).
@@ -287,7 +288,7 @@ impl Outbox {
         }
     }
 
-    /// Writes what was [deferred](Self::try_send_deferred), on the calling thread as far as that is possible.
+    /// Writes the [deferred](Self::try_send_deferred) messages, on the calling thread as far as that is possible.
     pub fn flush(&self) {
         if let Some(transport) = self.bus.transport() {
             transport.flush();
@@ -349,7 +350,7 @@ impl Outbox {
                 Some(last) if *last.route.name == *receiver => last,
                 other => {
                     let mut permit = Permit::default();
-                    // Before the receiver is looked for.
+                    // The check comes before the search for the receiver.
                     self.check_parcel(parcel, &mut permit, receiver)?;
                     let route = self.bus.route(receiver);
                     other.insert(Last { route, permit })

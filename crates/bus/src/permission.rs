@@ -1,4 +1,4 @@
-//! Permissions between agents, decided in one place, whatever way a message goes.
+//! Permissions between agents. One place decides, whatever way a message goes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::bus::Bus;
 use crate::inlet::Refused;
 use crate::refusal::RefusalReason;
 
-/// The rules a bus obeys; without any, everybody may write to everybody.
+/// The rules that a bus obeys. Without rules, every agent may write to every other.
 #[derive(Default)]
 pub(crate) struct MessageRules {
-    /// Grows with each change, so that decisions made before are known to be old.
+    /// A counter that grows with each change of the rules. An older number marks an outdated decision.
     version: AtomicU64,
     rules: RwLock<Option<Arc<Permissions>>>,
 }
 
-/// A decision to remember for one sender and one receiver: [`Bus::permits`] looks it up again only when the rules
-/// have changed.
+/// A remembered decision for one sender and one receiver. [`Bus::permits`] looks the decision up again only when the
+/// rules have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permit {
-    /// One more than the version of the rules that permitted it; 0 while nothing did.
+    /// One more than the version of the rules that permitted the message; 0 while no rules did.
     granted_by: u64,
 }
 
 impl Bus {
-    /// Says who may write to whom, from now on.
+    /// Sets the rules that say which agents may write to which, from now on.
     pub fn set_permissions(&self, permissions: Arc<Permissions>) {
         let rules = &self.inner.rules;
         let mut held = rules.rules.write();
@@ -37,11 +37,11 @@ impl Bus {
         rules.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether `sender` may write to `receiver`, both by AID name. Asked when an agent sends, and again by whatever
-    /// takes in what has arrived: a mailbox of this process, a transport, the keeper of messages for the absent.
+    /// Checks that `sender` may write to `receiver`, both by AID name. The check runs when an agent sends. It runs
+    /// again on arrival: in a mailbox of this process, in a transport, and in the keeper of messages for the absent.
     ///
     /// # Errors
-    /// [`Refused`] with `not-permitted`; it is to be [noted](Bus::refused) by the caller, who knows what was proved.
+    /// [`Refused`] with `not-permitted`. The caller, which knows the proved identity, must [note](Bus::refused) it.
     pub fn permits(
         &self,
         permit: &mut Permit,
@@ -66,7 +66,7 @@ impl Bus {
         Ok(())
     }
 
-    /// As [`permits`](Self::permits), for an agent of this process; what is refused is noted.
+    /// As [`permits`](Self::permits), for an agent of this process. Refusals are noted.
     pub(crate) fn permits_own(
         &self,
         permit: &mut Permit,

@@ -22,7 +22,7 @@ pub enum RefusalReason {
     Revoked,
     /// A certificate outside its time of validity.
     Expired,
-    /// A certificate of another platform, or for something else than it was shown for.
+    /// A certificate of another platform, or one made for another purpose.
     WrongIdentity,
     /// The other side runs at another security level.
     LevelMismatch,
@@ -69,12 +69,12 @@ impl RefusalReason {
         }
     }
 
-    /// The number that stands for it on the wire.
+    /// The number that stands for the reason on the wire.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The reason a number stands for.
+    /// The reason that a number stands for.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
@@ -115,7 +115,7 @@ impl fmt::Display for RefusalReason {
 /// One thing refused.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// When.
+    /// When the attempt was refused.
     pub time: SystemTime,
     /// The source of the attempt: the agent name it gave, or the address it came from.
     pub tried_by: String,
@@ -123,39 +123,39 @@ pub struct Refusal {
     pub proved: Option<String>,
     /// The receiver that it tried to reach.
     pub receiver: Option<String>,
-    /// Why it was refused.
+    /// The reason for the refusal.
     pub reason: RefusalReason,
-    /// The same for people, with what to do.
+    /// The reason for people, with the remedy.
     pub explanation: String,
 }
 
-/// Refusals kept for looking at; the counts go on.
+/// The number of refusals kept for inspection. The counts go on.
 const KEPT: usize = 1024;
-/// The longest text of a refusal, in characters: much of it comes from whoever was refused.
+/// The longest text of a refusal, in characters. Much of the text comes from the refused party.
 const LONGEST_TEXT: usize = 1000;
-/// Lines in the log about one source: so many at once, and then one in this time.
+/// The log lines allowed about one source: so many at once, then one more in each period.
 const SOURCE: Allowance = Allowance {
     lines: 5,
     every: Duration::from_secs(60),
 };
-/// Lines in the log about all sources together.
+/// The log lines allowed about all sources together.
 const ALL: Allowance = Allowance {
     lines: 50,
     every: Duration::from_secs(2),
 };
-/// Sources that are told apart; of more of them the quietest are forgotten.
+/// The number of sources that are told apart. Beyond this number the quietest are forgotten.
 const SOURCES: usize = 1024;
 
 /// How many lines may be written.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
-    /// At once.
+    /// The number of lines at once.
     lines: u32,
-    /// One more after each of these.
+    /// The period after which one more line is allowed.
     every: Duration,
 }
 
-/// What is left of an allowance.
+/// The rest of an allowance.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     left: u32,
@@ -183,7 +183,7 @@ impl Budget {
     }
 }
 
-/// The last refusals, and how many there were of each kind.
+/// The latest refusals, and the number of refusals of each kind.
 #[derive(Debug)]
 pub struct RefusalLog {
     start: Instant,
@@ -194,7 +194,7 @@ pub struct RefusalLog {
 struct Inner {
     last: VecDeque<Refusal>,
     counts: [u64; RefusalReason::ALL.len()],
-    /// What may be written to the log, in all and about each source.
+    /// The budgets of the log, in all and for each source.
     all: Budget,
     sources: HashMap<String, Budget>,
     /// Refusals since the last line that were not written to the log.
@@ -217,11 +217,11 @@ impl Default for RefusalLog {
 }
 
 impl Inner {
-    /// Whether a refusal is written to the log now; if so, how many were left out since the last one.
+    /// Whether to write a refusal to the log now. If so, returns the number of refusals left out since the last line.
     fn admit(&mut self, refusal: &Refusal, now: Duration) -> Option<u64> {
         let source = source(refusal);
         if self.sources.len() >= SOURCES && !self.sources.contains_key(&source) {
-            // Those with the whole of their allowance behave as if they were new.
+            // A source with its whole allowance left behaves as if it were new.
             self.sources
                 .retain(|_, budget| !budget.has_line(SOURCE, now) || budget.left < SOURCE.lines);
             if self.sources.len() >= SOURCES {
@@ -243,8 +243,8 @@ impl Inner {
     }
 }
 
-/// What a refusal is counted by: who was proved; else the address it came from, without the port, which costs nothing to
-/// change. A name that is only claimed is not asked while anything is proved.
+/// The source that a refusal counts against: the proved identity, or else the address without the port, which costs
+/// nothing to change. A merely claimed name does not count while an identity is proved.
 fn source(refusal: &Refusal) -> String {
     match (&refusal.proved, refusal.tried_by.parse::<SocketAddr>()) {
         (Some(proved), _) => proved.clone(),
@@ -253,7 +253,7 @@ fn source(refusal: &Refusal) -> String {
     }
 }
 
-/// A text of bounded length without control characters, as a terminal may show it.
+/// A text of bounded length without control characters, safe to show in a terminal.
 fn plain(text: &str) -> String {
     let harmless = |it: char| if it.is_control() { '\u{fffd}' } else { it };
     text.chars().take(LONGEST_TEXT).map(harmless).collect()
@@ -300,13 +300,13 @@ impl RefusalLog {
         self.inner.lock().last.iter().cloned().collect()
     }
 
-    /// How many there were for each reason.
+    /// The number of refusals for each reason.
     pub fn counts(&self) -> Vec<(RefusalReason, u64)> {
         let counts = self.inner.lock().counts;
         RefusalReason::ALL.into_iter().zip(counts).collect()
     }
 
-    /// How many there were in all.
+    /// The number of refusals in all.
     pub fn total(&self) -> u64 {
         self.inner.lock().counts.iter().sum()
     }
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// How many lines are written, and how many refusals they say were left out.
+    /// The number of lines written, and the number of refusals that they report as left out.
     fn lines(log: &RefusalLog, refusals: impl Iterator<Item = Refusal>, now: u64) -> (u64, u64) {
         refusals.fold((0, 0), |(lines, left_out), refusal| {
             match log.inner.lock().admit(&refusal, Duration::from_secs(now)) {
@@ -343,7 +343,7 @@ mod tests {
         let names = ["alice@factory", "bob@factory", "carol@factory"];
         let tries = (0..10_000).map(|it| refusal(names[it % 3], Some("mallory@factory")));
         assert_eq!(lines(&log, tries, 0), (5, 0));
-        // Others are heard beside it, and what was left out is said.
+        // Other sources are heard beside the noisy one, and the count of refusals left out is reported.
         let other = std::iter::once(refusal("x", Some("dave@factory")));
         assert_eq!(lines(&log, other, 0), (1, 9_995));
     }

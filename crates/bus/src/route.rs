@@ -1,4 +1,4 @@
-//! The way to one agent: to a mailbox of this process, to another process, or not known yet.
+//! The route to one agent: to a mailbox of this process, to another process, or not known yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct HeldMessage {
 
 pub(crate) enum HeldBody {
     Message(Arc<AclMessage>),
-    /// Came back from a process the receiver has left.
+    /// A message that came back from a process that the receiver has left.
     Encoded(Bytes),
 }
 
@@ -46,12 +46,12 @@ impl HeldMessage {
 pub(crate) struct Held {
     pub(crate) queue: VecDeque<HeldMessage>,
     bytes: usize,
-    /// The bytes that are held for all receivers together.
+    /// The number of bytes that are held for all receivers together.
     in_all: Arc<AtomicUsize>,
     pub(crate) since: Instant,
-    /// The search for the receiver; searches that began earlier for this route are void.
+    /// The current search for the receiver. Earlier searches for this route are void.
     pub(crate) search: u64,
-    /// The former destination still gives back what it took: its messages come before these.
+    /// The former destination has not yet given back all the messages it took. They go before the messages held here.
     pub(crate) awaiting_return: bool,
 }
 
@@ -109,19 +109,19 @@ pub(crate) enum State {
     Local(Arc<LocalAgent>),
     Remote(Arc<dyn Destination>),
     Held(Held),
-    /// Given up and forgotten: look for the route again.
+    /// The route was given up and forgotten: look for the route again.
     Ended,
 }
 
-/// The way to one agent. All messages to it from this process go through it, in order.
+/// The route to one agent. All messages to the agent from this process go through it, in order.
 pub(crate) struct Route {
     pub(crate) name: Arc<str>,
     pub(crate) state: Mutex<State>,
-    /// Where senders wait while messages are held.
+    /// The gate at which senders wait while messages are held.
     pub(crate) gate: Gate,
     /// Wakes the task that looks for the receiver.
     pub(crate) news: Notify,
-    /// How often, and when last, a process said that it does not have the agent.
+    /// How often, and when last, a process denied having the agent.
     pub(crate) denials: Mutex<Denials>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Denials {
     last: Option<Instant>,
 }
 
-/// Denials further apart than this have nothing to do with each other.
+/// Denials further apart than this are unrelated.
 const DENIALS_FORGOTTEN: Duration = Duration::from_secs(10);
 
 impl Denials {
@@ -152,7 +152,7 @@ pub(crate) enum Sent {
     Accepted,
     Full(Waiting),
     Impossible(UndeliverableReason),
-    /// The route was given up: get a new one.
+    /// The route was given up: get a new route.
     Stale,
 }
 
@@ -185,7 +185,7 @@ pub(crate) struct Parcel<'a> {
     pub(crate) sender: &'a Arc<LocalAgent>,
     pub(crate) message: ParcelMessage<'a>,
     pub(crate) outgoing: &'a Outgoing<'a>,
-    /// The platform's own notice, which is not asked for permission.
+    /// Whether the message is the platform's own notice, which needs no permission.
     pub(crate) is_notice: bool,
 }
 
@@ -211,7 +211,7 @@ impl Parcel<'_> {
                 let provenance = self.provenance(bus, &AclMessage::view(message));
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
-            // Nobody on this side checked the returned message.
+            // The returned message has not been checked on this side.
             ParcelMessage::Encoded(payload) => {
                 let message = EncodedMessage::new(payload.clone(), &Limits::default());
                 let message = message.map_err(|error| UndeliverableReason::Refused {
@@ -224,7 +224,8 @@ impl Parcel<'_> {
         }
     }
 
-    /// An outbox lets through only what its agent wrote, and, if it is the gateway's, what it may relay.
+    /// The provenance of the message. An outbox lets through only messages of its own agent, and for the gateway those
+    /// that it may relay.
     fn provenance(&self, bus: &Bus, message: &AclMessageRef<'_>) -> Provenance {
         let is_own = message
             .sender()

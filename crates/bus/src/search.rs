@@ -1,4 +1,4 @@
-//! Looks for the receiver of held messages, then sends them to it in order.
+//! The search for the receiver of held messages. Once the receiver is found, the messages are sent to it in order.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::transport::{Outgoing, Rejected};
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How often a process that the resolver names may say that the agent is not there, before it is believed.
+/// How often the process that the resolver names must deny the agent before it is believed.
 const DENIALS_BELIEVED: u32 = 6;
 
-/// Starts the search for the receiver at the end of `route`, whose state is [`State::Held`]. There is one search for
-/// each time the state becomes that.
+/// Starts the search for the receiver at the end of `route`, whose state is [`State::Held`]. Each change to that state
+/// starts one search.
 pub(crate) fn start(bus: &Bus, route: &Arc<Route>, held: &Held) {
     let search = Search {
         bus: bus.downgrade(),
@@ -36,7 +36,7 @@ struct Search {
     number: u64,
 }
 
-/// Where the messages may go now.
+/// The present destination of the messages.
 enum Found {
     Way(State),
     NotYet(String),
@@ -60,7 +60,7 @@ impl Search {
             let (Some(bus), Some(route)) = (self.bus.upgrade(), self.route.upgrade()) else {
                 return;
             };
-            // A process that denies the agent is not asked again at once.
+            // A process that has denied the agent is not asked again at once.
             let denials = route.denials.lock().count;
             if denials > 0 {
                 tokio::time::sleep((SHORTEST_PAUSE * (1 << denials.min(6))).min(LONGEST_PAUSE))
@@ -72,7 +72,7 @@ impl Search {
             };
             let age = match &*route.state.lock() {
                 State::Held(held) if held.search == self.number => held.since.elapsed(),
-                // Another search has taken over, or nothing is to be looked for.
+                // Another search has taken over, or there is nothing to look for.
                 _ => return,
             };
             let limit = bus.config().hold_time;
@@ -94,7 +94,7 @@ impl Search {
         }
     }
 
-    /// Looks once, and sends if the receiver was found. `Err`: what was learnt; look again later.
+    /// Looks once, and sends if the receiver was found. `Err` says what was learnt; look again later.
     async fn step(&self, bus: &Bus, route: &Arc<Route>) -> Result<(), String> {
         if let State::Held(held) = &*route.state.lock()
             && held.awaiting_return
@@ -124,7 +124,8 @@ impl Search {
                     route.denials.lock().note(Instant::now());
                     return Err("the process it was in does not have it".to_owned());
                 }
-                // Tried again under the gate, which tells nobody of room that it made before somebody waited there.
+                // The search tries again at the gate. A gate does not report room that was made before anyone waited
+                // there.
                 Stopped::Full(waiting) => {
                     let attempt = || match self.send_held(bus, route, &way) {
                         Stopped::Full(other) if other.is_same(&waiting) => None,
@@ -136,7 +137,7 @@ impl Search {
         }
     }
 
-    /// Sends the held messages along `way` in order, and makes it the route's once all are sent.
+    /// Sends the held messages along `way` in order. Makes `way` the route's own once all are sent.
     fn send_held(&self, bus: &Bus, route: &Arc<Route>, way: &State) -> Stopped {
         let mut state = route.state.lock();
         let held = match &mut *state {
@@ -167,7 +168,7 @@ impl Search {
             }
         }
         *state = match way {
-            // It has left since it was found.
+            // The agent has left since it was found.
             State::Local(agent) if agent.mailbox().closed().is_some() => {
                 return Stopped::WayEnded;
             }
@@ -216,7 +217,7 @@ async fn find(bus: &Bus, name: &str) -> Found {
         Ok(Location::Process(process)) => reach(bus, name, &process),
         Ok(Location::InTransit) => Found::NotYet("it is in transit".to_owned()),
         Ok(Location::NoGateway) => Found::Nowhere(UndeliverableReason::NoGateway),
-        // It may have been attached while the resolver was asked.
+        // The agent may have been attached while the resolver was asked.
         Ok(Location::Unknown) => match bus.agent(name) {
             Some(agent) => Found::Way(State::Local(agent)),
             None => Found::Nowhere(UndeliverableReason::UnknownReceiver),

@@ -21,13 +21,13 @@ use crate::resolver::{BoxFuture, ProcessEndpoint};
 /// When a transport counts a message as accepted by the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Acknowledgement {
-    /// It lies in the mailbox of the receiver, in its process.
+    /// The message lies in the mailbox of the receiver, in its process.
     ReceiverProcess,
-    /// The agent has taken it.
+    /// The agent has taken the message.
     ReceiverAgent,
-    /// It is on disk, synchronised.
+    /// The message is on disk, synchronised.
     OnDisk,
-    /// It is on the disks of a majority.
+    /// The message is on the disks of a majority.
     OnMajority,
 }
 
@@ -40,7 +40,7 @@ impl Acknowledgement {
         Self::OnMajority,
     ];
 
-    /// Its name in the text of a [`Qos`](crate::channel::Qos) and in errors.
+    /// The acknowledgement's name in the text of a [`Qos`](crate::channel::Qos) and in errors.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ReceiverProcess => "process",
@@ -60,30 +60,31 @@ impl fmt::Display for Acknowledgement {
 /// The capabilities of a transport.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// The security levels it gives: the one it runs at and the weaker ones, whose promises that keeps.
+    /// The security levels that the transport gives: the level it runs at, and the weaker levels, whose promises that
+    /// level keeps.
     pub levels: Vec<SecurityLevel>,
     /// The largest message in bytes, encoded.
     pub largest_message: usize,
     /// The strongest acknowledgement.
     pub acknowledgement: Acknowledgement,
-    /// Whether messages survive that the connection breaks.
+    /// Whether messages survive a broken connection.
     pub resumes: bool,
-    /// Whether a full mailbox holds back exactly those who write to it.
+    /// Whether a full mailbox holds back exactly the senders that write to it.
     pub pushes_back: bool,
 }
 
-/// A messaging system between processes. A new one implements this and [`Destination`]; it hands what arrives to a
-/// [`Window`](crate::Window) of the receiver's mailbox or to [`Bus::take_frames`](crate::Bus::take_frames), and what it
-/// could not deliver to [`Bus::undeliverable`](crate::Bus::undeliverable) or
-/// [`Bus::returned`](crate::Bus::returned).
+/// A messaging system between processes. A new transport implements this trait and [`Destination`]. It hands arriving
+/// messages to a [`Window`](crate::Window) of the receiver's mailbox, and arriving frames to
+/// [`Bus::take_frames`](crate::Bus::take_frames). It hands undeliverable messages to
+/// [`Bus::undeliverable`](crate::Bus::undeliverable) or [`Bus::returned`](crate::Bus::returned).
 pub trait Transport: Send + Sync {
-    /// Its name in logs and manifests, such as `mesh`.
+    /// The transport's name in logs and manifests, such as `mesh`.
     fn name(&self) -> &'static str;
 
     /// Its capabilities.
     fn capabilities(&self) -> Capabilities;
 
-    /// Where other processes reach this one; `None` if it listens nowhere.
+    /// The address at which other processes reach this process; `None` if it listens nowhere.
     fn address(&self) -> Option<SocketAddr> {
         None
     }
@@ -94,16 +95,17 @@ pub trait Transport: Send + Sync {
     /// If the certificate cannot be used.
     fn set_process_credential(&self, credential: &Arc<Credential>) -> Result<(), TransportError>;
 
-    /// The deny list has changed: what is denied now is dropped at once.
+    /// The deny list has changed. Connections of denied identities are dropped at once.
     fn trust_changed(&self);
 
-    /// A process is gone for good. What it had not taken goes back to the senders, and nothing is remembered of it.
+    /// A process is gone for good. Messages it had not taken go back to the senders, and nothing about the process is
+    /// remembered.
     fn forget_process(&self, process: &Identity);
 
-    /// Waits until all that was accepted has arrived, for `grace` at most, then closes all connections.
+    /// Waits until all accepted messages have arrived, for `grace` at most, then closes all connections.
     fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()>;
 
-    /// An agent of this process wants to be reachable, and to send.
+    /// Makes an agent of this process reachable, and lets it send.
     ///
     /// # Errors
     /// If the agent cannot be served, such as one without a certificate at a level that needs it.
@@ -115,32 +117,32 @@ pub trait Transport: Send + Sync {
     /// The agent has left this process.
     fn detach(&self, agent: &Arc<LocalAgent>);
 
-    /// Whether messages can come to an agent, from now on. `None` if they come to every attached agent, or the agent is not
-    /// attached.
+    /// Whether messages can come to an agent, from now on. `None` if messages come to every attached agent, or if the
+    /// agent is not attached.
     fn receives(&self, agent: &str) -> Option<watch::Receiver<bool>> {
         let _ = agent;
         None
     }
 
-    /// Writes on the calling thread what was accepted from senders that [defer](Outgoing::is_deferred), or has it
-    /// written by a task of the transport if that thread cannot.
+    /// Writes the messages of senders that [defer](Outgoing::is_deferred) on the calling thread. If that thread cannot
+    /// write, a task of the transport does.
     fn flush(&self);
 
-    /// The way to `receiver` in `process`; connecting goes on behind it.
+    /// The way to `receiver` in `process`. Connecting continues in the background.
     ///
     /// # Errors
-    /// If there can be none.
+    /// If there can be no such way.
     fn destination(
         &self,
         process: &ProcessEndpoint,
         receiver: &str,
     ) -> Result<Arc<dyn Destination>, TransportError>;
 
-    /// The way to the bus of `process` itself; connecting goes on behind it. What arrives from there is handed to
-    /// [`Bus::take_frames`](crate::Bus::take_frames).
+    /// The way to the bus of `process` itself. Connecting continues in the background. Frames that arrive from there go
+    /// to [`Bus::take_frames`](crate::Bus::take_frames).
     ///
     /// # Errors
-    /// If there can be none; a transport that carries no frames says so by [`TransportError::NotOffered`].
+    /// If there can be no such way. A transport that carries no frames returns [`TransportError::NotOffered`].
     fn process_destination(
         &self,
         process: &ProcessEndpoint,
@@ -158,28 +160,28 @@ pub trait Destination: Send + Sync {
     /// Accepts the message for delivery in order, or says why not.
     ///
     /// # Errors
-    /// [`Rejected`]; nothing was accepted then.
+    /// [`Rejected`]; then nothing was accepted.
     fn try_send(&self, sender: &Arc<LocalAgent>, outgoing: &Outgoing<'_>) -> Result<(), Rejected>;
 
-    /// Where senders wait that were told [`Rejected::Full`]. It opens wide when the destination closes.
+    /// The gate at which senders wait after [`Rejected::Full`]. The gate opens wide when the destination closes.
     fn gate(&self) -> &Gate;
 
-    /// Takes back what was accepted and not delivered: [`Rejected::Moving`] from now on, and
-    /// [`Bus::returned`](crate::Bus::returned) once all of it is back.
+    /// Takes back accepted messages that are not delivered. [`try_send`](Self::try_send) answers [`Rejected::Moving`]
+    /// from now on, and [`Bus::returned`](crate::Bus::returned) is called once all such messages are back.
     fn recall(&self);
 }
 
 /// Why a [`Destination`] did not accept a message.
 #[derive(Debug)]
 pub enum Rejected {
-    /// The receiver has no room now: all its senders wait at the destination's gate.
+    /// The receiver has no room now. All its senders wait at the destination's gate.
     Full,
-    /// The sender's own connection has no room now: it alone waits, at [its gate](LocalAgent::gate).
+    /// The sender's own connection has no room now. The sender alone waits, at [its gate](LocalAgent::gate).
     Congested,
     /// The message can never be sent.
     Impossible(UndeliverableReason),
-    /// The receiver is moving: what was accepted comes back through [`Bus::returned`](crate::Bus::returned),
-    /// before which nothing may be sent elsewhere.
+    /// The receiver is moving. Accepted messages come back through [`Bus::returned`](crate::Bus::returned); until then
+    /// nothing may be sent elsewhere.
     Moving,
     /// This way has ended; the receiver must be looked up again.
     Closed,
@@ -222,10 +224,10 @@ enum Source<'a> {
     Encoded(&'a Bytes),
 }
 
-/// A message on its way out: encoded when first needed, once for all its receivers.
+/// A message on its way out. It is encoded when first needed, once for all its receivers.
 pub struct Outgoing<'a> {
     source: Source<'a>,
-    /// Kept only if there is more than one receiver that may need it.
+    /// The encoding. It is kept only if more than one receiver may need it.
     encoded: Option<OnceLock<Bytes>>,
     is_deferred: bool,
 }
@@ -245,12 +247,12 @@ impl<'a> Outgoing<'a> {
         self
     }
 
-    /// Whether the sender promises to call [`Transport::flush`] soon, so that nobody needs to be woken now.
+    /// Whether the sender promises to call [`Transport::flush`] soon, so that no task needs to be woken now.
     pub fn is_deferred(&self) -> bool {
         self.is_deferred
     }
 
-    /// A message that is encoded already.
+    /// A message that is already encoded.
     pub(crate) fn encoded(payload: &'a Bytes) -> Self {
         Self {
             source: Source::Encoded(payload),
@@ -259,7 +261,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Bytes of its content: the encoding is that long at least.
+    /// The length of the content in bytes. The encoding is at least that long.
     pub fn content_length(&self) -> usize {
         match &self.source {
             Source::Message(message) => message.content_bytes().map_or(0, <[u8]>::len),

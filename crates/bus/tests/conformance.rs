@@ -1,4 +1,4 @@
-//! The suite of all transports, inside one process.
+//! The suite that all transports pass, inside one process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use sealbus_seal::{Identity, PlatformName, ProcessId};
 use std::path::Path;
 use std::sync::Arc;
 
-/// All agents in one process: the message itself is handed over, and nothing carries it.
+/// All agents in one process. The bus hands over the message itself, and nothing carries it.
 struct InProcess;
 
 struct OneProcess {
@@ -102,7 +102,7 @@ impl World for OneProcess {
 
 sealbus_conformance::conformance_tests!(InProcess);
 
-/// `docs/transports.md` holds the table of all columns there are; `SEALBUS_WRITE_TRANSPORTS=1` puts it there.
+/// `docs/transports.md` holds the table of all columns; `SEALBUS_WRITE_TRANSPORTS=1` writes it there.
 #[test]
 fn the_table_in_the_documentation_is_current() {
     let docs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));

@@ -45,8 +45,7 @@ impl Resolver for Elsewhere {
     }
 }
 
-/// A transport with one way, which is full at first. Room is made between the refusal and the moment when somebody waits
-/// for it.
+/// A transport with one way, which is full at first. Room is made after the refusal and before a sender waits for it.
 #[derive(Default)]
 struct Narrow {
     has_room: AtomicBool,
@@ -143,7 +142,7 @@ async fn room_that_is_made_before_anybody_waits_for_it_is_used() {
     timeout(LONG, arrives).await.unwrap();
 }
 
-/// Takes one failure notice out of a mailbox and gives what it says.
+/// Takes one failure notice out of a mailbox and returns its reason.
 async fn failure(mailbox: &mut Mailbox) -> String {
     let notice = timeout(LONG, mailbox.recv()).await.unwrap().unwrap();
     assert!(notice.provenance().is_of_platform());
@@ -193,7 +192,7 @@ async fn nothing_keeps_an_agent_that_has_left() {
     drop((bob, bobs));
     bus.detach("bob@factory");
     assert!(weak.upgrade().is_none(), "the way to it keeps it");
-    // Whoever writes to it now hears that nobody is there.
+    // A writer to bob now learns that no such agent is there.
     alice.send(say("bob", "2")).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Messages that were kept for their receivers, in a mailbox: who takes them is told, what expires is not delivered.
+//! Kept messages in a mailbox: taking one is reported, and an expired one is not delivered.
 
 #![allow(clippy::unwrap_used)]
 

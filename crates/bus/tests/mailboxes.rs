@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is asked for, a mailbox gives what a plain queue of bounded length gives.
+    /// A mailbox behaves as a plain queue of bounded length does, whatever the steps.
     #[test]
     fn it_behaves_as_a_bounded_queue(steps in prop::collection::vec(step(), 1..200)) {
         let limits = MailboxLimits { messages: 10, bytes: 1 << 20 };
@@ -152,7 +152,7 @@ async fn a_writer_that_gives_up_waiting_passes_its_turn_on() {
     };
     let (first, second) = (wait(1), wait(2));
     tokio::task::yield_now().await;
-    // The turn goes to the first, which is gone before it can take it.
+    // The turn goes to the first sender, which is gone before it can take the turn.
     assert!(reader.try_recv().is_some());
     first.abort();
     second.await.unwrap();

@@ -146,7 +146,7 @@ async fn an_agent_that_never_reads_its_failures_may_not_go_on_for_ever() {
         assert!(sent < 100_000, "it goes on for ever");
     };
     assert!(matches!(error, SendError::UnreadFailures(_)), "{error}");
-    // Every message accepted is answered; when they are read, it may go on.
+    // Every accepted message is answered. Once the answers are read, the agent may go on.
     for _ in 0..sent {
         let notice = tokio::time::timeout(Duration::from_secs(30), mailbox.recv())
             .await
@@ -169,7 +169,7 @@ async fn a_full_mailbox_holds_back_its_writers_only() {
     for _ in 0..5 {
         alice.try_send(to("lazy@factory")).unwrap();
     }
-    // To both: the first is full, so the second does not have it yet.
+    // The message goes to both. The first mailbox is full, so the second does not have the message yet.
     let both = to("lazy@factory").with_receiver(Aid::new("busy@factory").unwrap());
     let Err(TrySendError::Full(unsent)) = alice.try_send(both) else {
         panic!("taken")

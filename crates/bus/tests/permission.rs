@@ -75,7 +75,7 @@ async fn what_the_policy_forbids_is_an_error_on_every_way() {
     let (alice, _alices) = attach(&bus, "alice@factory");
     let (_bob, mut bobs) = attach(&bus, "bob@factory");
     let (_carol, mut carols) = attach(&bus, "carol@factory");
-    // The way is known, and what was decided about it, when the rules come.
+    // The route and its permission are already known when the rules come.
     alice.send(to("bob@factory")).await.unwrap();
     assert!(bobs.try_recv().is_some());
     deny(&bus, "alice", "bob");
@@ -91,13 +91,13 @@ async fn what_the_policy_forbids_is_an_error_on_every_way() {
     assert!(is_forbidden(&kept), "{kept:?}");
     assert!(keeper.0.lock().unwrap().is_empty());
     assert!(bobs.try_recv().is_none());
-    // Each attempt is counted, under the name of who tried.
+    // Each attempt is counted, under the name of the agent that tried.
     assert_eq!(refused(&bus), 3);
     let last = bus.refusals().last().pop().unwrap();
     assert_eq!(last.tried_by, "alice@factory");
     assert_eq!(last.receiver.as_deref(), Some("bob@factory"));
     assert_eq!(last.proved.as_deref(), Some("spiffe://factory/agent/alice"));
-    // The others are nobody's business.
+    // The rules say nothing of the other agents.
     alice.send(to("carol@factory")).await.unwrap();
     assert!(carols.try_recv().is_some());
     alice
@@ -109,7 +109,7 @@ async fn what_the_policy_forbids_is_an_error_on_every_way() {
     assert!(bobs.try_recv().is_some());
 }
 
-/// Says that everybody is on the way, until told otherwise.
+/// Says that every agent is on the way, until told otherwise.
 struct OnTheWay;
 
 impl Resolver for OnTheWay {

@@ -39,8 +39,8 @@ impl MailboxSender {
         Ok(())
     }
 
-    /// Puts a failure notice into the mailbox, also if it is full: it is the answer to a message the agent
-    /// sent, and their number is limited by [`is_barred`](Self::is_barred).
+    /// Puts a failure notice into the mailbox, even into a full one: the notice answers a message that the agent sent.
+    /// [`is_barred`](Self::is_barred) limits the number of notices.
     pub(crate) fn push_notice(&self, message: ReceivedMessage) {
         let cost = message.size() + MESSAGE_OVERHEAD;
         let wake = {
@@ -57,9 +57,9 @@ impl MailboxSender {
         wake.wake();
     }
 
-    /// From now on `tell` is given what senders of this process wrote and the agent will never read.
+    /// Sets the callback for messages from senders of this process that the agent will never read.
     pub(crate) fn on_unread(&self, tell: UnreadSink) {
-        // It is set once, when the agent is attached.
+        // The callback is set once, when the agent is attached.
         let _ = self.shared.unread.set(tell);
     }
 
@@ -68,8 +68,8 @@ impl MailboxSender {
         self.shared.is_barred.load(Ordering::Relaxed)
     }
 
-    /// Puts a message in though the mailbox may be full: for messages that were accepted before,
-    /// such as those an agent brings along when it moves.
+    /// Puts a message into the mailbox even if the mailbox is full. Meant for messages that were accepted before, such
+    /// as those that an agent brings along when it moves.
     ///
     /// # Errors
     /// The message, if the mailbox is closed.
@@ -86,12 +86,12 @@ impl MailboxSender {
         Ok(())
     }
 
-    /// Removes messages that were kept and have expired; their listeners are told.
+    /// Removes kept messages that have expired, and tells their listeners.
     pub fn sweep(&self) {
         self.shared.take(|_| ());
     }
 
-    /// Where writers wait that found the mailbox full.
+    /// The gate at which writers wait after they found the mailbox full.
     pub fn gate(&self) -> &Gate {
         &self.shared.gate
     }
@@ -106,8 +106,8 @@ impl MailboxSender {
         self.shared.close(why);
     }
 
-    /// Opens a window: an allowance for one writer that cannot ask before each message, because it is in
-    /// another process. It may write up to a limit, and `listener` hears (with `tag`) as the limit rises.
+    /// Opens a window: an allowance for a writer in another process, which cannot ask before each message. The writer
+    /// may write up to a limit. `listener` hears (with `tag`) as the limit rises.
     pub fn open_window(&self, listener: Arc<dyn WindowListener>, tag: u64) -> Window {
         let mut inner = self.shared.inner.lock();
         let windows = inner.windows.get_or_insert_default();

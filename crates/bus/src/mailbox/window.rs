@@ -1,4 +1,4 @@
-//! Writers of other processes: each has an allowance, so that it cannot fill a mailbox alone.
+//! Windows: each writer of another process has an allowance, so that it cannot fill a mailbox alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Bytes that may be written at the beginning, each message counted with [`MESSAGE_OVERHEAD`].
+    /// The number of bytes that may be written at the beginning. Each message is counted with [`MESSAGE_OVERHEAD`].
     pub fn first_limit(&self) -> u64 {
         self.first_limit
     }
@@ -36,8 +36,8 @@ impl Window {
         Ok(())
     }
 
-    /// As [`push`](Self::push), for a writer that must know when the agent has taken the message:
-    /// [`WindowListener::taken`](super::WindowListener::taken) hears the receipt then.
+    /// As [`push`](Self::push), for a writer that must know when the agent has taken the message.
+    /// [`WindowListener::taken`](super::WindowListener::taken) then hears the receipt.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -61,7 +61,7 @@ impl Window {
     /// Puts messages that the allowance covers into the mailbox, and leaves none in `messages`.
     ///
     /// # Errors
-    /// The reason, if the mailbox is closed; `messages` is as it was then.
+    /// The reason, if the mailbox is closed; then `messages` is unchanged.
     pub fn push_all(&self, messages: &mut Vec<ReceivedMessage>) -> Result<(), Closed> {
         let wake = {
             let mut inner = self.shared.inner.lock();
@@ -79,7 +79,8 @@ impl Window {
         Ok(())
     }
 
-    /// Gives back the room of a message of that payload length, which was counted by the writer but not put in.
+    /// Gives back the room of a message of that payload length. The writer had counted the message, but it was not put
+    /// in.
     pub fn refund(&self, payload_length: usize) {
         // A cost above 4 GiB cannot occur: messages are limited far below.
         let cost = u32::try_from(payload_length + MESSAGE_OVERHEAD).unwrap_or(u32::MAX);
@@ -96,7 +97,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         let mut inner = self.shared.inner.lock();
         let index = self.index;
-        // The slot may be given away again: what lies in the queue is no longer on its account.
+        // The slot may be given away again, so messages in the queue no longer count against it.
         for entry in &mut inner.queue {
             if entry.window == index {
                 entry.window = NO_WINDOW;
