@@ -1,4 +1,4 @@
-//! A node's journal: opened once, for messages of the absent and for logs of channels.
+//! A node's journal, which is opened once for both the messages of absent agents and the logs of channels.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use crate::post::Post;
 pub struct NodeJournal {
     /// The journal itself.
     pub journal: Journal,
-    /// Messages for the absent.
+    /// Messages for absent agents.
     pub post: Post,
     /// Logs of channels.
     pub logs: ChannelLogs,
 }
 
 impl NodeJournal {
-    /// Opens the journal in `folder`, and says what was found damaged. Blocks.
+    /// Opens the journal in `folder`, and reports any damage found. This blocks.
     ///
     /// # Errors
-    /// If it cannot be used.
+    /// If the journal cannot be used.
     pub fn open(
         folder: &Path,
         node: &str,

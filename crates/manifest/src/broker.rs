@@ -1,4 +1,4 @@
-//! `[rabbitmq]`: the broker a platform runs on.
+//! `[rabbitmq]`: the broker that carries a platform's messages.
 
 use std::ops::Range;
 
@@ -15,41 +15,41 @@ const KEYS: &[&str] = &[
     "password-file",
     LIFE,
 ];
-/// The key that a managed broker may have too.
+/// The one further key that a managed broker may have.
 const LIFE: &str = "message-life";
 
 /// `[rabbitmq]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RabbitEntry {
-    /// Which.
+    /// The broker that the platform uses.
     #[serde(flatten)]
     pub broker: BrokerEntry,
-    /// Seconds after which a message that was not taken goes to the dead letters; without it none does.
+    /// Seconds after which an untaken message becomes a dead letter. Without this value, no message does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_life: Option<u64>,
 }
 
-/// Which RabbitMQ a platform runs on.
+/// The RabbitMQ that a platform uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "broker", rename_all = "kebab-case")]
 pub enum BrokerEntry {
-    /// `managed = true`: a private one, started and ended with the platform.
+    /// `managed = true`: a private broker, which is started and ended with the platform.
     Managed,
-    /// One that is there.
+    /// An existing broker.
     Existing {
         /// The brokers of the cluster, as `HOST:PORT`.
         addresses: Vec<String>,
-        /// Their management interfaces (HTTPS), as `HOST:PORT`.
+        /// The management interfaces (HTTPS) of the brokers, as `HOST:PORT`.
         management: Vec<String>,
-        /// The user of a management administrator.
+        /// The name of a user with the rights of a management administrator.
         operator: String,
-        /// The file that holds its password; relative to the manifest.
+        /// The file with this user's password, relative to the manifest.
         password_file: String,
     },
 }
 
 impl<'t> Reader<'t> {
-    /// The broker that `transport` and `[rabbitmq]` name; none on the mesh.
+    /// The broker that `transport` and `[rabbitmq]` name. The mesh has none.
     pub(super) fn rabbitmq(&mut self, root: &DeTable<'t>) -> Option<RabbitEntry> {
         let transport = root
             .get("platform")

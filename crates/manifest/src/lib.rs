@@ -1,4 +1,4 @@
-//! `platform.toml`: what a platform is made of.
+//! `platform.toml`: the description of a platform.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ mod values;
 pub use broker::{BrokerEntry, RabbitEntry};
 pub use problem::{ManifestError, ManifestProblem, ReadError};
 
-/// The variable a node hands the gateway its configuration in, as JSON.
+/// The variable with the gateway's configuration in JSON. The node sets it for the gateway's process.
 pub const GATEWAY_VARIABLE: &str = "SEALBUS_GATEWAY";
 
 /// A platform's manifest.
@@ -31,10 +31,10 @@ pub struct Manifest {
     /// Permissions.
     #[serde(default)]
     pub permission: Policy,
-    /// The broker it runs on; the mesh without one.
+    /// The broker of the platform. Without a broker the platform uses the mesh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rabbitmq: Option<RabbitEntry>,
-    /// The channels that are not as channels are by default.
+    /// The channels with settings other than the defaults.
     #[serde(default)]
     pub channels: Vec<ChannelEntry>,
     /// The way to other platforms, if there is one.
@@ -45,16 +45,16 @@ pub struct Manifest {
 /// `[gateway]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayEntry {
-    /// The node its process must run on.
+    /// The node on which its process must run.
     pub node: Option<String>,
-    /// Directory it is started in: the manifest's.
+    /// Directory in which the process is started: the manifest's.
     pub directory: Option<String>,
     /// `[gateway.http]`.
     pub http: HttpGatewayConfig,
 }
 
 impl GatewayEntry {
-    /// The process that runs it; `program` is the sealbus command.
+    /// The process that runs the gateway. `program` is the sealbus command.
     pub fn agent(&self, program: &str) -> AgentEntry {
         let config = serde_json::to_string(&self.http).unwrap_or_default();
         AgentEntry {
@@ -80,11 +80,11 @@ pub struct PlatformEntry {
     pub level: String,
     /// Lifetime of an agent's certificate in seconds; 3600 by default.
     pub certificate_lifetime: u64,
-    /// Address the Master and the local nodes listen on; loopback by default.
+    /// Address on which the Master and the local nodes listen; loopback by default.
     pub address: IpAddr,
-    /// Port for joining; 0 lets the system choose once, and is kept from then on.
+    /// Port for joining. With 0 the system chooses a port once, and the platform keeps it.
     pub enrolment_port: u16,
-    /// Port of the Master's agents; 0 lets the system choose once, and is kept from then on.
+    /// Port of the Master's agents. With 0 the system chooses a port once, and the platform keeps it.
     pub port: u16,
     /// Nodes to start beside the Master; 1 by default.
     pub nodes: u32,
@@ -95,36 +95,36 @@ pub struct PlatformEntry {
 /// `[[agent]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentEntry {
-    /// Name of the agent, and of its process; replicas add `-1`, `-2`, ….
+    /// Name of the agent and of its process. Replicas add `-1`, `-2`, ….
     pub name: String,
     /// Program and arguments. A program with a slash is relative to the manifest.
     pub command: Vec<String>,
-    /// Directory it is started in: the manifest's.
+    /// Directory in which the program is started: the manifest's.
     #[serde(default)]
     pub directory: Option<String>,
     /// Processes to start; 1 by default.
     pub replicas: u32,
-    /// Agents of each process: one of the process's name by default.
+    /// Agents of each process. The default is one, with the process's name.
     pub agents: ProcessAgents,
-    /// The node it must run on.
+    /// The node on which it must run.
     #[serde(default)]
     pub node: Option<String>,
-    /// Nodes it must not run on.
+    /// Nodes on which it must not run.
     #[serde(default)]
     pub forbid: Vec<String>,
     /// Variables for its environment.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// When it is started again.
+    /// When the process is started again.
     pub restart: RestartPolicy,
 }
 
 /// `[[channel]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelEntry {
-    /// The path, or a pattern for many, such as `/dates/**`. The first entry that fits a channel holds for it.
+    /// The path of a channel, or a pattern for many, such as `/dates/**`. The first entry that fits a channel applies.
     pub path: String,
-    /// Its quality of service, as a text; see [`Qos`](sealbus_channels::Qos).
+    /// The quality of service as a text; see [`Qos`](sealbus_channels::Qos).
     #[serde(default)]
     pub qos: String,
     /// How much of a persistent channel is kept, at most.
@@ -132,16 +132,16 @@ pub struct ChannelEntry {
     pub retention: Retention,
 }
 
-/// How much of a persistent channel is kept: no more than any of these allows.
+/// Limits on the kept events of a persistent channel. Every limit applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
-    /// Seconds since an event was published.
+    /// Most seconds since an event was published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<u64>,
-    /// Events.
+    /// Most events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Bytes.
+    /// Most bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
@@ -150,9 +150,9 @@ pub struct Retention {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ProcessAgents {
-    /// So many, `NAME-1`, `NAME-2`, …; just `NAME` if 1.
+    /// This number of agents, `NAME-1`, `NAME-2`, …. A single agent is called `NAME`.
     Count(u32),
-    /// These; replicas add `-1`, `-2`, … to each.
+    /// Agents with these names. Replicas add `-1`, `-2`, … to each.
     Named(Vec<String>),
 }
 
@@ -160,7 +160,7 @@ pub enum ProcessAgents {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
-    /// After an exit code other than 0, a signal, or the death of its node.
+    /// After an exit code other than 0, a signal, or the death of the process's node.
     #[default]
     OnFailure,
     /// After every end.
@@ -170,7 +170,7 @@ pub enum RestartPolicy {
 }
 
 impl AgentEntry {
-    /// The name of each process this entry asks for, with the local names of its agents.
+    /// The name of each process that this entry asks for, with the local names of its agents.
     pub fn processes(&self) -> Vec<(String, Vec<String>)> {
         if self.replicas == 1 {
             return vec![(self.name.clone(), self.agents_of(&self.name, ""))];
@@ -185,7 +185,7 @@ impl AgentEntry {
             .collect()
     }
 
-    /// The local names of all agents this entry asks for.
+    /// The local names of all agents that this entry asks for.
     pub fn local_names(&self) -> Vec<String> {
         self.processes()
             .into_iter()

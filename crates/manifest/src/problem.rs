@@ -1,9 +1,9 @@
-//! The mistakes in a manifest: each with its place and the correct form.
+//! Mistakes in a manifest, each with its place and the correct form.
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use toml::de::DeValue;
 
-/// Everything that is wrong with a manifest. Nothing was started.
+/// All mistakes in a manifest. With such an error nothing was started.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{file} has {} and nothing was started", plural(.problems.len()))]
 #[diagnostic(code(sealbus::manifest))]
@@ -23,7 +23,7 @@ pub struct ManifestError {
 pub struct ManifestProblem {
     /// Line, counted from 1.
     pub line: usize,
-    /// The fault.
+    /// The description of the mistake.
     pub message: String,
     /// The correct form.
     #[help]
@@ -40,10 +40,10 @@ fn plural(count: usize) -> String {
     }
 }
 
-/// Why a manifest file could not be used.
+/// The reason why a manifest file cannot be used.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the manifest {file}: {error}")]
     #[diagnostic(
         code(sealbus::manifest::unreadable),
@@ -52,16 +52,16 @@ pub enum ReadError {
     Unreadable {
         /// The file's name.
         file: String,
-        /// Why.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It has mistakes.
+    /// The file has mistakes.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Mistakes(#[from] ManifestError),
 }
 
-/// The nearest of `known`, if near enough to be meant.
+/// The word of `known` that is nearest to `word`, if it is near enough to be meant.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     known
         .into_iter()
@@ -75,7 +75,7 @@ pub(super) fn suggestion(word: &str, known: &[&str]) -> Option<String> {
     nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
 }
 
-/// What a value is, in words.
+/// The kind of a value, in words.
 pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",

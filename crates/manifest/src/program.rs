@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use super::problem::nearest;
 
-/// Why a program cannot be started.
+/// The reason why a program cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramProblem {
-    /// There is none of that name.
+    /// There is no program of that name.
     #[error("there is no program {program} {place}")]
     Missing {
         /// The program, as the command line names it.
         program: String,
-        /// Where it was looked for.
+        /// The places that were searched.
         place: String,
-        /// A program of a similar name that is there.
+        /// An existing program with a similar name.
         near: Option<String>,
     },
-    /// There is a file, but it is not executable.
+    /// The file exists but is not executable.
     #[error("{path} is not executable")]
     NotExecutable {
         /// The file.
@@ -27,7 +27,7 @@ pub enum ProgramProblem {
     },
 }
 
-/// Where `program` is: relative to `directory` if it has a slash, otherwise on the PATH.
+/// The path of `program`. A name with a slash is relative to `directory`; any other is searched on the PATH.
 pub fn locate(program: &str, directory: &Path) -> Result<PathBuf, ProgramProblem> {
     if program.contains('/') {
         let path = directory.join(program);

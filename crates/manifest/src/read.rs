@@ -1,5 +1,5 @@
-//! From the text of `platform.toml` to a validated [`Manifest`]: every mistake at once, each with
-//! its place and a suggestion.
+//! Reads the text of `platform.toml` into a validated [`Manifest`]. All mistakes are reported at once, each with its
+//! place and a suggestion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +15,7 @@ use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
 use super::program::{ProgramProblem, locate};
 use super::{AgentEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
 
-/// Most processes one `[[agent]]` may ask for, and most agents one process may be given.
+/// Most processes of one `[[agent]]`, and most agents of one process.
 const MAX_COUNT: i64 = 1_000_000;
 
 const PLATFORM_KEYS: &[&str] = &[
@@ -41,7 +41,7 @@ const AGENT_KEYS: &[&str] = &[
 ];
 
 impl Manifest {
-    /// Reads and checks a manifest file, including that its programs exist.
+    /// Reads and checks a manifest file. The check includes that its programs exist.
     ///
     /// # Errors
     /// [`ReadError`]: the file cannot be read, or has mistakes.
@@ -57,7 +57,7 @@ impl Manifest {
         Ok(Self::parse(&path.display().to_string(), &text, directory)?)
     }
 
-    /// Reads and checks the text of a manifest that lies in `directory`; `file` names it in errors.
+    /// Reads and checks the text of a manifest that lies in `directory`. `file` names the manifest in errors.
     ///
     /// # Errors
     /// All the mistakes found.
@@ -224,7 +224,7 @@ impl<'t> Reader<'t> {
             );
             return Vec::new();
         };
-        // The platform's own.
+        // The platform's own agents.
         let mut taken = BTreeSet::from([sealbus_bus::GATEWAY.to_owned()]);
         let mut agents = Vec::new();
         for entry in entries.iter() {

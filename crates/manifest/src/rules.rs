@@ -1,4 +1,4 @@
-//! `[permission]` and `[[channel]]`: what holds for all processes of the platform.
+//! `[permission]` and `[[channel]]`: the rules for all processes of the platform.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{ChannelEntry, GatewayEntry, Retention};
 const CHANNEL_KEYS: &[&str] = &["path", "qos", "persistent", "retention"];
 const RETENTION_KEYS: &[&str] = &["age", "count", "bytes"];
 
-/// `[gateway]`, in a manifest of whatever else.
+/// The section `[gateway]` of a manifest. Other sections are ignored.
 #[derive(Deserialize)]
 struct WithGateway {
     gateway: GatewaySection,
@@ -30,7 +30,7 @@ struct GatewaySection {
     http: HttpGatewayConfig,
 }
 
-/// The part of a manifest that is read by its types alone.
+/// The part of a manifest that is read through its types alone.
 #[derive(Deserialize)]
 struct Section {
     permission: Policy,

@@ -1,4 +1,4 @@
-//! The values of keys: texts, numbers, times and sizes, each of the type that is wanted or a mistake.
+//! The values of keys: texts, numbers, times and sizes. A value of another type than the wanted one is a mistake.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -120,21 +120,21 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Seconds, as a number or a text such as `30s`, `10m`, `1h`, `7d`.
+    /// Seconds, written as a number or a text such as `30s`, `10m`, `1h`, `7d`.
     pub(super) fn duration(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
         const WANTED: &str = "a time such as \"30s\", \"10m\", \"1h\" or \"7d\", of 2 s to 1 year";
         let units = &[("s", 1), ("m", 60), ("h", 3600), ("d", 86400)];
         self.quantity(table, key, units, 2..=31_536_000, WANTED)
     }
 
-    /// Bytes, as a number or a text such as `64 KiB`, `16 MiB`.
+    /// Bytes, written as a number or a text such as `64 KiB`, `16 MiB`.
     pub(super) fn size(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
         const WANTED: &str = "a size such as 65536, \"64 KiB\" or \"16 MiB\", of 1 KiB to 1 GiB";
         let units = &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
         self.quantity(table, key, units, 1024..=1 << 30, WANTED)
     }
 
-    /// Bytes on a disk.
+    /// An amount of disk space in bytes.
     pub(super) fn room(&mut self, table: &DeTable<'t>, key: &str) -> Option<u64> {
         const WANTED: &str = "a size such as \"512 MiB\" or \"64 GiB\", of 64 KiB to 1024 TiB";
         let units = &[
@@ -195,7 +195,7 @@ impl<'t> Reader<'t> {
         message: &str,
         example: &str,
     ) {
-        // A value of the wrong type has been told already.
+        // A value of the wrong type has been reported already.
         if table.get(key).is_none() {
             self.problem(span, message, Some(format!("add {example}")));
         }

@@ -1,7 +1,8 @@
-//! The gateway to other platforms as an agent of this one: a process that runs the agent `gateway`, or an embedded
-//! platform that has one beside its own agents.
+//! The gateway to other platforms, as an agent of this platform. A process runs the agent `gateway`, or an embedded
+//! platform has it beside its own agents.
 //!
-//! Under a manifest it is a process of its own, started, watched and vouched for by a node like any other: what reads
+//! Under a manifest the gateway is a process of its own, which a node starts, watches and vouches for like any other.
+//! So the code that reads bytes from the open network shares no memory with the CA's keys.
 //! bytes from the open network shares no memory with the CA's keys.
 
 use std::sync::Arc;
@@ -23,23 +24,23 @@ use sealbus_process::{AgentHandle, OpenAgentError, Process};
 
 /// How long the answer with the operators' rules may take.
 const RULES_TIME: Duration = Duration::from_secs(5);
-/// Pause before it is asked again.
+/// Pause before the Master is asked again.
 const RULES_PAUSE: Duration = Duration::from_secs(2);
-/// How long closing waits for messages on their way.
+/// How long closing waits for messages in transit.
 const LAST_MESSAGES: Duration = Duration::from_secs(3);
 
-/// Why a gateway was not opened.
+/// The reason why a gateway was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// Its agent.
+    /// The gateway's agent could not be opened.
     #[error(transparent)]
     Agent(#[from] OpenAgentError),
-    /// Its door.
+    /// The gateway's HTTP interface could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
-/// A gateway, while this lives.
+/// The gateway. It stays open as long as this value lives.
 pub struct Gateway {
     http: Arc<HttpGateway>,
     serving: JoinHandle<()>,
@@ -47,7 +48,7 @@ pub struct Gateway {
 
 struct Shared {
     http: Arc<HttpGateway>,
-    /// The rules of its configuration; the operators' come on top.
+    /// The rules of its configuration. The operators' rules are added to them.
     own: GatewayPolicy,
 }
 
@@ -55,7 +56,7 @@ impl Gateway {
     /// Opens the platform's gateway in this process.
     ///
     /// # Errors
-    /// [`GatewayError`]; nothing is open then.
+    /// [`GatewayError`]. After an error nothing is open.
     pub async fn open(process: &Process, config: HttpGatewayConfig) -> Result<Self, GatewayError> {
         let agent = process.open_agent(GATEWAY).await?;
         let own = config.policy();
@@ -68,17 +69,17 @@ impl Gateway {
         Ok(Self { http, serving })
     }
 
-    /// The addresses other platforms reach it by.
+    /// The addresses at which other platforms reach the gateway.
     pub fn addresses(&self) -> &[String] {
         self.http.addresses()
     }
 
-    /// The door itself.
+    /// The gateway's HTTP interface.
     pub fn http(&self) -> &Arc<HttpGateway> {
         &self.http
     }
 
-    /// Ends it, after messages on their way were taken, or a few seconds.
+    /// Closes the gateway after the messages in transit were taken, or after a few seconds.
     pub async fn close(self) {
         self.http.close(LAST_MESSAGES).await;
         self.serving.abort();
@@ -99,8 +100,8 @@ impl Shared {
         let wishes = agent.wishes();
         let mut leaves = Box::pin(async {
             wishes.stop_wished().await;
-            // Where everybody is to leave, the others may have something to say outside until they have: whoever has
-            // the gateway closes it then.
+            // When all agents must leave, the others may still have messages for other platforms. The owner of the
+            // gateway closes it after they have left.
             if process.is_stopping() {
                 std::future::pending::<()>().await;
             }

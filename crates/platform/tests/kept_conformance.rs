@@ -1,5 +1,5 @@
-//! What nodes keep: the suite's promises about persistent channels, on whole platforms. In one program, which is its own node; and
-//! of a Master and two nodes, whose processes reach each other over the mesh.
+//! The suite's promises about persistent channels, tested on whole platforms: on one program, which is its own node,
+//! and on a Master with two nodes, whose processes reach each other over the mesh.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -35,7 +35,7 @@ struct Running {
 }
 
 impl Program {
-    /// Starts the program, once the one before has let go of the folder.
+    /// Starts the program, once the one before has released the folder.
     async fn start(folder: &Path) -> Running {
         loop {
             let name = PlatformName::new("home").unwrap();

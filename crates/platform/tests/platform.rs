@@ -1,6 +1,5 @@
-//! A Master, nodes and agent processes on the loopback of one test process: the real sockets, the
-//! real store, the real certificates. Agent processes are joined by ticket, and stand in this
-//! process; programs a node starts are real.
+//! A Master, nodes and agent processes on the loopback of one test process, with real sockets, the real store and real
+//! certificates. Agent processes join by ticket and live in this process. The programs that a node starts are real.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -22,7 +21,7 @@ use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::{Messages, Policy, Rule};
 use support::{LONG, Operator, alive, config, joined, node_config, platform, platform_of};
 
-/// Waits until every node was heard of again.
+/// Waits until every node has sent another heartbeat.
 async fn heartbeats(operator: &Operator) {
     let before = operator.nodes().await;
     let heard = async {
@@ -111,7 +110,7 @@ async fn a_token_is_good_once_and_a_taken_name_is_refused() {
     taken.name = Some("node-1".to_owned());
     let refused = Node::start(taken).await.err().unwrap();
     assert!(refused.to_string().contains("taken"), "{refused}");
-    // The token was not spent on it.
+    // The token was not spent on the failed attempt.
     let three = Node::start(node_config(directory.path(), "three", Some(token)))
         .await
         .unwrap();
@@ -243,7 +242,7 @@ async fn a_revoked_agent_is_cut_off_and_not_certified_again() {
         panic!()
     };
     assert_eq!(certificates.len(), 1);
-    // However long it goes on, nothing of it arrives; what it sent is refused and counted.
+    // However long the attack goes on, nothing of it arrives: its messages are refused and counted.
     let refused = async {
         loop {
             let message = AclMessage::new(Performative::Inform)
@@ -285,12 +284,12 @@ async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
     };
     operator.until("both are active", active).await;
     let ports = (master.enrolment_address(), master.address());
-    // A node learns with a heartbeat what it has missed, and has taken it in when it sends the next.
+    // A node learns from a heartbeat's answer what it has missed, and has applied it when it sends the next heartbeat.
     heartbeats(&operator).await;
     heartbeats(&operator).await;
     drop(operator);
     master.abandon().await;
-    // Neither knew the other so far: the nodes' replicas say where they are.
+    // The agents did not know each other so far. The nodes' replicas say where they are.
     say(&alice, &bob, "the Master is away").await;
     assert_eq!(hear(&mut bob).await, "the Master is away");
     say(&bob, &alice, "so it is").await;
@@ -303,13 +302,13 @@ async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
     let operator = Operator::of(&master).await;
     alive(&operator, 2).await;
     operator.until("both are active still", active).await;
-    // Actions that need the Master work again, too.
+    // Actions that need the Master work again.
     let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
     say(&alice, &carol, "welcome").await;
     assert_eq!(hear(&mut carol).await, "welcome");
 }
 
-/// Waits until a process knows so many others.
+/// Waits until a process knows this many others.
 async fn neighbours(process: &Process, count: usize) -> Vec<ProcessEndpoint> {
     let waiting = async {
         loop {
@@ -333,14 +332,14 @@ async fn every_process_knows_the_others_also_while_the_master_is_away() {
     let (first, alice) = joined(&operator, "alice", "node-1").await;
     let (second, bob) = joined(&operator, "bob", "node-2").await;
     let (third, carol) = joined(&operator, "carol", "node-2").await;
-    // The Master's own process, the nodes', and the two other programs'.
+    // The Master's own process, those of the nodes, and the two other programs.
     let known = neighbours(&first, 5).await;
     neighbours(&second, 5).await;
     neighbours(&third, 5).await;
     let second_is = second.contact().unwrap();
     assert!(known.contains(&second_is), "{known:#?}");
     assert!(!known.contains(&first.contact().unwrap()));
-    // One that leaves is no more for the others.
+    // A process that leaves disappears for the others.
     drop(carol);
     third.close().await;
     drop(third);
@@ -373,7 +372,7 @@ async fn every_process_knows_the_others_also_while_the_master_is_away() {
     assert_eq!(hear(&mut dave).await, "and you?");
 }
 
-/// Waits until the rules forbid it.
+/// Waits until the rules forbid the message.
 async fn forbidden(from: &AgentHandle, to: &AgentHandle) {
     let refused = async {
         loop {
@@ -394,7 +393,7 @@ fn count(process: &Process, reason: RefusalReason) -> u64 {
     found.map_or(0, |(_, count)| count)
 }
 
-/// Posts a message for an agent that may not be there.
+/// Posts a message for an agent that may be absent.
 async fn post(from: &AgentHandle, to: &str, what: &str) {
     let message = AclMessage::new(Performative::Inform)
         .with_receiver(from.process().peer(to).unwrap())
@@ -461,7 +460,7 @@ async fn what_a_revoked_agent_had_sent_is_not_delivered_any_more() {
     assert!(matches!(ended, ProcessEnd::Revoked { .. }), "{ended:?}");
     let (third, mut bob) = joined(&operator, "bob", "node-2").await;
     assert_eq!(hear(&mut bob).await, "by one that ended");
-    // It came first, and was judged before.
+    // The message came first, and was judged before.
     assert_eq!(count(&third, RefusalReason::Revoked), 1);
     let refusal = third.bus().refusals().last().pop().unwrap();
     assert_eq!(refusal.tried_by, "alice@factory");
@@ -555,7 +554,7 @@ async fn a_dead_nodes_agents_are_revoked_and_it_may_come_back() {
             .iter()
             .any(|agent| agent.name == lost.name && agent.restarts == 1)
     );
-    // The process that was left behind goes on until its node comes back and is told.
+    // The process that was left behind goes on until its node comes back and gives it orders.
     let left = format!("/proc/{}", lost.pid.unwrap());
     let again = Node::start(node_config(directory.path(), "one", None))
         .await
@@ -576,7 +575,7 @@ async fn a_dead_nodes_agents_are_revoked_and_it_may_come_back() {
         .unwrap();
 }
 
-/// Whether a process has ended and only waits for its parent, this test, to notice.
+/// Whether a process has ended and only waits until its parent, this test, notices.
 fn zombie(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         stat.rsplit(')')
@@ -616,7 +615,7 @@ async fn a_node_started_again_takes_its_processes_over() {
     assert_eq!(hear(&mut carol).await, "hello");
 }
 
-/// The next event of a subscription, as its text and the name that was proved.
+/// The next event of a subscription, as its text and the proved name of its sender.
 async fn event(subscription: &mut Subscription) -> (String, String) {
     let received = tokio::time::timeout(LONG, subscription.recv()).await;
     let event = received
@@ -630,7 +629,7 @@ async fn event(subscription: &mut Subscription) -> (String, String) {
     (message.content_text().unwrap_or_default().into_owned(), by)
 }
 
-/// Publishes until the event has reached so many processes: what is announced takes its time.
+/// Publishes until the event has reached this many processes, because announcements take time.
 async fn publish_to(process: &Process, from: &AgentHandle, what: &str, processes: usize) {
     let channel: ChannelPath = "/dates/business".parse().unwrap();
     let channels = Channels::of(process.bus());
@@ -644,7 +643,7 @@ async fn publish_to(process: &Process, from: &AgentHandle, what: &str, processes
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    // The first to publish makes its process interested in the others' subscriptions.
+    // The first publication makes its process interested in the others' subscriptions.
     channels.ready(LONG).await;
     if tokio::time::timeout(LONG, known).await.is_err() {
         panic!("not {processes}: {:#?}", channels.subscriptions());
@@ -697,7 +696,7 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
 
     drop(operator);
     master.abandon().await;
-    // A subscription made while the Master is away is heard by those who published before.
+    // Agents that published before hear of a subscription made while the Master is away.
     let mut at_carol = subscribe(&third, &carol);
     publish_to(&first, &alice, "two", 2).await;
     assert_eq!(
@@ -705,7 +704,7 @@ async fn channels_of_three_processes_go_on_while_the_master_is_away() {
         ("two".to_owned(), alice_is.clone())
     );
     assert_eq!(event(&mut at_carol).await, ("two".to_owned(), alice_is));
-    // The manifest's declarations and denials hold in every process.
+    // The declarations and denials of the manifest apply in every process.
     let channel: ChannelPath = "/dates/business".parse().unwrap();
     let channels = Channels::of(third.bus());
     let qos = channels.qos_of(&channel);

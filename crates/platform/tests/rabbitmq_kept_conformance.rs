@@ -1,5 +1,5 @@
-//! What nodes keep, where messages go over a real RabbitMQ: the suite's promises about persistent channels, at each level. Run by
-//! `make test-rabbitmq`, which installs it.
+//! The suite's promises about persistent channels where messages go over a real RabbitMQ, tested at each level. `make
+//! test-rabbitmq` installs RabbitMQ and runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -9,7 +9,7 @@ use sealbus_conformance::Promise;
 use sealbus_seal::SecurityLevel;
 use support::keeping::{OfNodes, keeps};
 
-/// Each promise on a platform with a broker of its own.
+/// Tests each promise on a platform with a broker of its own.
 async fn all(level: SecurityLevel) {
     let setting = OfNodes::on_rabbitmq(level);
     for promise in Promise::OF_LOGS {

@@ -1,5 +1,5 @@
-//! Shops publish offers on channels and answer who asks; a buyer hears what is cheap, and asks everyone. Nobody knows
-//! anybody's name.
+//! Shops publish offers on channels and answer questions. A buyer hears the cheap offers, and asks everyone. No agent
+//! knows another agent's name.
 //!
 //! Run it with `cargo run -p sealbus --example channels`.
 
@@ -32,7 +32,7 @@ impl Agent for Shop {
     }
 
     async fn on_question(&mut self, context: &mut Context, question: ChannelEvent) -> AgentResult {
-        // The dearest shop is too proud to answer: the buyer learns that at once.
+        // The dearest shop is too proud to answer. The buyer learns that at once.
         if self.price < 10 {
             let price = format!("{} EUR", self.price);
             context
@@ -55,7 +55,7 @@ impl Agent for Buyer {
             ready.next().await;
         }
 
-        // The filter is evaluated where the offer is made, so that dear offers are not even sent.
+        // The filter is evaluated at the sender, so dear offers are not even sent.
         let cheap = context
             .subscribe("/offers/**")?
             .filter("properties.price < 10");

@@ -1,8 +1,8 @@
-//! An agent that can be moved to another node while others talk to it: `save` and `restore` carry its state.
+//! An agent that can move to another node while others talk to it. `save` and `restore` carry its state.
 //!
-//! By itself (`cargo run --example counter`) it is asked ten times and stops. On a platform the same program, started
-//! as `counter` and as `asker`, runs whichever of the two was placed there; `sealbus move counter node-2` then takes
-//! the counter to another node, and it counts on.
+//! By itself (`cargo run --example counter`) the counter is asked ten times and stops. On a platform the same program,
+//! started as `counter` and as `asker`, runs whichever of the two was placed there. Then `sealbus move counter node-2`
+//! takes the counter to another node, and it counts on.
 
 use std::time::Duration;
 

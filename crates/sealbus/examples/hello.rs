@@ -1,4 +1,4 @@
-//! Two agents, one file, nothing to install: they are certified, meet on an embedded platform and play a rally.
+//! Two agents in one file, with nothing to install. They are certified, meet on an embedded platform and play a rally.
 //!
 //! Run it with `cargo run --example hello`.
 

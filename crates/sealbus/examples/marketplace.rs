@@ -1,5 +1,5 @@
-//! Sellers register what they sell with the directory facilitator; a buyer finds them, asks for offers and takes the
-//! cheapest. Nobody knows anybody's name beforehand.
+//! Sellers register their goods with the directory facilitator. A buyer finds them, asks for offers and takes the
+//! cheapest. No agent knows another agent's name beforehand.
 //!
 //! Run it with `cargo run --example marketplace`.
 
@@ -55,7 +55,7 @@ struct Buyer;
 
 impl Agent for Buyer {
     async fn setup(&mut self, context: &mut Context) -> AgentResult {
-        // Sellers may be a little later than the buyer: the directory tells when they come.
+        // Sellers may come a little later than the buyer. The directory reports them when they come.
         let shops = context
             .df()
             .subscribe(ServiceDescription::of_type("bookshop"))

@@ -1,5 +1,5 @@
-//! Asking and answering, also when it goes wrong: a refusal is an answer; an agent that does not exist, and one that
-//! does not answer, are errors that say so.
+//! Asking and answering, with the cases that go wrong. A refusal is an answer. A missing agent, and an agent that does
+//! not answer, are errors that say so.
 //!
 //! Run it with `cargo run --example request`.
 

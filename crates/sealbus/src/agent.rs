@@ -8,13 +8,13 @@ use crate::context::Context;
 use crate::message::Message;
 use sealbus_fipa::Performative;
 
-/// The result of an agent's hook: any error ends the agent, and is reported with the agent's name.
+/// The result of an agent's hook. Any error ends the agent, and is reported with the agent's name.
 pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// An agent: its state, and what it does when something happens to it.
 ///
 /// All hooks have a default, and all are plain `async fn`s in an implementation. They run one after the other, so an
-/// agent never sees itself half changed; thousands of agents share one thread, so a hook waits (`.await`) and never
+/// agent never sees itself half changed. Thousands of agents share one thread, so a hook waits (`.await`) and never
 /// blocks.
 ///
 /// | hook | when | default |
@@ -61,18 +61,18 @@ pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 pub trait Agent: Send + 'static {
     /// Called once, when the agent has its certificate and can send and receive.
     ///
-    /// It may take as long as it likes: an agent that only acts, and never waits to be asked, does all its work here
-    /// and ends with [`Context::stop`]. What arrives meanwhile waits in the mailbox, in order. An agent can be moved
-    /// once it is through with this hook.
+    /// It may take as long as it likes. An agent that only acts, and never waits for questions, does all its work here
+    /// and ends with [`Context::stop`]. Messages that arrive in the meantime wait in the mailbox, in order. An agent
+    /// can be moved once this hook has returned.
     fn setup(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
         let _ = context;
         async { Ok(()) }
     }
 
-    /// Called with each message, in the order of arrival, the one after the other.
+    /// Called with each message, in the order of arrival, one after the other.
     ///
-    /// The default answers `not-understood`, as FIPA asks of an agent that cannot deal with a message, except to
-    /// `not-understood` and `failure`, which end an exchange.
+    /// The default answers `not-understood`, as FIPA requires of an agent that cannot handle a message. It does not
+    /// answer `not-understood` and `failure`, which end an exchange.
     fn on_message(
         &mut self,
         context: &mut Context,
@@ -101,7 +101,7 @@ pub trait Agent: Send + 'static {
         async { Ok(()) }
     }
 
-    /// Called with each request to everyone on a channel that the agent listens to, if it does so
+    /// Called with each request to everyone on a channel that the agent listens to, if it listens with
     /// [`answering`](crate::channel::Subscribing::answering). Answer with [`Context::answer`].
     ///
     /// The default declines, so that the requester does not wait.
@@ -116,23 +116,23 @@ pub trait Agent: Send + 'static {
         }
     }
 
-    /// Called once before the agent leaves. It can still send, search and deregister; it has
+    /// Called once before the agent leaves. The agent can still send, search and deregister. It has
     /// [`TEARDOWN_LIMIT`](crate::process::TEARDOWN_LIMIT) to do so.
     fn teardown(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
         let _ = context;
         async { Ok(()) }
     }
 
-    /// The state to carry to another node, called between two messages when the agent is moved.
+    /// Returns the state to carry to another node. Called between two messages when the agent is moved.
     ///
-    /// Messages it has not seen yet travel with it, and those sent meanwhile follow: none is lost and none comes twice.
-    /// An error keeps the agent where it is, running.
+    /// Messages that the agent has not seen yet travel with it, and messages sent in the meantime follow it. None is
+    /// lost and none comes twice. After an error the agent stays where it is and goes on running.
     fn save(&mut self, context: &mut Context) -> impl Future<Output = AgentResult<Vec<u8>>> + Send {
         let _ = context;
         async { Ok(Vec::new()) }
     }
 
-    /// Takes over the state that [`save`](Agent::save) gave at the node the agent came from; called instead of
+    /// Takes over the state that [`save`](Agent::save) returned at the previous node. Called instead of
     /// [`setup`](Agent::setup).
     fn restore(
         &mut self,

@@ -1,7 +1,8 @@
-//! Which of a program's agents run in this process, and under which names.
+//! The agents of a program that run in this process, and their names.
 //!
-//! Embedded, all of them run. On a platform the same program, unchanged, runs those that were placed where it was
-//! started: the agents it declares are its roles, and each agent placed here takes one.
+//! On an embedded platform, all of them run. On a larger platform the same program, unchanged, runs the agents that
+//! were placed in its process. The agents that a program declares are its roles, and each agent placed here takes one
+//! role.
 
 use std::fmt;
 
@@ -10,11 +11,12 @@ use std::fmt;
 pub struct Role {
     /// The name the program gives it.
     pub name: String,
-    /// How many of it there are when the program runs by itself; `None` for a single one, which goes by the role's name.
+    /// How many of these agents there are when the program runs by itself. `None` means a single agent with the role's
+    /// name.
     pub count: Option<usize>,
 }
 
-/// An agent that runs here: its name, and its role by index.
+/// An agent that runs here: its name, and the index of its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The name it goes by.
@@ -23,7 +25,7 @@ pub struct Part {
     pub role: usize,
 }
 
-/// Why the agents placed here and the agents of the program do not fit.
+/// The reason why the agents placed here do not fit the program's agents.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CastError {
@@ -41,7 +43,7 @@ pub enum CastError {
         "the platform placed agent {placed} here, and the program has no such agent: it has {known}"
     )]
     Unknown {
-        /// The agent placed here.
+        /// The agent that was placed here.
         placed: String,
         /// The program's agents.
         known: String,
@@ -55,16 +57,16 @@ pub enum CastError {
         role: String,
         /// The agent that took it.
         first: String,
-        /// The one that came too late.
+        /// The agent that came too late.
         second: String,
     },
 }
 
-/// Gives each agent that is to run here its role. `placed` are the agents the platform placed in this process; without
+/// Gives each agent that runs here its role. `placed` are the agents that the platform placed in this process. Without
 /// a platform all roles are taken.
 ///
-/// An agent takes the role of its name; or, as a replica (`seller-2`), the role it is a replica of (`seller`); or the
-/// program's only role.
+/// An agent takes the role with its own name. A replica (`seller-2`) takes the role it is a replica of (`seller`).
+/// Otherwise the agent takes the program's only role.
 pub fn cast(roles: &[Role], placed: Option<&[String]>) -> Result<Vec<Part>, CastError> {
     if roles.is_empty() {
         return Err(CastError::NoAgents);

@@ -1,4 +1,4 @@
-//! Names for conversations, and recognising the reply to a request.
+//! Names for conversations, and the recognition of the reply to a request.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -12,7 +12,8 @@ use sealbus_management::client::undelivered;
 
 use crate::message::Message;
 
-/// A name no other conversation has: unique in this process by counting, and between processes by 64 random bits.
+/// A name that no other conversation has. Counting makes it unique in this process, and 64 random bits make it unique
+/// between processes.
 ///
 /// ```
 /// assert_ne!(sealbus::new_conversation_id(), sealbus::new_conversation_id());
@@ -24,7 +25,7 @@ pub fn new_conversation_id() -> String {
     format!("c{process:016x}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The properties that make a message the reply to a request.
+/// The properties by which a message is recognised as the reply to a request.
 #[derive(Debug)]
 pub struct Expected {
     reply_with: Expression,
@@ -33,7 +34,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Gives the request the names its reply is known by (`conversation-id`, `reply-with`), unless its author did.
+    /// Gives the request the names that identify its reply (`conversation-id`, `reply-with`), unless its author did.
     pub fn of(request: &mut AclMessage) -> Expected {
         let named = |parameter: &mut Option<Expression>| {
             parameter
@@ -51,8 +52,8 @@ impl Expected {
         }
     }
 
-    /// Whether `message` answers the request: it repeats the request's `reply-with`; or, from an agent that does not
-    /// repeat it, it is in the same conversation and from one that was asked.
+    /// Whether `message` answers the request. It does if it repeats the request's `reply-with`. A message without
+    /// `in-reply-to` does if it is in the same conversation and comes from an agent that was asked.
     pub fn is_answered_by(&self, message: &AclMessageRef<'_>) -> bool {
         match message.in_reply_to() {
             Some(tag) => same(&tag, &self.reply_with),
@@ -67,18 +68,18 @@ impl Expected {
         }
     }
 
-    /// The conversation the reply belongs to.
+    /// The conversation that the reply belongs to.
     pub fn conversation(&self) -> &Expression {
         &self.conversation
     }
 
-    /// Names of those who were asked, for an error.
+    /// Names of the agents that were asked, for an error.
     pub(crate) fn asked(&self) -> String {
         self.receivers.join(", ")
     }
 }
 
-/// Encodings may turn a word into a string or back, so parameters are compared as texts where they are texts.
+/// Encodings may turn a word into a string or back, so textual parameters are compared as texts.
 fn same(received: &ExpressionRef<'_>, sent: &Expression) -> bool {
     match (received.text(), sent.as_str()) {
         (Some(received), Some(sent)) => received == sent,
@@ -91,13 +92,13 @@ fn same(received: &ExpressionRef<'_>, sent: &Expression) -> bool {
 pub struct Undelivered {
     /// The receiver that did not get the message.
     pub receiver: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Undelivered {
-    /// Reads a message as such a notice; `None` if it is another message. Only what the platform itself wrote counts,
-    /// so no agent can make another believe that its messages are lost.
+    /// Reads a message as such a notice. Returns `None` if it is another message. Only notices by the platform itself
+    /// count, so no agent can make another believe that its messages are lost.
     pub fn read(message: &Message) -> Option<Undelivered> {
         if !matches!(message.provenance(), Provenance::Platform)
             || message.performative != Performative::Failure

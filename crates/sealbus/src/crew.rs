@@ -1,4 +1,4 @@
-//! The agents a program runs: each driven by a task of its own, through its hooks, to its end.
+//! The agents of a program. Each is driven by a task of its own, through its hooks, to its end.
 
 use std::any::Any;
 use std::fmt;
@@ -21,13 +21,13 @@ pub const HOOK_GRACE: Duration = Duration::from_secs(1);
 /// How long [`Agent::teardown`] may take.
 pub const TEARDOWN_LIMIT: Duration = Duration::from_secs(5);
 
-/// How an agent came to its end.
+/// How an agent ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AgentEnd {
-    /// It left: by its own wish, its program's or the platform's.
+    /// The agent left: by its own wish, its program's or the platform's.
     Left,
-    /// It moved to another process.
+    /// The agent moved to another process.
     Moved,
     /// A hook failed.
     Failed(Box<dyn std::error::Error + Send + Sync>),
@@ -47,7 +47,7 @@ impl fmt::Display for AgentEnd {
     }
 }
 
-/// Starts agents, and tells their ends to whoever runs the program. It is over when no agent holds it any more.
+/// Starts agents, and reports their ends to the program. The crew is over when no agent holds it any more.
 #[derive(Clone, Debug)]
 pub(crate) struct Crew {
     ends: mpsc::UnboundedSender<(String, AgentEnd)>,
@@ -88,7 +88,7 @@ async fn drive<A: Agent>(mut agent: A, mut context: Context) {
     };
     let (handle, crew) = context.into_parts();
     let name = handle.aid().name.clone();
-    // A panicking destructor of the agent must not take the report with it.
+    // If the agent's destructor panics, the report must still be sent.
     if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(agent))) {
         tracing::error!(
             agent = name,
@@ -111,7 +111,7 @@ async fn drive<A: Agent>(mut agent: A, mut context: Context) {
         }
     };
     handle.leave(parting);
-    // Nobody listens when the program has ended without waiting.
+    // The program may have ended without waiting, and then nobody listens.
     let _ = crew.ends.send((name, end));
 }
 
@@ -125,7 +125,7 @@ async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
     context.begin_teardown();
     match tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(agent.teardown(context))).await {
         Ok(Ok(())) => end,
-        // The first failure is the one to report.
+        // The first failure is the one reported.
         _ if matches!(end, AgentEnd::Failed(_)) => end,
         Ok(Err(error)) => AgentEnd::Failed(format!("in teardown: {error}").into()),
         Err(_) => AgentEnd::Failed(
@@ -184,9 +184,10 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
     Ok(Course::Leave)
 }
 
-/// Runs a hook to its end; once the agent is to stop, for no longer than [`HOOK_GRACE`]. `None`: it was cancelled.
+/// Runs a hook to its end. Once the agent must stop, the hook may run for at most [`HOOK_GRACE`] more. Returns `None`
+/// if it was cancelled.
 ///
-/// The hook is boxed: what it needs of memory while it runs may be kilobytes, which an idle agent should not hold.
+/// The hook is boxed, because it may need kilobytes of memory while it runs, which an idle agent should not hold.
 async fn within_grace<T>(
     wishes: &Wishes,
     mut hook: Pin<Box<impl Future<Output = AgentResult<T>> + ?Sized>>,
@@ -200,13 +201,13 @@ async fn within_grace<T>(
         },
     };
     match done {
-        // The wish to stop cut the hook's wait off: this is no failure of the agent.
+        // The stop interrupted the hook's wait, which is no failure of the agent.
         Err(error) if wishes.is_stop_wished() && is_stopping(&*error) => None,
         done => Some(done),
     }
 }
 
-/// Whether an error says no more than that the agent is being stopped.
+/// Whether an error only says that the agent is being stopped.
 fn is_stopping(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     use crate::context::{ReceiveError, RequestError};
     let stopping = |error: &ReceiveError| {

@@ -1,7 +1,7 @@
-//! Finding others: the directory facilitator (what agents offer) and the agent management system (which agents there
-//! are), asked in the language of FIPA00023 so that agents of other platforms can ask and be asked too.
+//! Finding others through the directory facilitator (services that agents offer) and the agent management system (all
+//! agents). Both are asked in the language of FIPA00023, so agents of other platforms can ask and be asked too.
 //!
-//! The messages and the reading of answers are free of I/O ([`df_request`], [`done`], [`found`], …); [`Df`] and [`Ams`]
+//! The requests and the reading of answers are free of I/O ([`df_request`], [`done`], [`found`], …). [`Df`] and [`Ams`]
 //! send and wait.
 
 use std::time::{Duration, SystemTime};
@@ -21,30 +21,30 @@ pub use sealbus_fipa::management::{
     SearchConstraints, ServiceDescription,
 };
 
-/// How long [`Df`] and [`Ams`] wait for an answer unless told otherwise.
+/// How long [`Df`] and [`Ams`] wait for an answer by default.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Why a directory did not do what it was asked.
+/// The reason why a directory did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
     /// No answer came.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// No news came, because the agent is ending.
+    /// No news came because the agent is ending.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// It turned the request down.
+    /// The directory turned the request down.
     #[error("{directory} answered {agent}: {exception}")]
     Refused {
         /// The agent that asked.
         agent: String,
         /// The directory.
         directory: String,
-        /// Why.
+        /// The reason.
         exception: Exception,
     },
-    /// Its answer cannot be read.
+    /// The directory's answer cannot be read.
     #[error("{directory} gave {agent} an answer that cannot be read: {problem}")]
     Unreadable {
         /// The agent that asked.
@@ -56,7 +56,7 @@ pub enum DirectoryError {
     },
 }
 
-/// The template of a search: an entry matches if it has at least the template's values.
+/// The template of a search. An entry matches if it has at least the template's values.
 ///
 /// ```
 /// use sealbus::directory::{ServiceDescription, Template};
@@ -69,21 +69,21 @@ pub enum DirectoryError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(pub DfAgentDescription);
 
-/// Offers a service of this type.
+/// Matches entries that offer a service of this type.
 impl From<&str> for Template {
     fn from(service_type: &str) -> Template {
         ServiceDescription::of_type(service_type).into()
     }
 }
 
-/// Offers a service like this.
+/// Matches entries that offer a service like this.
 impl From<ServiceDescription> for Template {
     fn from(service: ServiceDescription) -> Template {
         Template(DfAgentDescription::default().with_service(service))
     }
 }
 
-/// Is described like this.
+/// Matches entries like this one.
 impl From<DfAgentDescription> for Template {
     fn from(description: DfAgentDescription) -> Template {
         Template(description)
@@ -92,8 +92,8 @@ impl From<DfAgentDescription> for Template {
 
 // ----- messages
 
-/// The request to a DF to do something. To a DF with addresses, which is of another platform, a lease that is an amount
-/// of time goes as the date it comes to: JADE reads dates alone.
+/// A request to a DF. A DF with addresses belongs to another platform; its leases are sent as dates and not as amounts
+/// of time, because JADE reads dates alone.
 pub fn df_request(df: &Aid, function: &DfFunction) -> AclMessage {
     let mut function = function.clone();
     if let DfFunction::Register(entry) | DfFunction::Modify(entry) = &mut function
@@ -101,13 +101,13 @@ pub fn df_request(df: &Aid, function: &DfFunction) -> AclMessage {
         && let Some(lease) = entry.lease_time.filter(DateTime::is_relative)
         && let Ok(end) = lease.system_time(SystemTime::now())
     {
-        // A date that cannot be written is for the DF to refuse.
+        // A date that cannot be written is left for the DF to refuse.
         entry.lease_time = DateTime::from_system_time(end).ok().or(Some(lease));
     }
     client::ask_df(df, &function).with_conversation_id(new_conversation_id())
 }
 
-/// The request to an AMS to do something. A search names an agent without its addresses: JADE compares them too.
+/// A request to an AMS. A search names an agent without its addresses, because JADE compares them too.
 pub fn ams_request(ams: &Aid, function: &AmsFunction) -> AclMessage {
     let mut function = function.clone();
     if let AmsFunction::Search(template, _) = &mut function
@@ -119,19 +119,19 @@ pub fn ams_request(ams: &Aid, function: &AmsFunction) -> AclMessage {
     client::ask_ams(ams, &function).with_conversation_id(new_conversation_id())
 }
 
-/// The subscription at a DF to all entries that match a template, now and later.
+/// A subscription at a DF to all entries that match a template, now and later.
 pub fn df_subscription(df: &Aid, template: &Template) -> AclMessage {
     client::subscribe(df, template.0.clone(), SearchConstraints::all())
         .with_conversation_id(new_conversation_id())
         .with_reply_with(new_conversation_id())
 }
 
-/// Reads an answer that only says that something was done.
+/// Reads an answer that only confirms that something was done.
 pub fn done(answer: &Message) -> Result<(), DirectoryError> {
     content(answer).map(|_| ())
 }
 
-/// Reads what a search found, or a directory described. An answer that leaves out some of it is logged.
+/// Reads the result of a search, or a directory's description of its platform. An incomplete answer is logged.
 pub fn found<T>(
     answer: &Message,
     read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
@@ -150,7 +150,7 @@ pub fn found<T>(
         .map_err(|error| unreadable(answer, error.to_string()))
 }
 
-/// Reads what a subscription told: entries that came or changed, and, with a name alone, those that went.
+/// Reads a notification of a subscription: entries that came or changed, and, with a name alone, entries that went.
 pub fn told(news: &Message) -> Result<Vec<DfAgentDescription>, DirectoryError> {
     subscription::entries(&content(news)?).map_err(|error| unreadable(news, error.to_string()))
 }
@@ -194,7 +194,7 @@ fn asker(answer: &Message) -> String {
 
 // ----- the directory facilitator
 
-/// The directory facilitator of the platform: the yellow pages. Made by [`Context::df`].
+/// The directory facilitator of the platform, its yellow pages. Made by [`Context::df`].
 #[derive(Debug)]
 pub struct Df<'a> {
     context: &'a mut Context,
@@ -226,7 +226,7 @@ impl<'a> Df<'a> {
         self
     }
 
-    /// Makes known what this agent offers, in place of what it offered before.
+    /// Registers the services that this agent offers, in place of those registered before.
     pub async fn register(
         self,
         services: impl IntoIterator<Item = ServiceDescription>,
@@ -236,14 +236,15 @@ impl<'a> Df<'a> {
         self.register_description(description).await
     }
 
-    /// [`register`](Self::register) with everything an entry can have, such as a lease time. Its name is filled in.
+    /// Like [`register`](Self::register), with everything that an entry can have, such as a lease time. Its name is
+    /// filled in.
     pub async fn register_description(
         mut self,
         mut description: DfAgentDescription,
     ) -> Result<(), DirectoryError> {
         description.name = Some(self.context.aid().clone());
         match self.ask(&DfFunction::Register(description.clone())).await {
-            // An entry of an earlier life, or from before the agent moved, is its own and gives way.
+            // An entry from an earlier life, or from before the agent moved, belongs to the agent and gives way.
             Err(DirectoryError::Refused {
                 exception: Exception::AlreadyRegistered,
                 ..
@@ -252,7 +253,7 @@ impl<'a> Df<'a> {
         }
     }
 
-    /// Changes this agent's entry, which there must be.
+    /// Changes this agent's entry, which must exist.
     pub async fn modify(
         mut self,
         mut description: DfAgentDescription,
@@ -261,7 +262,7 @@ impl<'a> Df<'a> {
         self.ask(&DfFunction::Modify(description)).await
     }
 
-    /// Removes this agent's entry; all is well if there was none.
+    /// Removes this agent's entry. A missing entry is no error.
     pub async fn deregister(mut self) -> Result<(), DirectoryError> {
         let description = DfAgentDescription::of(self.context.aid().clone());
         match self.ask(&DfFunction::Deregister(description)).await {
@@ -290,7 +291,7 @@ impl<'a> Df<'a> {
         self.search_with(template, SearchConstraints::all()).await
     }
 
-    /// Entries that match, as many and from as far as the constraints say.
+    /// Entries that match, as many and from as far away as the constraints say.
     pub async fn search_with(
         self,
         template: impl Into<Template>,
@@ -304,7 +305,7 @@ impl<'a> Df<'a> {
         found(&answer, DfAgentDescription::from_term)
     }
 
-    /// Is told of entries that match: of those there are, and from then on of each that comes, changes or goes.
+    /// Subscribes to entries that match: to the present ones, and from then on to each that comes, changes or goes.
     pub async fn subscribe(
         self,
         template: impl Into<Template>,
@@ -330,14 +331,14 @@ impl<'a> Df<'a> {
     }
 }
 
-/// A standing question to a DF; see [`Df::subscribe`]. Its news wait in the agent's mailbox.
+/// A standing question to a DF; see [`Df::subscribe`]. Its notifications wait in the agent's mailbox.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     request: AclMessage,
 }
 
 impl Subscription {
-    /// Takes the news of this subscription, for agents that read them in `on_message`.
+    /// A filter for this subscription's notifications, for agents that read them in `on_message`.
     pub fn filter(&self) -> Filter {
         let conversation = self
             .request
@@ -347,7 +348,7 @@ impl Subscription {
         Filter::conversation(conversation.unwrap_or_default())
     }
 
-    /// Waits for the next news: entries that came or changed, and, with nothing but a name, those that went.
+    /// Waits for the next notification: entries that came or changed, and, with a name alone, entries that went.
     pub async fn next(
         &self,
         context: &mut Context,
@@ -360,7 +361,7 @@ impl Subscription {
         }
     }
 
-    /// Ends the subscription. News that were on their way are dropped; none come after this.
+    /// Ends the subscription. Notifications in transit are dropped, and none come after this.
     pub async fn cancel(self, context: &mut Context) -> Result<(), DirectoryError> {
         let answer = context
             .request(client::cancel(&self.request), ANSWER_TIME)
@@ -368,7 +369,7 @@ impl Subscription {
         while context.try_receive(self.filter()).is_some() {}
         match answer {
             Ok(answer) => done(&answer),
-            // Some DFs just stop.
+            // Some DFs stop without an answer.
             Err(RequestError::Timeout { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -377,7 +378,7 @@ impl Subscription {
 
 // ----- the agent management system
 
-/// The agent management system of the platform: the white pages. Made by [`Context::ams`].
+/// The agent management system of the platform, its white pages. Made by [`Context::ams`].
 #[derive(Debug)]
 pub struct Ams<'a> {
     context: &'a mut Context,

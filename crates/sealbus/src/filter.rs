@@ -1,4 +1,4 @@
-//! Which messages a `receive` is waiting for.
+//! Conditions on the messages that a `receive` waits for.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not};
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use sealbus_fipa::{AclMessageRef, Aid, ExpressionRef, Performative};
 
-/// A condition on a message: what it takes, in which conversation, from whom.
+/// A condition on a message: its act, its conversation, its sender and more.
 ///
-/// Filters are joined with `&`, `|` and `!`. What a filter does not take stays in the mailbox, in its order.
+/// Filters are joined with `&`, `|` and `!`. Messages that a filter does not take stay in the mailbox, in order.
 ///
 /// ```
 /// use sealbus::{AclMessage, Filter, Performative};
@@ -64,7 +64,7 @@ impl Filter {
 
     /// Takes messages from this agent.
     ///
-    /// The sender's name is the one that was proved by its certificate, at the levels that prove it.
+    /// At security levels that prove senders, the sender's name is the one proved by its certificate.
     pub fn sender(sender: &Aid) -> Filter {
         Filter(Test::Sender(sender.name.as_str().into()))
     }
@@ -74,22 +74,22 @@ impl Filter {
         Filter(Test::Protocol(name.into()))
     }
 
-    /// Takes messages that speak in this ontology.
+    /// Takes messages in this ontology.
     pub fn ontology(name: impl Into<Box<str>>) -> Filter {
         Filter(Test::Ontology(name.into()))
     }
 
-    /// Takes messages whose content is in this language, such as `fipa-sl`.
+    /// Takes messages with content in this language, such as `fipa-sl`.
     pub fn language(name: impl Into<Box<str>>) -> Filter {
         Filter(Test::Language(name.into()))
     }
 
-    /// Takes messages for which `test` holds. It runs while the mailbox is held, so it must be quick.
+    /// Takes messages for which `test` holds. The test runs while the mailbox is locked, so it must be quick.
     pub fn matching(test: impl Fn(&AclMessageRef<'_>) -> bool + Send + Sync + 'static) -> Filter {
         Filter(Test::Matching(Arc::new(test)))
     }
 
-    /// Takes what both take; the same as `self & other`.
+    /// Takes the messages that both filters take. The same as `self & other`.
     #[must_use]
     pub fn and(self, other: impl Into<Filter>) -> Filter {
         match (self.0, other.into().0) {
@@ -102,7 +102,7 @@ impl Filter {
         }
     }
 
-    /// Takes what either takes; the same as `self | other`.
+    /// Takes the messages that either filter takes. The same as `self | other`.
     #[must_use]
     pub fn or(self, other: impl Into<Filter>) -> Filter {
         match (self.0, other.into().0) {
@@ -120,7 +120,7 @@ impl Filter {
         self.0.holds(message)
     }
 
-    /// Whether this filter takes whatever comes.
+    /// Whether this filter takes every message.
     pub fn is_any(&self) -> bool {
         matches!(self.0, Test::Any)
     }
@@ -147,7 +147,7 @@ impl Test {
     }
 }
 
-/// Whether a parameter is there and is this text: as a word, a string or a number, which encodings choose between.
+/// Whether a parameter is present with this text, as a word, a string or a number. Encodings choose between these.
 pub(crate) fn reads(parameter: Option<ExpressionRef<'_>>, text: &str) -> bool {
     parameter
         .and_then(|it| it.text())
@@ -196,7 +196,7 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// Shown in errors: `performative propose and conversation sale-7`.
+/// The form shown in errors: `performative propose and conversation sale-7`.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

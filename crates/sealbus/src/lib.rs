@@ -1,6 +1,6 @@
 //! Agents that talk fast and know who is talking.
 //!
-//! An agent is a value with hooks ([`Agent`]); a program names its agents and runs them ([`run`]). That is all:
+//! An agent is a value with hooks ([`Agent`]). A program names its agents and runs them ([`run`]):
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,9 +34,9 @@
 //! # Where agents run
 //!
 //! The program above starts a platform inside itself: a Master, a Certification Authority, AMS and DF. Each agent makes
-//! its own key and is certified before it says a word; no server is needed, and no configuration.
+//! its own key and is certified before it sends its first message. No server is needed, and no configuration.
 //!
-//! The same program, unchanged, runs on a platform of many machines. What decides is the environment:
+//! The same program, unchanged, runs on a platform of many machines. The environment decides:
 //!
 //! | variable | who sets it | effect |
 //! |---|---|---|
@@ -47,10 +47,10 @@
 //!
 //! # What is promised
 //!
-//! A message that [`Context::send`] accepted is delivered once, and in order per sender and receiver, or the sender is
-//! told that it was not and why. A full mailbox holds back those who write to it and nobody else. At level `auth`, the
-//! default, the sender's name in a message was proved with its certificate; [`Message::provenance`] says how. What fails
-//! a check is never delivered.
+//! A message that [`Context::send`] accepted is delivered once, and in order per sender and receiver. Otherwise the
+//! sender is told that it was not delivered, and why. A full mailbox holds back only the agents that write to it. At
+//! level `auth`, the default, the sender proved its name with its certificate; [`Message::provenance`] says how. A
+//! message that fails a check is never delivered.
 //!
 //! # Finding the way about
 //!
@@ -89,6 +89,6 @@ pub use message::{ContentError, Message};
 pub use platform::{Platform, PlatformError, log_to_stderr};
 pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agents};
 
-// What nearly every agent needs of the layers below.
+// The names of the layers below that nearly every agent needs.
 pub use sealbus_bus::{Provenance, SendError};
 pub use sealbus_fipa::{AclMessage, Aid, Content, Performative};

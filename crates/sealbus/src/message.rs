@@ -7,9 +7,9 @@ use std::sync::Arc;
 use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_fipa::AclMessage;
 
-/// A message an agent received: an [`AclMessage`] to read, and what is known about who wrote it.
+/// A message that an agent received: an [`AclMessage`] to read, and the facts known about its sender.
 ///
-/// Between agents of one process it is the sender's own message, shared and not copied.
+/// Between agents of one process it is the sender's own message, which is shared and not copied.
 #[derive(Clone, Debug)]
 pub struct Message {
     message: Arc<AclMessage>,
@@ -17,10 +17,10 @@ pub struct Message {
     kept: Option<(u64, bool)>,
 }
 
-/// The content of a message is not what was asked for.
+/// The content of a message does not have the requested form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// There is none.
+    /// The message has no content.
     #[error("the {performative} from {sender} has no content")]
     Missing {
         /// The act that the message performs.
@@ -28,7 +28,7 @@ pub enum ContentError {
         /// The sender.
         sender: String,
     },
-    /// It is bytes.
+    /// The content is bytes.
     #[error(
         "the content of the {performative} from {sender} is bytes, not text: read it with content_bytes"
     )]
@@ -57,13 +57,14 @@ impl Message {
         &self.provenance
     }
 
-    /// Its number among the messages that were kept for this agent, if it was: greater than that of each kept before it.
-    /// An agent that must do nothing twice, even if it is killed, notes the numbers it has dealt with.
+    /// The message's number among those kept for this agent, if it was kept. The number is greater than that of each
+    /// message kept before it. An agent that must do nothing twice, even if it is killed, notes the numbers it has
+    /// dealt with.
     pub fn kept_number(&self) -> Option<u64> {
         self.kept.map(|(number, _)| number)
     }
 
-    /// Whether this agent may have had this message before: its process ended before its node knew.
+    /// Whether this agent may have had this message before, because its process ended before its node knew.
     pub fn may_be_again(&self) -> bool {
         self.kept.is_some_and(|(_, again)| again)
     }

@@ -1,4 +1,4 @@
-//! The platform a program runs on, wherever that is.
+//! The platform that a program runs on, embedded or shared.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -15,15 +15,15 @@ use sealbus_process::{AgentHandle, OpenAgentError, OpenError, Process};
 use sealbus_seal::PlatformName;
 use tracing_subscriber::EnvFilter;
 
-/// Variable with the address of the node that started the program: attach to it.
+/// Variable with the address of the node that started the program. The program attaches to this node.
 pub const ATTACH_VARIABLE: &str = "SEALBUS_ATTACH";
 /// Variable with the ticket that lets the program join.
 pub const TICKET_VARIABLE: &str = "SEALBUS_TICKET";
-/// Variable with what is logged: a level or a filter of `tracing`, such as `sealbus=debug`.
+/// Variable with the log level or a filter of `tracing`, such as `sealbus=debug`.
 pub const LOG_VARIABLE: &str = "SEALBUS_LOG";
 
-/// Variable with a folder where an embedded platform keeps persistent messages for later runs of the program. Without
-/// it they are kept as long as the program runs.
+/// Variable with a folder in which an embedded platform keeps persistent messages for later runs of the program.
+/// Without it they are kept as long as the program runs.
 pub const STATE_VARIABLE: &str = "SEALBUS_STATE";
 
 /// Name of the embedded platform, as in `seller-1@home`.
@@ -50,31 +50,31 @@ pub const EMBEDDED_NAME: &str = "home";
 /// ```
 pub struct Platform {
     process: Process,
-    /// Whether agents need not be placed here to run here.
+    /// Whether any agent may run here, even if it was not placed here.
     takes_any: bool,
-    /// The services beside the program's own agents, when nobody else runs them.
+    /// The services beside the program's own agents, on an embedded platform.
     _embedded: Option<EmbeddedPlatform>,
-    /// The way to other platforms, where this process runs it.
+    /// The gateway to other platforms, if this process runs it.
     gateway: Option<Gateway>,
 }
 
-/// Why a program did not get its place on a platform.
+/// The reason why a program did not get its place on a platform.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlatformError {
     /// The embedded platform could not be started.
     #[error("the embedded platform did not start: {0}")]
     Embedded(#[from] EmbeddedError),
-    /// The node could not be attached to.
+    /// The program could not attach to the node.
     #[error("the program did not get its place on the platform: {0}")]
     Attach(#[from] AttachError),
-    /// A node is named, and no ticket to show it.
+    /// The environment names a node, but holds no ticket for it.
     #[error(
         "{ATTACH_VARIABLE} is set and {TICKET_VARIABLE} is not: both are set by the node that starts a program; unset \
          {ATTACH_VARIABLE} to run it by itself"
     )]
     NoTicket,
-    /// A variable holds what is no text.
+    /// A variable holds something other than text.
     #[error("the environment variable {0} is not readable text")]
     Variable(&'static str),
     /// The process could not take its place.
@@ -82,7 +82,7 @@ pub enum PlatformError {
     Open(#[from] OpenError),
 }
 
-/// A variable of the environment; one that is empty counts as not set.
+/// A variable of the environment. An empty variable counts as not set.
 fn variable(name: &'static str) -> Result<Option<String>, PlatformError> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
@@ -92,8 +92,8 @@ fn variable(name: &'static str) -> Result<Option<String>, PlatformError> {
 }
 
 impl Platform {
-    /// Starts a platform inside this process: Master, CA, AMS and DF, with nothing to install and no socket opened.
-    /// It is named `home`. With a folder in `SEALBUS_STATE` it keeps persistent messages there.
+    /// Starts a platform inside this process: Master, CA, AMS and DF, with nothing to install and no open socket. It is
+    /// named `home`. With a folder in `SEALBUS_STATE` it keeps persistent messages there.
     ///
     /// # Errors
     /// If there is no randomness for its keys.
@@ -101,10 +101,10 @@ impl Platform {
         Platform::embedded_as(EMBEDDED_NAME).await
     }
 
-    /// As [`embedded`](Self::embedded), under a name of its own, by which other platforms know it.
+    /// Like [`embedded`](Self::embedded), under a name of its own, by which other platforms know it.
     ///
     /// # Errors
-    /// If the name is none, or there is no randomness for its keys.
+    /// If the name is not valid, or there is no randomness for its keys.
     pub async fn embedded_as(name: &str) -> Result<Platform, PlatformError> {
         let name =
             PlatformName::new(name).map_err(|error| OpenError::Description(error.to_string()))?;
@@ -115,8 +115,8 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Opens the gateway to other FIPA platforms in this process, for one that is embedded; returns the addresses they
-    /// reach it by. Under `sealbus up` the manifest says where the gateway is.
+    /// Opens the gateway to other FIPA platforms in this process, on an embedded platform. Returns the addresses at
+    /// which other platforms reach it. Under `sealbus up` the manifest says where the gateway is.
     ///
     /// ```no_run
     /// use sealbus::Platform;
@@ -134,7 +134,7 @@ impl Platform {
     /// ```
     ///
     /// # Errors
-    /// If the configuration cannot be meant, the address is in use, or there is a gateway already.
+    /// If the configuration is not valid, the address is in use, or there is a gateway already.
     pub async fn open_gateway(
         &mut self,
         config: HttpGatewayConfig,
@@ -145,7 +145,7 @@ impl Platform {
         Ok(addresses)
     }
 
-    /// Takes the place the environment names: attached to the node in `SEALBUS_ATTACH` that started this program,
+    /// Takes the place that the environment names: attached to the node in `SEALBUS_ATTACH` that started this program,
     /// joined with the ticket in `SEALBUS_TICKET`, or, when neither is set, embedded.
     ///
     /// # Errors
@@ -154,10 +154,10 @@ impl Platform {
         Platform::join_or_embed(EMBEDDED_NAME).await
     }
 
-    /// As [`join`](Self::join), with a name of its own for the embedded platform.
+    /// Like [`join`](Self::join), with a name of its own for the embedded platform.
     ///
     /// # Errors
-    /// As [`join`](Self::join), and if the name is none.
+    /// As [`join`](Self::join), and if the name is not valid.
     pub async fn join_or_embed(name: &str) -> Result<Platform, PlatformError> {
         match (variable(ATTACH_VARIABLE)?, variable(TICKET_VARIABLE)?) {
             (Some(address), Some(ticket)) => {
@@ -170,16 +170,17 @@ impl Platform {
         }
     }
 
-    /// Joins a platform from outside, with what `sealbus ticket NAME` printed.
+    /// Joins a platform from outside, with a ticket printed by `sealbus ticket NAME`.
     ///
     /// # Errors
-    /// If the ticket was used before or is past its time, or nobody answers.
+    /// If the ticket was used before or has expired, or nobody answers.
     pub async fn with_ticket(ticket: &str) -> Result<Platform, PlatformError> {
         let attachment = Attachment::join(ticket.trim()).await?;
         Platform::open(Arc::new(attachment), None).await
     }
 
-    /// Takes a place on the platform that `host` stands for; `bus` is that of an embedded one, with its agents on it.
+    /// Takes a place on the platform that `host` stands for. `bus` is the bus of an embedded platform, with its agents
+    /// on it.
     ///
     /// # Errors
     /// If the process is not certified or cannot listen.
@@ -199,17 +200,18 @@ impl Platform {
         &self.process
     }
 
-    /// The local names of the agents the platform placed in this process; `None` when it is embedded and takes any.
+    /// The local names of the agents that the platform placed in this process. `None` when the platform is embedded and
+    /// takes any.
     pub fn placed(&self) -> Option<&[String]> {
         (!self.takes_any).then(|| self.process.membership().agents.as_slice())
     }
 
-    /// Puts an agent on the platform, to be driven by the caller.
+    /// Puts an agent on the platform, for the caller to drive.
     pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
         self.process.agent(name).await
     }
 
-    /// Leaves the platform; an embedded one ends.
+    /// Leaves the platform. An embedded platform ends.
     pub async fn close(self) {
         if let Some(gateway) = self.gateway {
             gateway.close().await;
@@ -227,9 +229,9 @@ impl fmt::Debug for Platform {
     }
 }
 
-/// Writes logs to standard error, unless the program has set up its own: warnings when it runs by itself, and what a
-/// node's log is to show when a node started it; not what the AMQP library thinks of each connection that breaks, which is told
-/// in words of the transport. `SEALBUS_LOG` says otherwise.
+/// Writes logs to standard error, unless the program has set up its own. A program that runs by itself logs warnings; a
+/// program that a node started logs what the node's log shows. `SEALBUS_LOG` changes this. The AMQP library's own
+/// reports of broken connections are left out, because the transport reports them itself.
 pub fn log_to_stderr() {
     let default = if std::env::var_os(ATTACH_VARIABLE).is_some() {
         "info,lapin=off"
@@ -237,11 +239,11 @@ pub fn log_to_stderr() {
         "warn,lapin=off"
     };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default));
-    // An error means that the program has its own subscriber already.
+    // An error means that the program already has its own subscriber.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // On a full disk it would complain where it cannot write, and panic.
+        // On a full disk the subscriber would report to the place it cannot write to, and panic.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .try_init();

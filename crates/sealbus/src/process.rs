@@ -1,4 +1,4 @@
-//! Driving agents without hooks, at full speed: what [`Platform`](crate::Platform) gives and what other SDKs build on.
+//! Driving agents without hooks, at full speed: the parts of [`Platform`](crate::Platform), on which other SDKs build.
 
 pub use crate::cast::{Part, Role, cast};
 pub use crate::conversation::Expected;

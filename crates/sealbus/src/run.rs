@@ -1,4 +1,4 @@
-//! Running a program's agents to their end, and leaving cleanly.
+//! Runs a program's agents to their end, and leaves cleanly.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::cast::{CastError, Role, cast};
 use crate::crew::{AgentEnd, Crew, HOOK_GRACE, TEARDOWN_LIMIT};
 use crate::platform::{Platform, PlatformError};
 
-/// One or more agents of a program under the name it gives them; made by [`agent`] and [`agents`].
+/// One or more agents of a program, with the name that the program gives them; made by [`agent`] and [`agents`].
 pub struct NamedAgents {
     role: Role,
     drive: Drive,
@@ -28,8 +28,8 @@ type DriveOften = Box<dyn FnMut(&Crew, AgentHandle) + Send>;
 
 /// Names an agent.
 ///
-/// By itself the program runs it under this name. On a platform the agent goes by the name the platform placed it under:
-/// the same, or that of a replica (`seller-2`), or, if it is the program's only agent, any.
+/// By itself the program runs the agent under this name. On a platform the agent has the name under which the platform
+/// placed it: the same name, a replica's name (`seller-2`), or, if it is the program's only agent, any name.
 pub fn agent<A: Agent>(name: impl Into<String>, agent: A) -> NamedAgents {
     NamedAgents {
         role: Role {
@@ -40,9 +40,10 @@ pub fn agent<A: Agent>(name: impl Into<String>, agent: A) -> NamedAgents {
     }
 }
 
-/// Names as many agents of one kind as are wanted, each made by `make` from its name.
+/// Names several agents of one kind. `make` makes each from its name.
 ///
-/// By itself the program runs `count` of them, `NAME-1`, `NAME-2` and so on; on a platform, those that are placed there.
+/// By itself the program runs `count` of them, `NAME-1`, `NAME-2` and so on. On a platform it runs those that are
+/// placed there.
 pub fn agents<A: Agent>(
     name: impl Into<String>,
     count: usize,
@@ -80,9 +81,9 @@ impl fmt::Debug for NamedAgents {
     }
 }
 
-/// Why a program's agents did not run to a good end.
+/// The reason why a program's agents did not run to a good end.
 ///
-/// A `main` that returns it ends with its `Debug` form; print it with `{}` for a readable line.
+/// A `main` that returns this error ends with its `Debug` form. Print it with `{}` for a readable line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -92,7 +93,7 @@ pub enum RunError {
     /// The process did not get its place on a platform.
     #[error(transparent)]
     Join(#[from] PlatformError),
-    /// The program's agents are not those the platform placed here.
+    /// The program's agents are not those that the platform placed here.
     #[error(transparent)]
     Cast(#[from] CastError),
     /// An agent could not be started.
@@ -115,17 +116,17 @@ pub enum RunError {
 pub struct AgentFailure {
     /// The agent.
     pub agent: String,
-    /// How it ended.
+    /// How the agent ended.
     pub end: AgentEnd,
 }
 
 /// Runs agents until all of them have left, or the program is told to stop by Ctrl-C, SIGTERM or its platform.
 ///
-/// Where they run is not the program's business: on an embedded platform, if nothing is said; attached to the node that
-/// started the program; or joined to a platform with a ticket. See the [crate's page](crate).
+/// The environment decides where the agents run: on an embedded platform by default, attached to the node that started
+/// the program, or on a platform joined with a ticket. See the [crate's page](crate).
 ///
-/// Everything goes on in one thread, on which the agents' hooks and the sockets take turns. An agent that fails or
-/// panics does not take others with it; the error comes at the end.
+/// Everything runs in one thread, on which the agents' hooks and the sockets take turns. An agent that fails or panics
+/// does not take others with it; the error comes at the end.
 ///
 /// If the program has no global `tracing` subscriber, one is installed that writes to standard error; see
 /// [`log_to_stderr`](crate::log_to_stderr). To log in another way, install a subscriber before.
@@ -140,7 +141,7 @@ pub fn run(agents: impl IntoIterator<Item = NamedAgents>) -> Result<(), RunError
     runtime.block_on(run_agents(agents))
 }
 
-/// [`run`], inside a runtime of the program's own. Logs go to standard error as there.
+/// Like [`run`], inside a runtime of the program's own. Logs go to standard error in the same way.
 ///
 /// # Errors
 /// As [`run`].
@@ -152,7 +153,7 @@ pub async fn run_agents(agents: impl IntoIterator<Item = NamedAgents>) -> Result
     outcome
 }
 
-/// Agents opened at the same time: the CA may be a network away.
+/// Most agents that are opened at the same time. The CA may be a network away.
 const OPENED_AT_ONCE: usize = 64;
 
 impl Platform {
@@ -171,7 +172,7 @@ async fn run_on(platform: &Platform, mut agents: Vec<NamedAgents>) -> Result<(),
     let parts = cast(&roles, platform.placed())?;
     let (crew, ends) = Crew::new();
 
-    // All are on the bus before the first one acts, so that they find each other.
+    // All agents are on the bus before the first one acts, so that they find each other.
     let mut opening = FuturesOrdered::new();
     let mut opened = Vec::with_capacity(parts.len());
     for part in &parts {
@@ -231,13 +232,13 @@ async fn until_all_have_left(
     }
 }
 
-/// Ends when agents that were asked to leave have had all the time that hooks and teardown may take, or what the
-/// platform gives them, if that is less.
+/// Ends when agents that were asked to leave have used up the time for hooks and teardown, or the platform's grace if
+/// that is shorter.
 async fn cut_off(process: &Process) {
     const MARGIN: Duration = Duration::from_secs(1);
     let longest = HOOK_GRACE + TEARDOWN_LIMIT + MARGIN;
     let stopping = process.stopping().await;
-    // The last moment is needed to say goodbye.
+    // The last moment is reserved for saying goodbye.
     let given = stopping
         .grace
         .map_or(longest, |grace| longest.min(grace.mul_f32(0.8)));

@@ -12,7 +12,7 @@ use sealbus::{
 const LONG: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_millis(50);
 
-/// The notes of agents, to be read when they are gone.
+/// The notes of agents, which are read when the agents are gone.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -228,7 +228,7 @@ async fn what_comes_during_a_request_waits_its_turn() {
                 let chat = message(context, Performative::Inform, "asker", text);
                 context.send(chat).await?;
             }
-            // That it is agreed only announces the answer.
+            // An `agree` only announces the answer.
             context
                 .reply(&request, Performative::Agree, "I shall answer")
                 .await?;
@@ -276,7 +276,7 @@ async fn an_agent_that_panics_or_fails_takes_no_other_with_it() {
                 context.send(shock).await?;
             }
             loop {
-                // Until both are gone: then nobody gets the message.
+                // The loop ends when both agents are gone and nobody gets the message.
                 let mut gone = 0;
                 for name in ["panics", "fails"] {
                     let question = message(context, Performative::QueryIf, name, "1");
@@ -417,7 +417,7 @@ async fn what_is_not_understood_is_said_once() {
             let request = message(context, Performative::Cfp, "plain", "?");
             let answer = context.request(request, LONG).await?;
             assert_eq!(answer.performative, Performative::NotUnderstood);
-            // Two agents that do not understand each other do not go on about it.
+            // Two agents that do not understand each other do not exchange `not-understood` for ever.
             context
                 .reply(&answer, Performative::NotUnderstood, "neither do I")
                 .await?;

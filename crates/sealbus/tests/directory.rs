@@ -17,7 +17,7 @@ fn names(entries: &[DfAgentDescription]) -> Vec<&str> {
     names
 }
 
-/// Offers a service until it is stopped; takes its entry back then.
+/// Offers a service until it is stopped, then removes its entry.
 struct Shop(&'static str);
 
 impl Agent for Shop {
@@ -81,7 +81,7 @@ async fn services_are_registered_found_changed_and_taken_back() {
             assert_eq!(names(&context.df().search("bookshop").await?), ["bert"]);
             shops.cancel(context).await?;
 
-            // Registering again replaces, and taking back twice is no error.
+            // Registering again replaces the entry, and deregistering twice is no error.
             context
                 .df()
                 .register([ServiceDescription::new("mine", "smithy")])

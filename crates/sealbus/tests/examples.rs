@@ -1,10 +1,10 @@
-//! The examples run, and say what they are there to show.
+//! The examples run, and print what they are meant to show.
 
 use std::process::{Command, Stdio};
 
 /// The output of an example. It is built with the tests.
 fn output(example: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
-    // target/debug/deps/examples-…: the examples lie beside `deps`.
+    // The path is target/debug/deps/examples-…, and the examples lie beside `deps`.
     let tests = std::env::current_exe()?;
     let profile = tests.ancestors().nth(2).ok_or("not in a target folder")?;
     let program = profile.join("examples").join(example);

@@ -1,4 +1,4 @@
-//! Agents that move: their hooks, on a real platform whose wish to move them is injected.
+//! Agents that move: their hooks on a real platform, with an injected wish to move them.
 #![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use sealbus_master::embedded::EmbeddedPlatform;
 use sealbus_seal::PlatformName;
 use tokio::sync::{mpsc, oneshot};
 
-/// The host of an embedded platform, with what a node would say and hand over.
+/// The host of an embedded platform. The test decides what the node says and hands over.
 struct Moving {
     host: Arc<dyn Host>,
     membership: Membership,
@@ -102,7 +102,7 @@ impl Host for Moving {
     }
 }
 
-/// Adds up the numbers it is sent; tells its sum.
+/// Adds up the numbers it receives, and reports its sum.
 struct Adder {
     sum: u64,
     restored: bool,
@@ -134,7 +134,7 @@ impl Agent for Adder {
             }
             _ => self.sum += message.text()?.parse::<u64>()?,
         }
-        // Time for messages to pile up.
+        // This leaves time for messages to pile up.
         tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Agent for Adder {
 
 const NUMBERS: std::ops::RangeInclusive<u64> = 1..=50;
 
-/// Runs an adder on `platform`, and sends it the numbers in the name of an agent that leaves then.
+/// Runs an adder on `platform`, and sends it the numbers in the name of an agent that then leaves.
 async fn with_numbers(
     platform: Platform,
     adder: Adder,
@@ -199,7 +199,7 @@ async fn sum(context: &mut Context) -> AgentResult<u64> {
 
 #[tokio::test]
 async fn an_agent_goes_on_elsewhere_with_state_and_mailbox() {
-    // It has read some of the numbers when the wish to move comes, and does not know of the others.
+    // When the wish to move comes, the adder has read some of the numbers and does not know of the others.
     let here = embedded().await;
     let (host, tell) = Moving::new(&here, Vec::new());
     let platform = Platform::open(host, Some(here.bus())).await.unwrap();

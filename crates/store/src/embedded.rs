@@ -15,9 +15,9 @@ use redb::{
 
 use super::{Batch, Entry, Revision, Store, StoreError};
 
-/// Key to revision (8 bytes, big-endian) and value.
+/// Maps each key to its revision (8 bytes, big-endian) and value.
 const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
-/// Holds one row, the store's revision.
+/// Has one row, the store's revision.
 const REVISION: TableDefinition<'_, (), u64> = TableDefinition::new("revision");
 
 /// Pages kept in memory. The directories keep their entries in memory themselves.
@@ -25,9 +25,9 @@ const CACHE: usize = 16 << 20;
 
 /// A store in one file on disk, for one process at a time.
 ///
-/// Every commit is on disk (fsync) when it returns. The work is done on tokio's threads for blocking
-/// calls, so that a slow disk does not stop messages. After an error of the disk, the file is opened
-/// anew with the next call: when there is space again, the store goes on by itself.
+/// Every commit is on disk (fsync) when it returns. The work runs on tokio's threads for blocking calls, so that a slow
+/// disk does not stop messages. After an error of the disk, the next call opens the file again: when there is space
+/// again, the store goes on by itself.
 #[derive(Debug, Clone)]
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
@@ -52,17 +52,17 @@ impl std::fmt::Debug for Shared {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a file, which is made (readable by its owner only) if it is not there.
+    /// Opens the store in a file. A missing file is made, readable by its owner only. This call blocks.
     ///
     /// # Errors
-    /// The file is in use, no store, damaged, or cannot be opened. This call blocks.
+    /// The file is in use, is no store, is damaged, or cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
         let file = path.clone();
         Self::open_with(path, move || open_database(&file))
     }
 
-    /// Opens a store whose database `open` gives.
+    /// Opens a store on the database that `open` returns.
     pub(super) fn open_with(
         path: PathBuf,
         open: impl Fn() -> Result<Database, DatabaseError> + Send + Sync + 'static,
@@ -87,7 +87,7 @@ impl EmbeddedStore {
         let task = tokio::task::spawn_blocking(move || work(&shared));
         async move {
             task.await.unwrap_or_else(|error| {
-                // The runtime shuts down, or the database panicked on what it found in its file.
+                // The runtime is shutting down, or the database panicked because of the contents of its file.
                 let detail = error.to_string();
                 Err(StoreError::Damaged {
                     path: path.clone(),
@@ -119,7 +119,7 @@ fn open_database(path: &Path) -> Result<Database, DatabaseError> {
     Ok(database)
 }
 
-/// Runs a call of redb, which panics on some kinds of damage to its file.
+/// Runs a call of redb. Some kinds of damage to its file make redb panic.
 fn guarded<T, E: Into<redb::Error>>(call: impl FnOnce() -> Result<T, E>) -> Result<T, redb::Error> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(Into::into),
@@ -129,7 +129,7 @@ fn guarded<T, E: Into<redb::Error>>(call: impl FnOnce() -> Result<T, E>) -> Resu
     }
 }
 
-/// Closes a database; false if it was found damaged.
+/// Closes a database. Returns false if the database was found damaged.
 fn close(database: Option<Database>) -> bool {
     catch_unwind(AssertUnwindSafe(|| drop(database))).is_ok()
 }
@@ -153,7 +153,7 @@ fn explain(path: &Path, action: &'static str, error: redb::Error) -> StoreError 
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 StoreError::Full { path, source }
             }
-            // redb says so of files that do not begin with its mark.
+            // The database library gives this error for files that do not begin with its mark.
             io::ErrorKind::InvalidData => StoreError::Damaged {
                 path,
                 detail: source.to_string(),
@@ -256,9 +256,9 @@ impl Shared {
             Ok(Err(conflict)) => Err(conflict),
             Err(error) => {
                 if !matches!(error, redb::Error::ValueTooLarge(_)) {
-                    // redb takes no more writes after an error of the disk until it is reopened.
+                    // After an error of the disk, redb takes no more writes until it is reopened.
                     let closed = database.take();
-                    // The error at hand says more than one on closing.
+                    // The error at hand says more than an error on closing.
                     close(closed);
                 }
                 Err(explain(&self.path, "written", error))
@@ -267,7 +267,7 @@ impl Shared {
     }
 }
 
-/// The inner error is a condition that does not hold.
+/// The inner error is a failed condition of the batch.
 fn commit(database: &Database, batch: &Batch) -> Result<Result<Revision, StoreError>, redb::Error> {
     let transaction = database.begin_write()?;
     let revision = {

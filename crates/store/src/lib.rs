@@ -1,10 +1,11 @@
-//! Where the platform keeps its state: one small trait, and the stores behind it.
+//! The platform's stored state: one small trait, and the stores behind it.
 //!
-//! A store is an ordered map from text keys to bytes. Parts of the platform keep apart by the
-//! prefixes of their keys (`ams/`, `df/`, …). All changes go through [`Store::commit`], which is
-//! atomic and, when it returns, as durable as the store is; each gives the store a new [`Revision`].
-//! A [`Batch`] may demand that some key has not changed since a revision: that is the fence which
-//! keeps a Master that lost its role without noticing from changing anything.
+//! A store is an ordered map from text keys to bytes. Each part of the platform has its own prefix of keys (`ams/`,
+//! `df/`, …). All changes go through [`Store::commit`], which is atomic. When it returns, the changes are as durable as
+//! the store is. Each commit gives the store a new [`Revision`].
+//!
+//! A [`Batch`] may demand that some key has not changed since a revision. This is the fence that stops a Master from
+//! changing anything after it has lost its role without noticing.
 
 mod embedded;
 mod memory;
@@ -21,19 +22,19 @@ pub use embedded::EmbeddedStore;
 pub use memory::MemoryStore;
 pub use rows::{Row, Rows};
 
-/// The state of a store after one commit; each commit's is higher than all before it.
+/// The state of a store after one commit. Each commit's revision is higher than all before it.
 pub type Revision = u64;
 
 /// The value that a store keeps under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The bytes.
+    /// The value's bytes.
     pub value: Vec<u8>,
-    /// The commit that wrote them.
+    /// The commit that wrote the value.
     pub revision: Revision,
 }
 
-/// Changes that a store makes all together or not at all.
+/// Changes that a store makes either all together or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     changes: BTreeMap<String, Option<Vec<u8>>>,
@@ -46,34 +47,34 @@ impl Batch {
         Self::default()
     }
 
-    /// Writes a value; the last change of a key counts.
+    /// Writes a value. The last change of a key counts.
     pub fn put(&mut self, key: impl Into<String>, value: impl Into<Vec<u8>>) {
         self.changes.insert(key.into(), Some(value.into()));
     }
 
-    /// Removes a key; nothing happens if it is not there.
+    /// Removes a key. A missing key is no error.
     pub fn delete(&mut self, key: impl Into<String>) {
         self.changes.insert(key.into(), None);
     }
 
-    /// Demands that `key` was last written by the commit of this revision, or, with revision 0,
-    /// that it is not there. Otherwise the commit fails with [`StoreError::Conflict`].
+    /// Demands that the commit with this revision was the last to write `key`, or, with revision 0, that there is no
+    /// such key. Otherwise the commit fails with [`StoreError::Conflict`].
     pub fn require(&mut self, key: impl Into<String>, revision: Revision) {
         self.conditions.insert(key.into(), revision);
     }
 
-    /// Appends the changes and conditions of another batch, which come after those of this one.
+    /// Appends the changes and conditions of another batch after those of this one.
     pub fn append(&mut self, other: Batch) {
         self.changes.extend(other.changes);
         self.conditions.extend(other.conditions);
     }
 
-    /// Whether there is nothing to change.
+    /// Whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// The changes in the order of their keys; `None` removes.
+    /// The changes in the order of their keys. `None` removes the key.
     pub fn changes(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
         self.changes
             .iter()
@@ -96,7 +97,7 @@ impl FromIterator<(String, Option<Vec<u8>>)> for Batch {
     }
 }
 
-/// Why a store did not do what it was asked.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A condition of the batch does not hold; nothing was changed.
@@ -132,7 +133,7 @@ pub enum StoreError {
         /// The store's file.
         path: PathBuf,
     },
-    /// The file is no store, or is damaged.
+    /// The file is not a store, or is damaged.
     #[error(
         "the store {} is damaged or is no Sealbus store ({detail}): restore it from a backup, or move it away to begin with an empty state",
         path.display()
@@ -143,7 +144,7 @@ pub enum StoreError {
         /// The fault.
         detail: String,
     },
-    /// The file can't be opened, read or written.
+    /// The file cannot be opened, read or written.
     #[error("the store {} cannot be {action}: {source}", path.display())]
     Io {
         /// The store's file.
@@ -154,22 +155,22 @@ pub enum StoreError {
         #[source]
         source: std::io::Error,
     },
-    /// A value that no store takes.
+    /// The value is too large for any store.
     #[error("a value of {length} bytes is too large for the store")]
     TooLarge {
-        /// Its length.
+        /// The value's length.
         length: usize,
     },
 }
 
-/// A place for the platform's state. Calls may be made from many tasks at once; a read sees every
-/// commit that returned before it began.
+/// A place for the platform's state. Many tasks may call it at once. A read sees every commit that returned before the
+/// read began.
 pub trait Store: Send + Sync + 'static {
     /// The value under `key`.
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
 
-    /// At most `limit` entries whose keys begin with `prefix`, in the order of the keys; after the
-    /// key `after`, if given. Fewer than `limit` means that there are no more.
+    /// At most `limit` entries with keys that begin with `prefix`, in the order of the keys, and after the key `after`
+    /// if one is given. Fewer than `limit` entries mean that there are no more.
     fn scan<'a>(
         &'a self,
         prefix: &'a str,
@@ -177,13 +178,13 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<(String, Entry)>, StoreError>>;
 
-    /// Makes all changes of a batch, or none if there is an error. When this returns, the changes
-    /// are durable. The revision returned is higher than all before, also for an empty batch.
+    /// Makes all changes of a batch, or none if there is an error. When this returns, the changes are durable. The
+    /// returned revision is higher than all before, even for an empty batch.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Revision, StoreError>>;
 }
 
-/// Reads all entries whose keys begin with `prefix`, in pages, so that no more than a page is in
-/// memory beside what `each` keeps.
+/// Reads all entries with keys that begin with `prefix`. It reads in pages, so that memory holds no more than a page
+/// beside the values that `each` keeps.
 pub async fn read_all(
     store: &dyn Store,
     prefix: &str,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{Batch, Entry, Revision, Store, StoreError};
 
-/// A store that lasts as long as its process: for the platform embedded in a program.
+/// A store that lasts as long as its process, for the platform embedded in a program.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     state: Mutex<State>,

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A row to be written (`Some`) or deleted (`None`).
 pub type Row = (String, Option<Vec<u8>>);
 
-/// Rows changed since they were last written to the store; the latest value of each counts.
+/// Rows that changed since they were last written to the store. The latest value of each counts.
 #[derive(Debug, Default)]
 pub struct Rows {
     changed: BTreeMap<String, Option<Vec<u8>>>,
@@ -29,7 +29,7 @@ impl Rows {
         self.changed.insert(key, Some(value));
     }
 
-    /// Notes that a row is to go.
+    /// Notes that a row must be deleted.
     pub fn delete(&mut self, key: String) {
         self.changed.insert(key, None);
     }
@@ -39,7 +39,7 @@ impl Rows {
         std::mem::take(&mut self.changed).into_iter().collect()
     }
 
-    /// Whether nothing changed.
+    /// Whether no row changed.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty()
     }

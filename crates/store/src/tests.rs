@@ -9,7 +9,7 @@ use redb::StorageBackend;
 
 use super::*;
 
-/// Runs a test against every store there is.
+/// Runs a test against every store.
 fn on_every_store(test: impl AsyncFn(&dyn Store)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -151,7 +151,7 @@ proptest! {
             let memory = MemoryStore::new();
             let mut model = BTreeMap::new();
             for commit in commits {
-                // Opened for each commit, as if the process had been restarted in between.
+                // The store is opened for each commit, as if the process had been restarted in between.
                 let embedded = EmbeddedStore::open(&path).unwrap();
                 let mut batch = Batch::new();
                 for step in commit {
@@ -227,7 +227,7 @@ fn a_directory_that_is_not_there_is_told() {
     );
 }
 
-/// A disk that is full while it is told to be.
+/// A disk that can be told that it is full.
 #[derive(Debug)]
 struct Disk {
     file: redb::backends::FileBackend,
@@ -313,7 +313,7 @@ proptest! {
             drop(store);
             let mut bytes = std::fs::read(&path).unwrap();
             for (index, byte) in damage {
-                // Mostly where there is something: the file is almost all holes.
+                // Most damage hits the used part, because the file is almost all holes.
                 let length = bytes.len().min(40_000);
                 bytes[index.index(length)] = byte;
             }

@@ -1,4 +1,4 @@
-//! Keeping events: whether they may be kept, and under which number they are on disk.
+//! Keeping events: the checks before an event is kept, and its number on disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl ChannelLogs {
         Ok(outcomes)
     }
 
-    /// Puts one event into the journal's queue. `full`: channels where another one found no room.
+    /// Puts one event into the journal's queue. `full` holds the channels on which an earlier event found no room.
     fn put(
         &self,
         obeyed: &Obeyed,
@@ -102,7 +102,7 @@ impl ChannelLogs {
         })
     }
 
-    /// Whether an event is one that may be kept.
+    /// Checks whether an event may be kept.
     fn check(
         &self,
         obeyed: &Obeyed,
@@ -154,7 +154,7 @@ impl ChannelLogs {
     }
 }
 
-/// An event in the journal's queue, or on disk already.
+/// An event in the journal's queue or already on disk.
 struct Put {
     log: Arc<ChannelLog>,
     given: Given,

@@ -1,12 +1,12 @@
-//! Logs of persistent channels: what a node keeps of the events of its processes' agents, and who reads it.
+//! Logs of persistent channels: the events that a node keeps for its processes' agents, and the readers of these logs.
 //!
-//! A node has one log for each channel, a stream of its journal, for what was published there by agents of its processes.
-//! An event is acknowledged when it is on disk. A subscription reads the logs of all nodes; how far a durable one has come
-//! each node notes beside its own log. So no event is moved from node to node, and the death of a node holds back what its own
-//! agents published, and nothing else.
+//! A node has one log for each channel, which is a stream of the node's journal. It holds the events that agents of the
+//! node's processes published there. An event is acknowledged when it is on disk. A subscription reads the logs of all
+//! nodes, and each node notes beside its own log how far a durable subscription has read. So no event moves from node
+//! to node, and the death of a node holds back the events of its own agents and nothing else.
 //!
-//! **Once.** A process numbers what it gives, and gives it again if an answer is lost; the log knows by process and number
-//! what it has had, also after the node was killed.
+//! **Once.** A process numbers its events, and sends an event again if an answer is lost. The log recognises the event
+//! by process and number, even after the node was killed.
 
 mod keeping;
 mod origins;
@@ -35,17 +35,17 @@ pub const MOST_EVENTS: usize = 512;
 pub const MOST_BYTES: usize = 4 << 20;
 /// Most channels that a node keeps logs of.
 const MOST_LOGS: usize = 16_384;
-/// How much is kept of a channel that the manifest says nothing about.
+/// The retention of a channel that the manifest does not name.
 const USUAL: Retention = Retention {
     age: Some(Duration::from_secs(7 * 24 * 3600)),
     count: None,
     bytes: Some(1 << 30),
 };
-/// How often it is looked for what is too old.
+/// How often the logs are searched for events that are too old.
 const TIDYING: Duration = Duration::from_secs(60);
 
 const CHANNEL: &str = "channel";
-/// The stream whose cursors are the durable subscriptions there are, each with the time it was made.
+/// The stream with a cursor for each durable subscription. The cursor is the time at which the subscription was made.
 const DURABLE: &str = "durable";
 
 /// The logs of a node.
@@ -53,14 +53,14 @@ pub struct ChannelLogs {
     node: String,
     platform: PlatformName,
     journal: Journal,
-    /// Longest event, in bytes.
+    /// Length of the longest event, in bytes.
     longest: usize,
     logs: Mutex<BTreeMap<ChannelPath, Arc<ChannelLog>>>,
     durable: Stream,
     rules: Mutex<Arc<Obeyed>>,
     /// Bytes that were cut off on opening, by stream.
     torn: HashMap<String, u64>,
-    /// Something was kept.
+    /// Signals that an event was kept.
     news: watch::Sender<u64>,
 }
 
@@ -77,17 +77,17 @@ struct ChannelLog {
     channel: ChannelPath,
     stream: Stream,
     origins: Mutex<Origins>,
-    /// By durable subscription, the number after the last event that it was given. What a former life of this node
-    /// gave it is not known.
+    /// For each durable subscription, the number after the last event it was given. Deliveries before a restart of this
+    /// node are not known.
     given: Mutex<HashMap<String, u64>>,
-    /// Number after the last event when this node began.
+    /// Number after the last event when this node started.
     began: u64,
-    /// Why a part of it cannot be read.
+    /// Why a part of the log cannot be read.
     damage: Mutex<Option<String>>,
 }
 
 impl ChannelLogs {
-    /// The logs in a journal. Reads all of them, so call it where blocking is allowed.
+    /// Opens the logs in a journal. This reads all of them, so it must be called where blocking is allowed.
     ///
     /// # Errors
     /// If the journal cannot be used.
@@ -126,7 +126,7 @@ impl ChannelLogs {
         })
     }
 
-    /// From now on these rules hold. Until then nothing is kept and nothing is read.
+    /// Puts these rules in force. Before the first call nothing is kept and nothing is read.
     pub fn obey(&self, rules: &Rules) {
         let mut obeyed = self.rules.lock();
         if obeyed.rules.as_ref() == Some(rules) {
@@ -135,7 +135,7 @@ impl ChannelLogs {
         let permissions = match ChannelPermissions::compile(&rules.permission, &self.platform) {
             Ok(permissions) => permissions,
             Err(error) => {
-                // The manifest was checked. What held before holds on.
+                // The manifest was checked, so this cannot happen. The earlier rules stay in force.
                 tracing::error!(%error, "the platform's policy for channels cannot be obeyed");
                 return;
             }
@@ -166,7 +166,7 @@ impl ChannelLogs {
         }
     }
 
-    /// Keeps so much of one channel; of an embedded platform, which has no manifest.
+    /// Sets the retention of one channel on an embedded platform, which has no manifest.
     pub fn retain(&self, channel: &ChannelPath, retention: Retention) -> Result<(), Fault> {
         {
             let mut obeyed = self.rules.lock();
@@ -202,7 +202,7 @@ impl ChannelLogs {
     fn config(&self, retention: Retention) -> StreamConfig {
         let segment_bytes = retention
             .bytes
-            // So that what is cut is a part of what is kept.
+            // A segment is a part of the kept bytes, so that retention can remove whole segments.
             .map_or(16 << 20, |bytes| (bytes / 8).clamp(64 << 10, 16 << 20));
         StreamConfig {
             retention,
@@ -211,11 +211,11 @@ impl ChannelLogs {
         }
     }
 
-    /// Answers what is asked of the logs of this node, by somebody who may ask it. `asker` is the process that gives events,
-    /// as this node knows it.
+    /// Answers a request to the logs of this node. The caller has checked that the requester may ask. `asker` is the
+    /// process that submits events, as this node knows it.
     ///
     /// # Errors
-    /// Why it is not done.
+    /// Why the request is not carried out.
     pub async fn answer(
         self: &Arc<Self>,
         asker: &str,
@@ -230,7 +230,7 @@ impl ChannelLogs {
                     ));
                 }
                 let (logs, process) = (self.clone(), Arc::from(asker));
-                // Work that has begun is finished, even if nobody waits for it any more.
+                // Work that has begun is finished, even when nobody waits for it any more.
                 let keeping = tokio::spawn(async move { logs.keep(&process, events).await });
                 let outcomes = keeping
                     .await
@@ -255,7 +255,7 @@ impl ChannelLogs {
         }
     }
 
-    /// The log of a channel, made if it is not there.
+    /// The log of a channel. A missing log is made.
     fn log(&self, obeyed: &Obeyed, channel: &ChannelPath) -> Result<Arc<ChannelLog>, Fault> {
         let mut logs = self.logs.lock();
         if let Some(log) = logs.get(channel) {
@@ -278,14 +278,14 @@ impl ChannelLogs {
         Ok(log)
     }
 
-    /// How far a durable subscription has come in a log.
+    /// How far a durable subscription has read a log.
     fn cursor(&self, log: &ChannelLog, key: &str) -> Option<u64> {
         let beside = self.durable.cursor(&beside(&log.channel, key));
         let cursor = log.stream.cursor(key).max(beside)?;
         Some(cursor.min(log.stream.end()))
     }
 
-    /// Notes how far a durable subscription has come.
+    /// Notes how far a durable subscription has read.
     async fn settle(&self, key: &str, cursors: BTreeMap<String, u64>) -> Result<(), Fault> {
         let mut under_way = Vec::with_capacity(cursors.len());
         for (channel, position) in cursors {
@@ -304,7 +304,7 @@ impl ChannelLogs {
         for (log, position, written) in under_way {
             match written.await {
                 Ok(_) => {}
-                // A log that is damaged where it is written holds up neither its readers nor other logs.
+                // A log that cannot be written because of damage holds up neither its readers nor other logs.
                 Err(JournalError::Damaged(_)) => {
                     let name = beside(&log.channel, key);
                     let written = self.durable.set_cursor(&name, position);
@@ -336,7 +336,7 @@ impl ChannelLogs {
             .collect()
     }
 
-    /// Gives back the room of what is too old, for ever.
+    /// Frees the room of events that are too old. This runs for ever.
     pub async fn tidy(self: Arc<Self>) {
         loop {
             tokio::time::sleep(TIDYING).await;
@@ -373,7 +373,7 @@ impl ChannelLog {
         }
     }
 
-    /// Notes that it cannot be read, for those who look at what is kept; says it once.
+    /// Notes that the log cannot be read, and logs each kind of damage once.
     fn lament(&self, damage: &str) {
         let former = self.damage.lock().replace(damage.to_owned());
         if former.as_deref() != Some(damage) {
@@ -381,7 +381,7 @@ impl ChannelLog {
         }
     }
 
-    /// A log with what it holds.
+    /// Loads a log with the events it holds.
     fn load(channel: ChannelPath, stream: Stream) -> Result<Self, JournalError> {
         let mut origins = Origins::default();
         let mut reader = stream.read(ReadFrom::Start);
@@ -398,7 +398,7 @@ impl ChannelLog {
                         %channel, %error,
                         "kept events cannot be read, and their subscribers wait before them"
                     );
-                    // Later events are known all the same, so that they are not kept a second time.
+                    // Later events are noted all the same, so that they are not kept a second time.
                     if !reader.seek_next_file() {
                         break;
                     }
@@ -424,7 +424,7 @@ fn durable_key(agent: &str, durable: &str) -> Result<String, Fault> {
     Ok(key)
 }
 
-/// The name of a cursor that could not be noted in its log. No agent's name begins as a channel's path does.
+/// The name of a cursor that could not be noted in its log. It begins like a channel's path, and no agent's name does.
 fn beside(channel: &ChannelPath, key: &str) -> String {
     format!("{channel}\0{key}")
 }

@@ -1,7 +1,7 @@
-//! Which events a log has had, so that one that is given twice is kept once.
+//! The events that a log has had, so that an event that is submitted twice is kept once.
 //!
-//! A process numbers what it gives. The numbers are its own: the name of the process is the node's word, so no process can use
-//! up the numbers of another.
+//! A process numbers its events. The node itself supplies the name of the process, so no process can use up the numbers
+//! of another.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use sealbus_control::Fault;
 /// The number of an event, once it is on disk.
 pub(super) type Keeping = Shared<BoxFuture<'static, Result<u64, Fault>>>;
 
-/// Processes remembered for a log.
+/// Most processes remembered for a log.
 const MOST_ORIGINS: usize = 1024;
-/// Events of each that are remembered by number; a process has no more under way.
+/// Most events of each process that are remembered by number. A process has no more under way.
 const MOST_RECENT: usize = super::MOST_EVENTS;
 
-/// What an event is known by.
+/// The identity of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
-    /// The process that gave it, as its node knows it.
+    /// The process that submitted the event, as its node knows it.
     pub(super) process: Arc<str>,
-    /// A number that the process has drawn when it began.
+    /// A number that the process drew when it started.
     pub(super) session: u64,
-    /// How many events it has given in this session.
+    /// How many events the process has submitted in this session.
     pub(super) sequence: u64,
 }
 
 impl Given {
-    /// As it is kept with the event.
+    /// The key under which the event is kept.
     pub(super) fn to_key(&self) -> Bytes {
         let mut key = Vec::with_capacity(16 + self.process.len());
         key.extend_from_slice(&self.session.to_le_bytes());
@@ -41,7 +41,7 @@ impl Given {
         key.into()
     }
 
-    /// As it was kept; `None` if it is no such thing.
+    /// Reads the key of a kept event. Returns `None` if the bytes are no such key.
     pub(super) fn from_key(key: &[u8]) -> Option<Self> {
         let (session, rest) = key.split_first_chunk()?;
         let (sequence, process) = rest.split_first_chunk()?;
@@ -53,15 +53,15 @@ impl Given {
     }
 }
 
-/// The numbers that a log has had of each process.
+/// The numbers of each process that a log has had.
 #[derive(Default)]
 pub(super) struct Origins {
     known: HashMap<Arc<str>, Recent>,
-    /// The order in which they came, for forgetting.
+    /// The order in which the processes came. The oldest is forgotten first.
     order: VecDeque<Arc<str>>,
 }
 
-/// What a process has given in its last session.
+/// The events of a process in its latest session.
 #[derive(Default)]
 struct Recent {
     session: u64,
@@ -69,14 +69,14 @@ struct Recent {
 }
 
 impl Origins {
-    /// The outcome for an event, if it was here before.
+    /// The outcome of an event, if the log has had it before.
     pub(super) fn known(&self, given: &Given) -> Option<Keeping> {
         let recent = self.known.get(&given.process)?;
         let is_same = recent.session == given.session;
         is_same.then(|| recent.events.get(&given.sequence).cloned())?
     }
 
-    /// An event is being kept.
+    /// Notes an event that is being kept.
     pub(super) fn note(&mut self, given: &Given, keeping: Keeping) {
         if !self.known.contains_key(&given.process) {
             self.order.push_back(given.process.clone());
@@ -97,13 +97,13 @@ impl Origins {
         }
     }
 
-    /// An event was found in the log.
+    /// Notes an event that was found in the log.
     pub(super) fn found(&mut self, given: &Given, number: u64) {
         let there = std::future::ready(Ok(number)).boxed().shared();
         self.note(given, there);
     }
 
-    /// An event could not be kept.
+    /// Forgets an event that could not be kept.
     pub(super) fn forget(&mut self, given: &Given) {
         if let Some(recent) = self.known.get_mut(&given.process)
             && recent.session == given.session

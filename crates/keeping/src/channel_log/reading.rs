@@ -17,16 +17,16 @@ use super::{ChannelLog, ChannelLogs, durable_key, storage};
 use sealbus_control::channel_log::{LogAnswer, LogPiece, LogQuestion, LogStart, StoredEvent};
 use sealbus_control::{Blob, Fault, FaultCode};
 
-/// The longest that somebody waits for events.
+/// The longest time that a reader waits for events.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Most events and bytes that are looked at for one answer, of which a filter may leave few.
+/// Most events and bytes that are examined for one answer. A filter may leave few of them.
 const MOST_LOOKED_AT: (usize, usize) = (20_000, 32 << 20);
 /// Most durable subscriptions of one agent.
 const MOST_DURABLE: usize = 256;
 /// Most events and bytes of one answer.
 const MOST_GIVEN: (usize, usize) = (512, 1 << 20);
 
-/// A question, looked through.
+/// A question whose parts have been checked.
 struct Wanted {
     question: LogQuestion,
     agent: String,
@@ -36,7 +36,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Whether a piece holds something that the subscription did not know. That a log still cannot be read is no news.
+    /// Whether a piece holds something new for the subscription. Continuing damage to a log is not new.
     fn is_news(&self, piece: &LogPiece) -> bool {
         let positions = self.question.positions.as_ref();
         let position = positions.and_then(|positions| positions.get(&piece.channel));
@@ -45,7 +45,7 @@ impl Wanted {
 }
 
 impl ChannelLogs {
-    /// Answers a subscription.
+    /// Answers the question of a subscription.
     pub(super) async fn read(self: &Arc<Self>, question: LogQuestion) -> Result<LogAnswer, Fault> {
         let refuse = |text: String| Fault::new(FaultCode::BadRequest, text);
         let pattern =
@@ -77,7 +77,7 @@ impl ChannelLogs {
                 found.map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
             let (pieces, begun) = found?;
             if begins {
-                // Where it begins is to be on disk before it is told.
+                // The beginning must be on disk before the subscription learns of it.
                 self.begin(&wanted, begun).await?;
                 return Ok(LogAnswer::Read { pieces });
             }
@@ -91,7 +91,7 @@ impl ChannelLogs {
         }
     }
 
-    /// The events for a subscription now, and its first place in each log if it begins now. Blocks.
+    /// The events for a subscription now, and, if it begins now, its first position in each log. This blocks.
     fn look(&self, wanted: &Wanted) -> Result<(Vec<LogPiece>, BTreeMap<String, u64>), Fault> {
         let obeyed = self.obeyed()?;
         let logs: Vec<Arc<ChannelLog>> = self.logs.lock().values().cloned().collect();
@@ -121,7 +121,7 @@ impl ChannelLogs {
                 }
             };
             let is_known = question.positions.is_some();
-            // Behind the last event there may be damage.
+            // There may be damage behind the last event.
             if is_known && position >= log.stream.end() && log.damage.lock().is_none() {
                 continue;
             }
@@ -137,7 +137,7 @@ impl ChannelLogs {
         Ok((pieces, begun))
     }
 
-    /// Where a subscription begins in a log.
+    /// The position at which a subscription begins in a log.
     fn start(&self, wanted: &Wanted, log: &ChannelLog) -> Result<u64, Fault> {
         let question = &wanted.question;
         let mut from = match question.start {
@@ -153,20 +153,20 @@ impl ChannelLogs {
                 return Ok(cursor);
             }
             if question.resumes {
-                // It was there before this log was, or could be reached.
+                // The subscription is older than this log, or older than its first contact with this node.
                 from = ReadFrom::Time(time_of(question.began));
             }
         }
         let mut reader = log.stream.read(from);
         match reader.next_record() {
             Ok(Some(record)) => Ok(record.number),
-            // It begins before the damage, whose reading says so; it holds up no other log.
+            // The position lies before the damage. Reading from there reports the damage, and holds up no other log.
             Ok(None) | Err(JournalError::Damaged(_)) => Ok(reader.position()),
             Err(error) => Err(storage(error)),
         }
     }
 
-    /// Whether an agent may have another durable subscription.
+    /// Checks whether an agent may have another durable subscription.
     fn check_room_for(&self, agent: &str) -> Result<(), Fault> {
         let prefix = format!("{agent}/");
         let names = self.durable.cursors();
@@ -200,7 +200,7 @@ impl ChannelLogs {
     }
 }
 
-/// The contents of one log from `position` on, as far as there is room and they can be read.
+/// The events of one log from `position` on, as far as there is room and they can be read.
 fn piece(
     wanted: &Wanted,
     log: &ChannelLog,
@@ -214,7 +214,7 @@ fn piece(
             .get(key)
             .copied()
             .unwrap_or(match wanted.question.resumes {
-                // A former life of this node may have given it all of that.
+                // This node may have delivered all these events before it was restarted.
                 true => log.began,
                 false => 0,
             })
@@ -239,7 +239,7 @@ fn piece(
                 piece.next = next;
                 break;
             }
-            // Events before the damage are given; events behind it wait and are not left out.
+            // Events before the damage are delivered. Events behind it wait; they are not left out.
             Err(error) => {
                 piece.damage = Some(error.to_string());
                 break;
@@ -286,11 +286,11 @@ fn piece(
     piece
 }
 
-/// Whether a subscription gets an event, unless its filter cannot be evaluated for it.
+/// Whether the subscription wants an event. Fails if the filter cannot be evaluated for the event.
 fn is_wanted(wanted: &Wanted, record: &Record, now: Moment) -> Result<bool, EvaluationError> {
     let bytes: &Bytes = &record.payload;
     let Ok(Frame::Keep { head, body, .. }) = Frame::decode(bytes) else {
-        // Every reader reports that it cannot be read.
+        // Every reader reports that the event cannot be read.
         return Ok(true);
     };
     if head.expiry.is_some_and(|expiry| expiry <= now) {

@@ -1,4 +1,4 @@
-//! Carrying letters: for each mailbox with letters one task, which ends when there are none.
+//! Carriers of letters. Each mailbox with letters has one task, which ends when the mailbox is empty.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use sealbus_control::clock::now;
 use sealbus_control::post::{DeliveredLetter, LetterMark, PostedLetter};
 use sealbus_control::{Blob, Fault, FaultCode};
 
-/// How much more often a letter counts as carried that was sent to a node which does not answer, and is sent to another: any
-/// copy that is there is the older one.
+/// The increase of a letter's carry count when it is reclaimed: it was sent to a node that does not answer, and now
+/// goes to another. The count makes any earlier copy the older one.
 const RECLAIMED: u32 = 1 << 16;
 
-/// Carries the letters of all mailboxes, for ever.
+/// Carries the letters of all mailboxes. This runs for ever.
 pub async fn run(post: Arc<Post>, ways: Arc<dyn Ways>) {
     let to_carry = post.to_carry.lock().take();
     let Some(mut to_carry) = to_carry else {
@@ -40,7 +40,7 @@ pub(super) struct Carrier {
     pub(super) post: Arc<Post>,
     pub(super) ways: Arc<dyn Ways>,
     pub(super) mailbox: Arc<Mailbox>,
-    /// The connection that letters were handed over on.
+    /// The connection on which letters were handed over.
     connection: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Carrier {
             {
                 let shelf = self.mailbox.shelf.lock();
                 if shelf.is_empty() {
-                    // Under the lock that a newcomer is put in under, so that it finds no carrier.
+                    // A new letter is put in under the same lock, so it finds that there is no carrier.
                     *self.mailbox.is_carried.lock() = false;
                     return;
                 }
@@ -66,7 +66,7 @@ impl Carrier {
         }
     }
 
-    /// Does what can be done now; says how long there is nothing to do unless there is news.
+    /// Does the work that is possible now. Returns how long there is nothing to do unless there is news.
     async fn step(&mut self) -> Result<Duration, Fault> {
         let mailbox = self.mailbox.clone();
         let expired = mailbox.shelf.lock().expired(now());
@@ -119,7 +119,7 @@ impl Carrier {
             if next.is_empty() {
                 return Ok(self.post.pace.pause);
             }
-            // Only a mark for later processes; the numbers are what counts.
+            // This is only a mark for later processes. The letters' numbers decide.
             let _ = mailbox.stream.set_cursor(HANDED, last_handed);
             tracing::trace!(agent = mailbox.agent, process, ?next, "handing over");
             let handed = self.letters(&next).await;
@@ -154,7 +154,7 @@ impl Carrier {
         self.ways.deliver(&self.mailbox.agent, letters).await
     }
 
-    /// Carries letters to the node the agent is on.
+    /// Carries letters to the agent's node.
     async fn carry(&mut self, node: String) -> Result<Duration, Fault> {
         self.connection = None;
         let mailbox = self.mailbox.clone();
@@ -185,7 +185,7 @@ impl Carrier {
                 };
                 sent.push((number, kept.cover.mark()));
                 let mut cover = kept.cover.clone();
-                // What another node may have, which does not answer: its copy is to be known as the older one.
+                // Another node that does not answer may have this letter. That copy must count as the older one.
                 let is_reclaimed = self.is_in_doubt(number, &node);
                 cover.again = shelf.may_be_taken(number);
                 let hops = if is_reclaimed { RECLAIMED } else { 1 };
@@ -229,7 +229,7 @@ impl Carrier {
         }
     }
 
-    /// The other node has them, but for those it refuses.
+    /// Handles the answer of the other node, which has all letters except the refused ones.
     async fn forwarded(
         &self,
         sent: &[(u64, LetterMark)],
@@ -241,12 +241,12 @@ impl Carrier {
         for ((number, mark), refused) in sent.iter().zip(refused) {
             match refused {
                 None => gone.push((*number, *mark)),
-                // The agent has gone on; in a moment this node knows where.
+                // The agent has moved on. This node will learn its new place soon.
                 Some(fault) if fault.code == FaultCode::NotPlaced => {
                     held_up = Some(fault.message);
                     break;
                 }
-                // In order: what comes after it waits as well.
+                // Order matters: all later letters wait as well.
                 Some(fault) if matches!(fault.code, FaultCode::Full | FaultCode::Storage) => {
                     tracing::debug!(agent = self.mailbox.agent, %fault, "letters wait");
                     held_up = Some(fault.message);
@@ -264,14 +264,14 @@ impl Carrier {
         self.post.settled(&self.mailbox, &bounced).await?;
         self.post.carried(&self.mailbox, &gone).await?;
         if !waits {
-            // There may be more.
+            // There may be more letters.
             self.mailbox.news.notify_one();
         }
         Ok(self.post.pace.pause)
     }
 
-    /// Of letters that may go next, those that nothing goes before that lies elsewhere. `to`: the node that they would be
-    /// carried to; what lies there, or went on from there, goes before them as it is.
+    /// Selects, from the letters that may go next, those that have no predecessor elsewhere. `to` is the node that
+    /// would receive them. Predecessors that lie on that node, or went on from there, are ahead of them anyway.
     async fn in_turn(&self, numbers: &[u64], to: Option<&str>) -> Result<HashSet<u64>, Fault> {
         let all = || numbers.iter().copied().collect();
         let is_elsewhere = |node: &String| Some(node.as_str()) != to;

@@ -1,8 +1,8 @@
-//! Which letters a mailbox has had, so that each is taken in once however often it is brought.
+//! The letters that a mailbox has had, so that each is taken in once however often it is brought.
 //!
-//! A letter has a count of how often it was carried from node to node. A copy that was carried no oftener than the one that was
-//! here is the same one, brought again because an answer was lost. A copy that was carried oftener went on from here and has
-//! come back: it is the letter itself, unless that was settled here.
+//! A letter counts how often it was carried from node to node. A copy with no higher count than the one that was here
+//! is the same letter, brought again because an answer was lost. A copy with a higher count went on from here and has
+//! come back. It is the letter itself, unless the letter was settled here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,10 +10,10 @@ use sealbus_journal::Spans;
 
 use sealbus_control::post::LetterMark;
 
-/// Stands for the hops of a letter that was settled here: every other copy of it is older.
+/// The carry count of a letter that was settled here. Every other copy of the letter is older.
 pub(crate) const SETTLED: u32 = u32::MAX;
 
-/// The letters that a mailbox has had: by origin and hops their sequence numbers.
+/// The letters that a mailbox has had: sequence numbers by origin and carry count.
 #[derive(Debug, Default)]
 pub(crate) struct Had(HashMap<u64, BTreeMap<u32, Spans>>);
 
@@ -33,12 +33,12 @@ impl Had {
         self.had(LetterMark { hops, ..mark })
     }
 
-    /// A letter is here.
+    /// Notes that a letter is here.
     pub(crate) fn note(&mut self, mark: LetterMark) {
         self.remember(mark, mark.sequence.saturating_add(1));
     }
 
-    /// Letters were here: that of the mark, and those after it before `end`.
+    /// Notes that several letters were here: the marked one and its successors before `end`.
     pub(crate) fn remember(&mut self, mark: LetterMark, end: u64) {
         let by_hops = self.0.entry(mark.origin).or_default();
         by_hops
@@ -47,7 +47,7 @@ impl Had {
             .add(mark.sequence, end);
     }
 
-    /// A letter that was noted is not here after all.
+    /// Takes back the note of a letter that is not here after all.
     pub(crate) fn forget(&mut self, mark: LetterMark) {
         let Some(by_hops) = self.0.get_mut(&mark.origin) else {
             return;
@@ -57,7 +57,7 @@ impl Had {
         }
     }
 
-    /// The stretch of letters of one origin, carried as often, that a letter is in.
+    /// The stretch that a letter belongs to: consecutive letters of one origin with the same carry count.
     pub(crate) fn stretch(&self, mark: LetterMark) -> Option<(u64, u64)> {
         let spans = self.0.get(&mark.origin)?.get(&mark.hops)?;
         spans.stretch_of(mark.sequence)

@@ -1,4 +1,4 @@
-//! The mailbox of one agent: its letters in the journal, and what is known of them.
+//! The mailbox of one agent: its letters in the journal, and the facts known about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use sealbus_control::UnixMillis;
 use sealbus_control::clock::now;
 use sealbus_control::post::{Cover, LetterMark};
 
-/// Most stretches of letters remembered for one agent; those of the origins that began first are forgotten first.
+/// Most stretches of letters remembered for one agent. Those of the oldest origins are forgotten first.
 const MOST_STRETCHES: usize = 4096;
 
 pub(super) const MAILBOX: &str = "mailbox/";
@@ -24,7 +24,7 @@ const SEEN: &str = "seen/";
 const HOPS: &str = "hops/";
 const TRAIL: &str = "trail/";
 
-/// After so many milliseconds the time of a node on the trail is noted again.
+/// Milliseconds after which the time of a node on the trail is noted again.
 const NOTED_FOR: UnixMillis = 24 * 3600 * 1000;
 
 /// The letters for one agent.
@@ -35,18 +35,18 @@ pub(crate) struct Mailbox {
     pub(super) trail: Mutex<Trails>,
     pub(super) is_carried: Mutex<bool>,
     pub(super) news: Notify,
-    /// Why another node does not take the letters now.
+    /// Why another node does not take the letters at present.
     pub(super) held_up: Mutex<Option<String>>,
 }
 
-/// The nodes that letters were carried to, which may have some still.
+/// The nodes that letters were carried to. They may still have some of them.
 #[derive(Default)]
 pub(super) struct Trails {
-    /// With each, when that was noted on disk.
+    /// The nodes, each with the time of the latest note on disk.
     pub(super) nodes: BTreeMap<String, UnixMillis>,
-    /// Letters that were sent to a node which has not answered, so that it may have them.
+    /// Letters that were sent to a node which has not answered. The node may have them.
     pub(super) in_doubt: HashMap<String, BTreeSet<u64>>,
-    /// Since when a node has not answered, and when it was asked last.
+    /// For each silent node, the beginning of its silence and the time of the latest question.
     pub(super) silent: HashMap<String, (Instant, Instant)>,
 }
 
@@ -63,7 +63,7 @@ impl Mailbox {
         }
     }
 
-    /// A mailbox with what its stream holds.
+    /// Loads a mailbox with the letters in its stream.
     pub(super) fn load(agent: String, stream: Stream) -> Result<Self, JournalError> {
         let mut shelf = Shelf::default();
         let mut trail = Trails::default();
@@ -74,7 +74,7 @@ impl Mailbox {
             } else if let Some(Ok(number)) = name.strip_prefix(HOPS).map(str::parse) {
                 hops.insert(number, u32::try_from(value).unwrap_or(u32::MAX));
             } else if let Some(node) = name.strip_prefix(TRAIL) {
-                // What was carried there has been delivered or has expired.
+                // Every letter that was carried there has been delivered or has expired.
                 if value.saturating_add(LIFETIME.as_millis() as u64) < now() {
                     stream.forget_cursor(&name)?;
                 } else {
@@ -104,7 +104,7 @@ impl Mailbox {
                     ),
                 },
                 Ok(None) => break,
-                // The contents of other files are delivered.
+                // The letters in other files are delivered.
                 Err(error @ JournalError::Damaged(_)) => {
                     tracing::error!(agent, %error, "messages that were kept are lost");
                     if !reader.seek_next_file() {
@@ -138,7 +138,7 @@ impl Mailbox {
         }
     }
 
-    /// Letters with what is in them.
+    /// Opens letters with their messages.
     pub(super) fn open(&self, numbers: &[u64]) -> Result<Vec<(u64, Bytes)>, JournalError> {
         let mut opened = Vec::with_capacity(numbers.len());
         for number in numbers {
@@ -147,14 +147,14 @@ impl Mailbox {
         Ok(opened)
     }
 
-    /// Notes on disk how often a letter was carried that came back to where it lies.
+    /// Notes on disk the carry count of a letter that came back to where it lies.
     pub(super) fn note_hops(&self, number: u64, hops: u32) -> Result<Written, JournalError> {
         let name = format!("{HOPS}{number}");
         self.stream.set_cursor(&name, u64::from(hops))
     }
 
-    /// Forgets what was noted of letters that are removed, and notes that they were here: each with how often it was
-    /// carried.
+    /// Forgets the notes about letters that are being removed, and notes that the letters were here, each with its
+    /// carry count.
     pub(super) fn note_removed(
         &self,
         shelf: &mut Shelf,
@@ -177,14 +177,14 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Forgets the origins that began first, if there are too many.
+    /// Forgets the oldest origins if there are too many.
     pub(super) fn forget_origins(&self) -> Result<(), JournalError> {
         let cursors = self.stream.cursors();
         let mut seen: Vec<&String> = cursors
             .keys()
             .filter(|name| name.starts_with(SEEN))
             .collect();
-        // Their names begin with the second they began in.
+        // An origin's name begins with the second in which the origin began.
         seen.sort();
         let surplus = seen.len().saturating_sub(MOST_STRETCHES);
         for name in seen.into_iter().take(surplus) {
@@ -193,7 +193,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// A node that letters are about to be carried to is on the trail from now on, also when this node is started again.
+    /// Puts a node on the trail before letters are carried to it. The node stays on the trail after a restart of this
+    /// node.
     pub(super) async fn lead_to(&self, node: &str, now: UnixMillis) -> Result<(), JournalError> {
         let noted = self.trail.lock().nodes.get(node).copied();
         if noted.is_some_and(|noted| now < noted.saturating_add(NOTED_FOR)) {
@@ -206,7 +207,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Letters that are here no more are in doubt no more.
+    /// Clears the doubts about letters that are no longer here.
     pub(super) fn forget_doubts(&self, numbers: &[u64]) {
         let mut trail = self.trail.lock();
         for in_doubt in trail.in_doubt.values_mut() {
@@ -216,7 +217,7 @@ impl Mailbox {
         }
     }
 
-    /// These nodes have no letters any more that were carried there from here.
+    /// Takes nodes off the trail that no longer have letters from here.
     pub(super) fn forget_trail(&self, nodes: &BTreeSet<String>) -> Result<(), JournalError> {
         for node in nodes {
             self.stream.forget_cursor(&format!("{TRAIL}{node}"))?;
@@ -229,7 +230,7 @@ impl Mailbox {
     }
 }
 
-/// The first of a stretch of letters, from the name of the cursor that says where it ends.
+/// The first letter of a stretch, read from the name of the cursor that marks the stretch's end.
 fn stretch_of(name: &str) -> Option<LetterMark> {
     let mut parts = name.split('/');
     let mark = LetterMark {

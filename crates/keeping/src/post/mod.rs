@@ -1,18 +1,18 @@
-//! Mailboxes of the absent: messages that a node keeps, in its journal, until their receivers have them.
+//! Mailboxes of absent agents: a node keeps messages in its journal until their receivers have them.
 //!
-//! A process gives persistent messages to its node, and sending returns when they are on that node's disk. The node
-//! hands them to the receiver's process if it runs it; or carries them to the node that does, or did; or waits until the
-//! directory knows where the receiver is. What expires comes back to its sender as a `failure`, itself kept until that
-//! has it.
+//! A process gives persistent messages to its node. Sending returns when the messages are on that node's disk. If the
+//! node runs the receiver's process, it hands the messages over. Otherwise it carries them to the node that runs, or
+//! ran, that process, or waits until the directory knows where the receiver is. An expired message comes back to its
+//! sender as a `failure`, which is itself kept until the sender has it.
 //!
-//! **Once.** A letter is known by the process that wrote it and a number, all the way, also after it has left. It also
-//! counts how often it was carried from node to node, so a node tells a letter that comes back to it from one that is brought
-//! there twice because an answer was lost (`had`). A letter leaves a node when the next one has it on disk, or when the
-//! receiver has taken it. If the receiver's process ends between taking a letter and its node learning of it, the next
-//! process gets it again, marked as such.
+//! **Once.** A letter is identified all the way, even after it has left, by the process that wrote it and a number. It
+//! also counts how often it was carried from node to node. By this count (`had`) a node distinguishes a letter that
+//! comes back from one that is brought twice because an answer was lost. A letter leaves a node when the next node has
+//! it on disk, or when the receiver has taken it. If the receiver's process ends after it took a letter and before its
+//! node learns so, the next process gets the letter again, marked as a repetition.
 //!
-//! **In order.** A node notes to which nodes it carried letters of an agent. Before it hands over later ones, or carries them to
-//! another node, it asks those nodes whether earlier ones are there still (`trail`).
+//! **In order.** A node notes to which nodes it carried letters of an agent. Before it hands over later letters, or
+//! carries them to another node, it asks those nodes whether they still have earlier ones (`trail`).
 
 mod carrier;
 mod had;
@@ -50,32 +50,32 @@ use shelf::Kept;
 pub use carrier::run;
 pub use own::{OwnPost, PostPlace};
 
-/// How long a letter without an expiry is kept, and each notice.
+/// How long a notice is kept, and a letter that has no expiry.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most letters in one request.
 pub const MOST_POSTED: usize = 1024;
 /// Most letters of a mailbox that are listed.
 const MOST_LISTED: usize = 1000;
 
-/// Where an agent is, from this node.
+/// The place of an agent, as seen from this node.
 #[derive(Debug)]
 pub enum Whereabouts {
-    /// In this process of this node; the second number tells a connection to it from another.
+    /// In this process of this node. The number tells one connection to the process from another.
     Here(String, u64),
     /// On another node.
     There(String),
-    /// Nobody knows, or it is on its way.
+    /// Unknown, or on its way.
     Away,
 }
 
-/// How fast letters are looked after.
+/// The times by which letters are handled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// The pause before what did not work is tried again.
+    /// The pause before a failed attempt is repeated.
     pub(crate) pause: Duration,
-    /// The longest time without looking whether anything has changed.
+    /// The longest time between two looks for changes.
     pub(crate) look: Duration,
-    /// After so long without an answer a node is not waited for that letters were carried to.
+    /// How long a silent node is waited for that letters were carried to.
     pub(crate) given_up: Duration,
 }
 
@@ -89,27 +89,28 @@ impl Default for Pace {
     }
 }
 
-/// The ways that letters go from here.
+/// The ways by which letters leave this node.
 pub trait Ways: Send + Sync + 'static {
-    /// Where an agent is now.
+    /// The present place of an agent.
     fn whereabouts(&self, agent: &str) -> Whereabouts;
 
-    /// Hands letters to the process the agent is in; they may be lost if that ends.
+    /// Hands letters to the agent's process. They may be lost if the process ends.
     fn deliver<'a>(
         &'a self,
         agent: &'a str,
         letters: Vec<DeliveredLetter>,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Carries letters for one agent to another node, which says of each why it does not keep it, if it does not.
+    /// Carries letters for one agent to another node. For each letter the answer says why the node does not keep it, if
+    /// it does not.
     fn forward<'a>(
         &'a self,
         node: &'a str,
         letters: Vec<PostedLetter>,
     ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>>;
 
-    /// Asks another node how letters for an agent stand to what it has of that agent's. Nothing that was forwarded to it
-    /// before comes there after this.
+    /// Asks another node how these letters for an agent compare with those it has of that agent. No letter that was
+    /// forwarded to the node before this question arrives there after it.
     fn trail<'a>(
         &'a self,
         node: &'a str,
@@ -118,29 +119,29 @@ pub trait Ways: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Trail, Fault>>;
 }
 
-/// The letters a node keeps.
+/// The letters that a node keeps.
 pub struct Post {
     /// The node's name.
     node: String,
     platform: String,
-    /// Longest message that is kept, in bytes.
+    /// Length of the longest kept message, in bytes.
     longest: usize,
     ams: Aid,
     pace: Pace,
     journal: Journal,
     mailboxes: Mutex<HashMap<String, Arc<Mailbox>>>,
-    /// Letters that a notice was written about which has not left yet.
+    /// Letters with a notice that has not left yet.
     about: Mutex<HashSet<About>>,
     origin: u64,
-    /// The last number of this origin, by receiver.
+    /// This origin's last number for each receiver.
     sequences: Mutex<HashMap<String, u64>>,
     /// Mailboxes that need a carrier.
     carried: mpsc::UnboundedSender<Arc<Mailbox>>,
-    /// Until they are fetched by the one who runs the carriers.
+    /// The receiving end, until the task that runs the carriers fetches it.
     to_carry: Mutex<Option<mpsc::UnboundedReceiver<Arc<Mailbox>>>>,
 }
 
-/// A number that no other process or node ever has as its own: the second it began in, and chance.
+/// A number that no other process or node ever uses as its origin: the second in which this one began, and random bits.
 pub fn new_origin() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let chance = std::collections::hash_map::RandomState::new();
@@ -148,7 +149,7 @@ pub fn new_origin() -> u64 {
 }
 
 impl Post {
-    /// The messages that wait in a journal. Blocks.
+    /// Opens the waiting messages in a journal. This blocks.
     ///
     /// # Errors
     /// If the journal cannot be used.
@@ -213,27 +214,27 @@ impl Post {
         Ok(mailbox)
     }
 
-    /// Has a mailbox looked after, if it is not already.
+    /// Starts a carrier for a mailbox that has none.
     fn carry(&self, mailbox: &Arc<Mailbox>) {
         if mailbox.shelf.lock().is_empty() {
             return;
         }
         let first = !std::mem::replace(&mut *mailbox.is_carried.lock(), true);
         if first {
-            // It fails only when the node ends.
+            // This fails only when the node ends.
             let _ = self.carried.send(mailbox.clone());
         }
         mailbox.news.notify_one();
     }
 
-    /// There is news about where an agent is.
+    /// Reports news about an agent's place.
     pub fn wake(&self, agent: &str) {
         if let Some(mailbox) = self.mailboxes.lock().get(agent) {
             mailbox.news.notify_one();
         }
     }
 
-    /// The messages that wait for an agent: the first letters, and their number.
+    /// The messages that wait for an agent: the first letters, and the number of all.
     pub fn list(&self, agent: &str) -> (Vec<WaitingLetter>, u64) {
         let Some(mailbox) = self.mailboxes.lock().get(agent).cloned() else {
             return (Vec::new(), 0);
@@ -269,7 +270,7 @@ impl Post {
         (listed.collect(), total)
     }
 
-    /// How letters that another node keeps for an agent stand to what is here.
+    /// How letters that another node keeps for an agent compare with the letters here.
     pub fn trail(&self, receiver: &str, letters: &[LetterMark]) -> Trail {
         let mailbox = self.mailboxes.lock().get(receiver).cloned();
         let Some(mailbox) = mailbox else {
@@ -309,7 +310,7 @@ fn waiting_message(message: &Bytes, cover: &Cover) -> WaitingMessage {
     }
 }
 
-/// The expiry that a letter gets, given what its sender asked for.
+/// The expiry of a letter, given the one that its sender asked for.
 pub fn expiry_of(asked: Option<UnixMillis>, posted: UnixMillis) -> UnixMillis {
     asked.unwrap_or(posted + LIFETIME.as_millis() as u64)
 }

@@ -1,4 +1,4 @@
-//! The notice to the sender of a letter: that it has arrived, that it has expired, or why it is not delivered.
+//! Notices to the sender of a letter: that it has arrived, that it has expired, or why it is not delivered.
 
 use sealbus_bus::{
     Acknowledgement, RefusalReason, UndeliverableReason, failure_notice, receipt_notice,
@@ -14,7 +14,7 @@ use sealbus_control::{Blob, Fault, WaitingProvenance};
 pub(super) const RECEIPT: &str = "receipt/";
 
 impl Post {
-    /// Tells the sender that its letter has arrived, if it wants to know.
+    /// Tells the sender that its letter has arrived, if the sender asked for a receipt.
     pub(super) async fn receipt(
         &self,
         mailbox: &Mailbox,
@@ -84,7 +84,7 @@ impl Post {
         self.notify(mailbox, number, notice).await
     }
 
-    /// Keeps a notice about a letter for the one who sent that, once.
+    /// Keeps one notice about a letter for the letter's sender.
     async fn notify(
         &self,
         mailbox: &Mailbox,
@@ -139,7 +139,7 @@ impl Post {
     }
 }
 
-/// What the sender of a letter that may not be delivered is told.
+/// The reason given to the sender of a letter that may not be delivered.
 pub(super) fn reason_of(refusal: LetterRefusal, receiver: &str) -> UndeliverableReason {
     let (reason, explanation) = match refusal {
         LetterRefusal::NotPermitted => (

@@ -1,4 +1,4 @@
-//! The post of an embedded platform, whose one process is its own node.
+//! The post of an embedded platform. Its one process is its own node.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ use sealbus_control::host::Command;
 use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail};
 use sealbus_control::{Fault, FaultCode};
 
-/// The name it has as a node.
+/// The name of the process as a node.
 const NODE: &str = "program";
 
-/// Where an embedded platform keeps messages.
+/// The place where an embedded platform keeps messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostPlace {
-    /// In this folder, also for later runs of the program.
+    /// In this folder, which later runs of the program can use too.
     Folder(PathBuf),
-    /// In a folder of the system's for temporary files, made when it is first needed and removed at the end.
+    /// In a temporary folder of the system. It is made when first needed and removed at the end.
     Temporary,
 }
 
-/// Keeps messages for agents of this process that are away, or not there yet.
+/// Keeps messages for agents of this process that are away or not there yet.
 pub struct OwnPost {
     place: PostPlace,
     platform: PlatformName,
@@ -62,7 +62,7 @@ impl Drop for Open {
     }
 }
 
-/// Removes a temporary folder, also while the journal ends a file in it.
+/// Removes a temporary folder, even while the journal ends a file in it.
 fn remove(folder: &Path) {
     let mut result = Ok(());
     for _ in 0..10 {
@@ -127,7 +127,7 @@ fn no_node(node: &str) -> Fault {
 }
 
 impl OwnPost {
-    /// Keeps in `place` what it is given for agents that are away; hands it over through `commands`.
+    /// Keeps messages for absent agents in `place`, and hands them over through `commands`.
     pub fn new(
         place: PostPlace,
         platform: PlatformName,
@@ -146,8 +146,8 @@ impl OwnPost {
         }
     }
 
-    /// Removes what was kept for this run alone. A program may be gone before its last task is dropped, so it waits
-    /// for this.
+    /// Removes the messages that were kept for this run alone. A program may end before its last task is dropped, so
+    /// the caller waits for this.
     pub async fn close(&self) {
         let Some(open) = self.open.get() else { return };
         let Some(folder) = open.temporary.clone() else {
@@ -156,11 +156,11 @@ impl OwnPost {
         for task in &open.tasks {
             task.abort();
         }
-        // An error is a task of a runtime that ends: there is nothing left to wait for.
+        // An error means that the runtime is ending, and then there is nothing left to wait for.
         let _ = tokio::task::spawn_blocking(move || remove(&folder)).await;
     }
 
-    /// The post, opened if it was not.
+    /// The post, which is opened at the first call.
     async fn opened(&self) -> Result<&Open, Fault> {
         let open = || async {
             let (folder, temporary) = match &self.place {
@@ -191,22 +191,22 @@ impl OwnPost {
         self.open.get_or_try_init(open).await
     }
 
-    /// Answers what this program asks of its logs of channels.
+    /// Answers a request of this program to its logs of channels.
     pub async fn channel_log(&self, request: LogRequest) -> Result<LogAnswer, Fault> {
         self.opened().await?.logs.answer(NODE, request).await
     }
 
-    /// Keeps so much of a channel.
+    /// Sets the retention of a channel.
     pub async fn retain(&self, channel: &ChannelPath, retention: Retention) -> Result<(), Fault> {
         self.opened().await?.logs.retain(channel, retention)
     }
 
-    /// Keeps letters of this program's agents.
+    /// Keeps letters from this program's agents.
     pub async fn post(&self, letters: Vec<PostedLetter>) -> Result<Vec<Option<Fault>>, Fault> {
         Ok(self.opened().await?.post.keep(letters).await)
     }
 
-    /// Takes note of what came of letters.
+    /// Notes the outcomes of letters.
     pub async fn settle(
         &self,
         agent: &str,
@@ -216,7 +216,8 @@ impl OwnPost {
         post.settle(NODE, agent, outcomes).await
     }
 
-    /// An agent of this program is there, or not any more. What a former run of the program kept for it is delivered.
+    /// Notes that an agent of this program is there, or no longer there. Letters that an earlier run of the program
+    /// kept for it are delivered.
     pub async fn is_active(&self, agent: &str, is_active: bool) -> Result<(), Fault> {
         {
             let mut active = self.ways.active.lock();

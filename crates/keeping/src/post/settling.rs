@@ -1,4 +1,4 @@
-//! Letters that have been taken, refused or carried on: what their senders are told, and how they are removed.
+//! Letters that have been taken, refused or carried on: the notices to their senders, and their removal.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::notices::{RECEIPT, reason_of};
 use super::{Post, storage};
 
 impl Post {
-    /// The outcomes that a process reports for its letters. Returns when all of them are on disk.
+    /// Takes in the outcomes that a process reports for its letters. Returns when all of them are on disk.
     ///
     /// # Errors
-    /// If it cannot be written: then the process is to say it again.
+    /// If an outcome cannot be written. The process must report it again.
     pub async fn settle(
         &self,
         process: &str,
@@ -25,7 +25,7 @@ impl Post {
         };
         tracing::trace!(agent, ?outcomes, "settled");
         let mut gone = Vec::new();
-        // The rest is handed over again after a while, not at once.
+        // The other letters are handed over again after a while, not at once.
         let is_news = outcomes
             .iter()
             .any(|(_, outcome)| *outcome != LetterOutcome::Left);
@@ -58,7 +58,7 @@ impl Post {
         Ok(())
     }
 
-    /// Forgets letters that have no way to go any more.
+    /// Forgets letters that will go nowhere from here.
     pub(super) async fn settled(
         &self,
         mailbox: &Arc<Mailbox>,
@@ -92,7 +92,7 @@ impl Post {
         self.remove(mailbox, removed).await
     }
 
-    /// Removes letters, and notes by their marks that they were here.
+    /// Removes letters, and notes their marks, which say that they were here.
     async fn remove(
         &self,
         mailbox: &Arc<Mailbox>,
@@ -112,11 +112,11 @@ impl Post {
                     mailbox.stream.forget_cursor(&name).map_err(storage)?;
                 }
             }
-            // Once the letter is gone this alone says that it was here.
+            // Once the letter is gone, only this mark says that it was here.
             let noted = mailbox.note_removed(&mut shelf, &removed);
             noted.map_err(storage)?;
             let written = mailbox.stream.remove(&numbers).map_err(storage)?;
-            // At once: if it comes back while this is written it is kept anew.
+            // The letter leaves the shelf at once: if it comes back while this is written, it is kept anew.
             for number in &numbers {
                 taken.extend(shelf.take(*number).map(|kept| (*number, kept)));
             }
@@ -125,7 +125,7 @@ impl Post {
         if let Err(error) = written.await {
             let mut shelf = mailbox.shelf.lock();
             for (number, kept) in taken {
-                // Unless it has come back already.
+                // The letter may have come back already.
                 if !shelf.holds(&kept.cover) {
                     shelf.put(number, kept);
                 }

@@ -1,4 +1,4 @@
-//! The letters that wait for one agent on this node, and their order: no I/O.
+//! The letters that wait for one agent on this node, and their order. This module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use sealbus_control::post::{Cover, LetterMark, Standing};
 pub(crate) const MOST_LETTERS: usize = 10_000;
 /// Most bytes of letters for one agent.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
-/// Most letters handed to the agent's process that it has not settled.
+/// Most letters that are handed to the agent's process and not settled.
 const MOST_UNDER_WAY: usize = 64;
 /// Most bytes handed over at once.
 const MOST_AT_ONCE: u64 = 2 << 20;
@@ -22,10 +22,11 @@ pub(crate) struct Kept {
     pub(crate) size: u64,
 }
 
-/// A letter's place in the line: letters go in this order, and those of one origin in the order of their sequence numbers.
+/// A letter's place in the line. Letters go in this order, and the letters of one origin in the order of their sequence
+/// numbers.
 ///
-/// The first part is the number of the letter on disk, or that of a later letter of the same origin, in front of which this
-/// one was put because it came after it.
+/// The first part is the letter's number on disk. A letter that came after a later one of the same origin stands in
+/// front of it, and has the later letter's number here.
 type Place = (u64, u64);
 
 /// The letters for one agent.
@@ -34,23 +35,23 @@ pub(crate) struct Shelf {
     letters: BTreeMap<u64, Kept>,
     bytes: u64,
     line: BTreeMap<Place, u64>,
-    /// By origin and sequence number.
+    /// Places by origin and sequence number.
     places: BTreeMap<(u64, u64), Place>,
     had: Had,
-    /// Admitted, and not on the shelf yet: by origin and sequence number.
+    /// Letters that are admitted and not on the shelf yet, by origin and sequence number.
     writing: BTreeSet<(u64, u64)>,
-    /// Handed to the present process, which has not settled them.
+    /// Letters that are handed to the present process and not settled.
     under_way: BTreeSet<u64>,
     /// The agent's present process.
     process: Option<String>,
-    /// The processes that may have taken a letter, with how often it was handed to them. A process from before this node
-    /// started has no name.
+    /// The processes that may have taken a letter, with how often it was handed to each. A process from before this
+    /// node started has no name.
     handed: HashMap<u64, BTreeMap<Option<String>, u32>>,
     /// The highest number that was handed to any process.
     last_handed: u64,
-    /// The number that is to come to the shelf next: those who wait for the disk learn of it in any order.
+    /// The number that comes to the shelf next. The tasks that wait for the disk report their letters in any order.
     next: u64,
-    /// Letters on disk that came before their turn.
+    /// Letters on disk that were reported before their turn.
     early: BTreeMap<u64, Kept>,
     /// How many letters were admitted.
     arrivals: u64,
@@ -59,17 +60,17 @@ pub(crate) struct Shelf {
 /// Why a letter is not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// It was here before: it is being kept here, was settled here, or went on from here.
+    /// The letter was here before: it is being kept here, was settled here, or went on from here.
     Known,
-    /// It lies here under this number, and comes back from a node that it was carried to from here.
+    /// The letter lies here under this number, and comes back from a node to which it was carried from here.
     Returned(u64),
     /// The shelf is full.
     Full,
 }
 
 impl Shelf {
-    /// Whether a letter can be taken in; it counts as known from then on. Notices of the platform are always taken in, and
-    /// so is what has to go before a letter that is here already.
+    /// Admits a letter that can be taken in. The letter counts as known from then on. Notices of the platform are
+    /// always taken in, and so are letters that precede one that is already here.
     pub(crate) fn admit(&mut self, cover: &Cover, size: u64) -> Result<(), NotTaken> {
         let key = (cover.origin, cover.sequence);
         if let Some(number) = self.number_of(key) {
@@ -100,18 +101,18 @@ impl Shelf {
         self.places.contains_key(&(cover.origin, cover.sequence))
     }
 
-    /// Whether this copy of a letter, or a later one, is here or was.
+    /// Whether this copy of a letter, or a later one, is or was here.
     pub(crate) fn is_known(&self, cover: &Cover) -> bool {
         self.holds(cover) || self.had.had(cover.mark())
     }
 
-    /// A letter that was admitted could not be written.
+    /// Takes back the admission of a letter that could not be written.
     pub(crate) fn retract(&mut self, cover: &Cover) {
         self.writing.remove(&(cover.origin, cover.sequence));
         self.had.forget(cover.mark());
     }
 
-    /// The letter under this number was carried so often: it came back from where it was carried to.
+    /// Sets the carry count of the letter under this number, which came back from where it was carried to.
     pub(crate) fn returned(&mut self, number: u64, hops: u32) {
         if let Some(kept) = self.letters.get_mut(&number) {
             kept.cover.hops = kept.cover.hops.max(hops);
@@ -119,12 +120,12 @@ impl Shelf {
         }
     }
 
-    /// What was ever here.
+    /// The letters that were ever here.
     pub(crate) fn had(&mut self) -> &mut Had {
         &mut self.had
     }
 
-    /// A letter is settled here: no copy of it is taken in any more. Returns the mark that says so.
+    /// Marks a letter as settled here, so that no copy of it is taken in any more. Returns the mark.
     pub(crate) fn settled(&mut self, number: u64) -> Option<LetterMark> {
         let mark = LetterMark {
             hops: SETTLED,
@@ -139,7 +140,7 @@ impl Shelf {
         self.next = next;
     }
 
-    /// A letter is on disk under this number; it is put once all before it are.
+    /// Reports that a letter is on disk under this number. It is put on the shelf once all letters before it are.
     pub(crate) fn arrived(&mut self, number: u64, kept: Kept) {
         self.early.insert(number, kept);
         while let Some(kept) = self.early.remove(&self.next) {
@@ -148,7 +149,7 @@ impl Shelf {
         }
     }
 
-    /// A letter that lies on disk.
+    /// Puts a letter that lies on disk on the shelf.
     pub(crate) fn put(&mut self, number: u64, kept: Kept) {
         let key = (kept.cover.origin, kept.cover.sequence);
         self.writing.remove(&key);
@@ -170,7 +171,7 @@ impl Shelf {
         self.line.get(self.places.get(&key)?).copied()
     }
 
-    /// A letter is here no more.
+    /// Takes a letter off the shelf.
     pub(crate) fn take(&mut self, number: u64) -> Option<Kept> {
         let kept = self.letters.remove(&number)?;
         let key = (kept.cover.origin, kept.cover.sequence);
@@ -210,7 +211,7 @@ impl Shelf {
             .map(|(number, kept)| (*number, kept, self.under_way.contains(number)))
     }
 
-    /// How a letter that another node keeps stands to what is or was here.
+    /// How a letter that another node keeps compares with the letters that are or were here.
     pub(crate) fn standing(&self, mark: LetterMark, now: UnixMillis) -> Standing {
         let carried = LetterMark {
             hops: mark.hops.saturating_add(1),
@@ -235,12 +236,12 @@ impl Shelf {
         Standing::Free
     }
 
-    /// The highest number that was handed to any process, as it is to be noted on disk.
+    /// The highest number that was handed to any process, for the note on disk.
     pub(crate) fn last_handed(&self) -> u64 {
         self.last_handed
     }
 
-    /// The number noted on disk: letters up to it may have been taken.
+    /// Takes in the number noted on disk. Letters up to it may have been taken.
     pub(crate) fn was_handed(&mut self, number: u64) {
         self.last_handed = self.last_handed.max(number);
         for number in self.letters.range(..=number).map(|(number, _)| *number) {
@@ -248,14 +249,14 @@ impl Shelf {
         }
     }
 
-    /// A letter may have been carried to a node that does not answer.
+    /// Notes that a letter may have been carried to a node that does not answer.
     pub(crate) fn may_have_gone(&mut self, number: u64) {
         if let Some(kept) = self.letters.get_mut(&number) {
             kept.cover.again = true;
         }
     }
 
-    /// Whether another process than the present one may have taken a letter.
+    /// Whether a process other than the present one may have taken a letter.
     pub(crate) fn may_be_taken(&self, number: u64) -> bool {
         let is_again = self
             .letters
@@ -266,7 +267,7 @@ impl Shelf {
         is_again || handed.is_some_and(|handed| handed.keys().any(|process| !is_present(process)))
     }
 
-    /// The agent is in this process now, or in none of this node: what an earlier one has not settled goes again.
+    /// Sets the agent's process on this node, if it has one. Letters that an earlier process has not settled go again.
     pub(crate) fn is_in(&mut self, process: Option<&str>) {
         if self.process.as_deref() != process {
             self.process = process.map(str::to_owned);
@@ -274,18 +275,18 @@ impl Shelf {
         }
     }
 
-    /// The connection to the process was lost, and with it perhaps letters on their way: all go again, and the process
-    /// knows those it has.
+    /// Handles the loss of the connection to the process. Letters may have been lost with it, so all go again; the
+    /// process knows those it has.
     pub(crate) fn resend(&mut self) {
         self.under_way.clear();
     }
 
-    /// A letter may not have reached the process.
+    /// Notes that a letter may not have reached the process.
     pub(crate) fn was_not_handed(&mut self, number: u64) {
         self.under_way.remove(&number);
     }
 
-    /// A process says that it has not got this letter, or gave it back unread.
+    /// Notes that a process did not get this letter, or gave it back unread.
     pub(crate) fn was_left(&mut self, process: &str, number: u64) {
         if self.process.as_deref() == Some(process) {
             self.under_way.remove(&number);
@@ -302,7 +303,7 @@ impl Shelf {
         }
     }
 
-    /// What may be handed to the agent's process next, in order.
+    /// The letters that may be handed to the agent's process next, in order.
     pub(crate) fn to_hand_over(&self, now: UnixMillis) -> Vec<u64> {
         let mut next = Vec::new();
         let mut bytes = 0;
@@ -321,7 +322,8 @@ impl Shelf {
         next
     }
 
-    /// These are handed to the agent's process now. With each, whether another may have taken it before.
+    /// Hands these letters to the agent's process now. For each, returns whether another process may have taken it
+    /// before.
     pub(crate) fn hand_over(&mut self, numbers: &[u64]) -> Vec<(u64, bool)> {
         let mut handed = Vec::with_capacity(numbers.len());
         for number in numbers {
@@ -334,14 +336,14 @@ impl Shelf {
         handed
     }
 
-    /// What may be carried to another node next, in order.
+    /// The letters that may be carried to another node next, in order.
     pub(crate) fn to_forward(&self, most_bytes: u64) -> Vec<u64> {
         let most_bytes = most_bytes.min(MOST_AT_ONCE);
         let mut bytes = 0;
         let numbers = self.line.values().take(MOST_UNDER_WAY);
         let next = numbers.take_while(|number| {
             let size = self.letters.get(number).map_or(0, |kept| kept.size);
-            // The first one always goes.
+            // The first letter always goes.
             let fits = bytes == 0 || bytes + size <= most_bytes;
             bytes += size.max(1);
             fits
@@ -349,8 +351,8 @@ impl Shelf {
         next.copied().collect()
     }
 
-    /// Of letters that may go, those that also may go now that others may have come: without those that one that may not
-    /// goes before.
+    /// The letters of `may_go` that may still go. A letter may not go if one of its origin stands before it that may
+    /// not go, such as one that has come in the meantime.
     pub(crate) fn still_in_order(&self, line: &[u64], may_go: &HashSet<u64>) -> Vec<u64> {
         let mut waits = HashSet::new();
         let go = line.iter().filter(|number| {
@@ -365,7 +367,7 @@ impl Shelf {
         go.copied().collect()
     }
 
-    /// The letters that expired here; the agent's process settles those that it has.
+    /// The letters that expired here. Expired letters under way are settled by the agent's process.
     pub(crate) fn expired(&self, now: UnixMillis) -> Vec<u64> {
         self.letters
             .iter()
@@ -374,7 +376,7 @@ impl Shelf {
             .collect()
     }
 
-    /// When there is something to do next by the clock alone.
+    /// When the clock alone next makes something due.
     pub(crate) fn next_moment(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.letters
             .iter()

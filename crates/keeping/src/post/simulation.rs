@@ -1,9 +1,10 @@
 // Longer than 500 lines: one simulation, whose parts say nothing alone.
 
-//! Letters over random walks: the mailboxes of some nodes on real journals, while their receiver moves and is killed, nodes fall
-//! and come back, requests and answers are lost and doubled, and nodes learn late where the receiver is.
+//! Letters over random walks. The mailboxes of some nodes are on real journals. Their receiver moves and is killed,
+//! nodes fail and come back, requests and answers are lost and doubled, and nodes learn late where the receiver is.
 //!
-//! Each letter that was accepted is taken once, or again with a mark that says so, and in the order its sender wrote it.
+//! Each accepted letter is taken once, or again with a mark that says so, and in the order in which its sender wrote
+//! it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,12 +33,12 @@ fn pace() -> Pace {
     Pace {
         pause: Duration::from_millis(1),
         look: Duration::from_millis(4),
-        // Never: order is kept, however slow the machine is.
+        // This never happens: order is kept, however slow the machine is.
         given_up: Duration::from_secs(24 * 3600),
     }
 }
 
-/// Where the receiver is: on which node, in which process.
+/// The place of the receiver: its node and its process.
 type Place = Option<(usize, u64)>;
 
 struct World {
@@ -52,7 +53,7 @@ struct World {
 struct SimulatedNode {
     folder: PathBuf,
     running: Mutex<Option<Running>>,
-    /// Where it believes the receiver to be, and what it has not learned yet.
+    /// The place where the node believes the receiver to be, and the moves that the node has not learned yet.
     place: Mutex<(Place, VecDeque<Place>)>,
     in_order: tokio::sync::Mutex<()>,
 }
@@ -67,7 +68,7 @@ struct Receiver {
     node: usize,
     process: u64,
     unread: VecDeque<DeliveredLetter>,
-    /// Letters it has, and whether it has taken them.
+    /// The letters it has, and whether it has taken them.
     known: HashMap<u64, bool>,
     reports: VecDeque<(u64, LetterOutcome)>,
 }
@@ -78,11 +79,11 @@ struct Sender {
     node: usize,
     origin: u64,
     written: u64,
-    /// What its node has not answered for.
+    /// The letters that its node has not answered for.
     waiting: Vec<PostedLetter>,
 }
 
-/// What was taken, to be compared with what was accepted.
+/// The letters taken, which are compared with those accepted.
 #[derive(Default)]
 struct Books {
     accepted: HashSet<(u64, u64)>,
@@ -196,14 +197,14 @@ impl World {
         running.as_ref().map(|running| running.post.clone())
     }
 
-    /// Says to all nodes where the receiver is; they learn it later, in order.
+    /// Tells all nodes the receiver's place. They learn it later, in order.
     fn place(&self, place: Place) {
         for node in &self.nodes {
             node.place.lock().1.push_back(place);
         }
     }
 
-    /// A node learns what it has not yet.
+    /// Lets a node learn the moves it has not learned yet.
     fn learn(&self, node: usize) {
         {
             let mut place = self.nodes[node].place.lock();
@@ -229,7 +230,7 @@ impl World {
         self.place(Some((node, process)));
     }
 
-    /// Tells the receiver's node what became of letters; false if it does not hear it now.
+    /// Reports the outcomes of letters to the receiver's node. Returns false if the node does not hear the report now.
     async fn report(&self) -> bool {
         let (node, process, reports) = {
             let process = self.process.lock();
@@ -261,7 +262,7 @@ impl World {
         true
     }
 
-    /// As an ordinary move: what was not read is left, and all that was is reported.
+    /// Moves as usual: unread letters are left, and all others are reported.
     async fn move_to(self: &Arc<Self>, node: usize) {
         {
             let mut process = self.process.lock();
@@ -288,7 +289,7 @@ impl World {
         self.open_receiver(node);
     }
 
-    /// A request comes to a node, unless it is lost.
+    /// Brings a request to a node, unless the request is lost.
     fn reach(&self, to: usize) -> Result<Arc<Post>, Fault> {
         if self.is_lost() {
             return Err(lost());
@@ -296,12 +297,12 @@ impl World {
         self.post(to).ok_or_else(lost)
     }
 
-    /// A request comes once or twice.
+    /// How often a request arrives: once or twice.
     fn times(&self) -> usize {
         1 + usize::from(self.is_lost())
     }
 
-    /// The answer of a node that was reached comes back, unless it is lost or the node was killed meanwhile.
+    /// Brings back the answer of a node that was reached, unless the answer is lost or the node was killed meanwhile.
     fn answer<T>(&self, from: usize, post: &Arc<Post>, answer: T) -> Result<T, Fault> {
         let now = self.post(from);
         let is_killed = !now.is_some_and(|now| Arc::ptr_eq(&now, post));
@@ -368,7 +369,7 @@ impl Ways for SimulatedWays {
         letters: Vec<PostedLetter>,
     ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>> {
         let to = number_of(node);
-        // As they travel.
+        // The letters as they travel.
         let letters = serde_json::to_vec(&letters).unwrap();
         async move {
             let world = &self.world;
@@ -445,7 +446,7 @@ impl Sender {
         });
     }
 
-    /// Gives what waits to its node, if that can be reached.
+    /// Gives the waiting letters to the sender's node, if it can be reached.
     async fn give(&mut self, world: &Arc<World>, books: &mut Books) {
         let Ok(post) = world.reach(self.node) else {
             return;
@@ -525,7 +526,7 @@ async fn one_walk(seed: u64) {
             _ => tokio::time::sleep(Duration::from_millis(world.below(5))).await,
         }
     }
-    // In the end all is well.
+    // In the end nothing is lost any more.
     world.is_lossy.store(false, Ordering::SeqCst);
     for node in 0..count {
         if world.post(node).is_none() {

@@ -1,4 +1,4 @@
-//! Taking letters in: whether they can be kept, and what is answered once they are on disk.
+//! Taking letters in: the checks before a letter is kept, and the answers once letters are on disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +16,14 @@ use super::shelf::{Kept, NotTaken};
 use super::{Post, storage};
 
 impl Post {
-    /// Keeps letters; returns when they are on disk. For each why it is not kept, if it is not.
+    /// Keeps letters, and returns when they are on disk. For each letter the result says why it is not kept, if it is
+    /// not.
     pub async fn keep(self: &Arc<Self>, letters: Vec<PostedLetter>) -> Vec<Option<Fault>> {
         self.begin(letters, None).finish().await
     }
 
-    /// Puts letters into the journal's queue, in order. `elsewhere`: why only those are kept that are or were here.
+    /// Puts letters into the journal's queue, in order. With `elsewhere`, which gives the reason, only letters that are
+    /// or were here are kept.
     pub fn begin(self: &Arc<Self>, letters: Vec<PostedLetter>, elsewhere: Option<&Fault>) -> Begun {
         let mut under_way = Vec::with_capacity(letters.len());
         let mut full: HashMap<String, Fault> = HashMap::new();
@@ -45,7 +47,8 @@ impl Post {
         }
     }
 
-    /// Puts a letter into the journal's queue. `elsewhere`: why it is kept here only if it was before.
+    /// Puts a letter into the journal's queue. With `elsewhere`, which gives the reason, the letter is kept only if it
+    /// was here before.
     pub(super) fn put(
         &self,
         letter: PostedLetter,
@@ -66,7 +69,8 @@ impl Post {
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
         let mut shelf = mailbox.shelf.lock();
         let written = match shelf.admit(&cover, size) {
-            // It may still be on its way to the disk: what is written after it says when it is there.
+            // The letter may still be on its way to the disk. A cursor that is written after it confirms that it is
+            // there.
             Err(NotTaken::Known) => {
                 let written = mailbox.stream.set_cursor(HANDED, shelf.last_handed());
                 drop(shelf);
@@ -77,8 +81,8 @@ impl Post {
                     kept: None,
                 });
             }
-            // It stays where it is. That it has been away is to be known also if this node is started again: else it would
-            // be taken for one that was carried there and is to be removed here.
+            // The letter stays where it is. The note that it has been away must survive a restart of this node.
+            // Otherwise the letter would be taken for one that was carried on and must be removed here.
             Err(NotTaken::Returned(number)) => {
                 shelf.returned(number, cover.hops);
                 let written = mailbox.note_hops(number, cover.hops);
@@ -124,7 +128,7 @@ impl Post {
         }
     }
 
-    /// Whether a letter is one that can be kept.
+    /// Checks whether a letter can be kept.
     fn check(&self, cover: &Cover, message: &[u8]) -> Result<(), Fault> {
         let refuse = |text: String| Err(Fault::new(FaultCode::BadRequest, text));
         if SYSTEM_AGENTS.contains(&cover.receiver.as_str()) {
@@ -174,10 +178,10 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// Waits until they are on disk. For each why it is not kept, if it is not.
+    /// Waits until the letters are on disk. For each letter the result says why it is not kept, if it is not.
     pub async fn finish(self) -> Vec<Option<Fault>> {
         let count = self.under_way.len();
-        // Work that has begun is finished, even if nobody waits for it any more.
+        // Work that has begun is finished, even when nobody waits for it any more.
         let finishing = tokio::spawn(async move {
             let mut refused = Vec::with_capacity(count);
             for put in self.under_way {
@@ -199,7 +203,7 @@ impl Begun {
 pub(super) struct Put {
     mailbox: Arc<Mailbox>,
     written: Written,
-    /// `None` if it was known.
+    /// `None` if the letter was known.
     kept: Option<Kept>,
 }
 

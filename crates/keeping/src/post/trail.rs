@@ -1,9 +1,10 @@
-//! Following the trail: before a letter goes to another place than those before it went to, the nodes that these were carried to
-//! are asked whether any is there still.
+//! Following the trail. Before a letter goes to another place than its predecessors went to, the nodes that received
+//! the predecessors are asked whether any is still there.
 //!
-//! A node keeps a letter until the next one has it, and notes on disk to which nodes it carried any. So every letter that goes
-//! before another lies on a node that is reached from that one's node along these notes, and a letter whose predecessors are
-//! found nowhere on the trail is the next. Letters of one origin are numbered, so there is always one that nothing goes before.
+//! A node keeps a letter until the next node has it, and notes on disk to which nodes it carried letters. So every
+//! predecessor of a letter lies on a node that can be reached along these notes from the letter's own node. A letter
+//! with no predecessor anywhere on the trail is the next one to go. Letters of one origin are numbered, so there is
+//! always one without a predecessor.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Instant;
@@ -14,23 +15,23 @@ use sealbus_control::post::{LetterMark, Standing};
 
 /// Most nodes of a trail that are asked.
 const MOST_NODES: usize = 256;
-/// How often the trail is followed until nothing moves on it meanwhile.
+/// How often the trail is followed until nothing moves on it in the meantime.
 const MOST_LOOKS: usize = 4;
 
-/// What was found along the trail.
+/// The findings along the trail.
 #[derive(PartialEq, Eq)]
 struct Sight {
-    /// For each letter.
+    /// The standing of each letter.
     standings: Vec<Standing>,
-    /// Each node that answered, in which life, and how many letters had come there.
+    /// For each node that answered, its life and the number of letters that had come there.
     answered: BTreeMap<String, (u64, u64)>,
     waiting: u64,
-    /// Nodes that do not answer were passed by.
+    /// Whether nodes that do not answer were passed by.
     is_incomplete: bool,
 }
 
 impl Carrier {
-    /// Of these letters, those that nothing on the trail goes before; those that were carried are removed.
+    /// Selects, from these letters, those with no predecessor on the trail. Letters that were carried are removed.
     pub(super) async fn follow(
         &self,
         numbers: &[u64],
@@ -48,7 +49,8 @@ impl Carrier {
             let Some(sight) = self.look(&marks, to).await else {
                 return Ok(HashSet::new());
             };
-            // What moves while it is looked for may be passed by. If nothing came anywhere between two looks, nothing moved.
+            // A letter that moves during a look may be missed. If nothing came anywhere between two looks, nothing
+            // moved.
             if before.as_ref() == Some(&sight) {
                 return self.found(&marks, &sight, to).await;
             }
@@ -102,7 +104,7 @@ impl Carrier {
         Ok(may_go)
     }
 
-    /// Looks once. `None`: a node does not answer that has not been silent for long.
+    /// Looks once. Returns `None` if a node does not answer and has not been silent for long.
     async fn look(&self, marks: &[(u64, LetterMark)], to: Option<&str>) -> Option<Sight> {
         let asked: Vec<LetterMark> = marks.iter().map(|(_, mark)| *mark).collect();
         let mut sight = Sight {
@@ -148,7 +150,8 @@ impl Carrier {
         Some(sight)
     }
 
-    /// Whether a node has been silent so long that its letters are not waited for. Now and then it is asked all the same.
+    /// Whether a node has been silent so long that its letters are not waited for. The node is still asked now and
+    /// then.
     fn was_given_up(&self, node: &str) -> bool {
         let given_up = self.post.pace.given_up;
         let trail = self.mailbox.trail.lock();
@@ -158,7 +161,7 @@ impl Carrier {
         })
     }
 
-    /// A node does not answer; whether it has not for so long that its letters are not waited for.
+    /// Notes that a node does not answer. Returns whether its silence is so long that its letters are not waited for.
     fn is_given_up(&self, node: &str, problem: &str) -> bool {
         let now = Instant::now();
         let mut trail = self.mailbox.trail.lock();
@@ -190,7 +193,7 @@ impl Carrier {
             .is_some_and(|numbers| !numbers.is_empty())
     }
 
-    /// Whether a node other than `to` may have a letter that it was sent.
+    /// Whether a node other than `to` may have been sent this letter and still have it.
     pub(super) fn is_in_doubt(&self, number: u64, to: &str) -> bool {
         let trail = self.mailbox.trail.lock();
         let mut others = trail.in_doubt.iter().filter(|(node, _)| *node != to);

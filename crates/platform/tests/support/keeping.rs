@@ -21,7 +21,7 @@ use super::{HERE, Operator, alive, config, joined, node_config, platform_of};
 /// A Master and two nodes.
 pub(crate) struct OfNodes {
     level: SecurityLevel,
-    /// Whether they have a RabbitMQ of their own; the mesh otherwise.
+    /// Whether they have a RabbitMQ of their own. Otherwise they use the mesh.
     on_rabbitmq: bool,
 }
 
@@ -41,7 +41,7 @@ impl OfNodes {
     }
 }
 
-/// Dropped from above to below: the Master would start a broker again that ended.
+/// The fields are dropped from top to bottom: the Master would restart a broker that ended first.
 struct Nodes {
     agents: Mutex<HashMap<String, (Process, AgentHandle)>>,
     nodes: Mutex<Vec<Node>>,
@@ -51,13 +51,13 @@ struct Nodes {
     directory: TempDir,
 }
 
-/// A Master's own broker, in its folder; ended with this, also when the test fails.
+/// A Master's own broker, in the Master's folder. It ends when this is dropped, even when the test fails.
 struct OwnBroker(PathBuf);
 
 impl Drop for OwnBroker {
     fn drop(&mut self) {
         let folder = self.0.clone();
-        // The runtime of the test is in the middle of something.
+        // The test's runtime is busy, so another thread ends the broker.
         let ending = std::thread::spawn(move || {
             let ports = BrokerPorts::keep(&folder, HERE).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread();
@@ -125,7 +125,7 @@ impl KeepingWorld for Nodes {
         })
     }
 
-    /// The processes go on, and are taken over by their nodes.
+    /// The processes go on, and their nodes take them over.
     fn restart(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let mut nodes = self.nodes.lock().await;
@@ -141,7 +141,7 @@ impl KeepingWorld for Nodes {
     }
 }
 
-/// Tries a promise, and compares what comes out with the column of the table.
+/// Tries a promise, and compares the outcome with the table's column.
 pub(crate) async fn keeps(setting: &dyn KeepingSetting, promise: Promise) {
     match run_kept(setting, promise).await {
         Ok(verdict) => {

@@ -1,4 +1,4 @@
-//! Channels: talking to whoever cares about a subject, without knowing who that is.
+//! Channels: agents talk about a subject without knowing who listens.
 
 mod replies;
 mod subscription;
@@ -20,27 +20,27 @@ pub use sealbus_channels::{
 };
 pub use subscription::{ChannelEvent, ChannelSubscription, Subscribing};
 
-/// A channel cannot be had.
+/// The reason why a channel cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// The text is no path.
+    /// The text is not a path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The text is no address.
+    /// The text is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The text is no QoS.
+    /// The text is not a QoS.
     #[error(transparent)]
     Qos(#[from] QosError),
-    /// The platform's transport cannot give the QoS.
+    /// The platform's transport cannot provide the QoS.
     #[error(transparent)]
     Unavailable(#[from] UnavailableQos),
 }
 
 /// A channel as an agent uses it, made by [`Context::channel`](crate::Context::channel).
 ///
-/// It talks in the agent's name until the agent leaves, and may be cloned and handed to other tasks.
+/// The channel sends in the agent's name until the agent leaves. It may be cloned and handed to other tasks.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -65,7 +65,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The channel with this path or address, for the agent of `outbox` on this platform.
+    /// Opens the channel with this path or address, for the agent of `outbox` on this platform.
     ///
     /// # Errors
     /// As [`Context::channel`](crate::Context::channel).
@@ -98,15 +98,15 @@ impl Channel {
         &self.qos
     }
 
-    /// The agent that the address named, if it named one.
+    /// The agent named in the address, if there is one.
     pub fn agent(&self) -> Option<&str> {
         self.agent.as_deref()
     }
 
-    /// The channel with this QoS for messages that do not say otherwise.
+    /// The same channel with this QoS for messages without a QoS of their own.
     ///
     /// # Errors
-    /// [`ChannelError::Unavailable`], which names all that the platform's transport cannot give.
+    /// [`ChannelError::Unavailable`], which names everything that the platform's transport cannot provide.
     pub fn with_qos(mut self, change: QosOverride) -> Result<Self, ChannelError> {
         self.qos = self.qos.with(&change);
         let transport = self.outbox.bus().transport();
@@ -116,11 +116,11 @@ impl Channel {
         Ok(self)
     }
 
-    /// Publishes an event, which every agent sees that has subscribed to the channel. Waits while a subscription that pushes
-    /// back has no room, and for the acknowledgement that the QoS asks for.
+    /// Publishes an event, which reaches every agent that has subscribed to the channel. Waits while a subscription
+    /// that pushes back has no room, and waits for the acknowledgement that the QoS asks for.
     ///
     /// # Errors
-    /// [`PublishError`]. What goes wrong later comes to the agent as a `failure` message, unless the QoS is best-effort.
+    /// [`PublishError`]. A later failure comes to the agent as a `failure` message, unless the QoS is best-effort.
     pub async fn publish(
         &self,
         message: impl Into<Arc<AclMessage>>,
@@ -128,7 +128,7 @@ impl Channel {
         self.publish_with(message, QosOverride::default()).await
     }
 
-    /// [`publish`](Self::publish), where this message wants something else than its channel.
+    /// Like [`publish`](Self::publish), for a message that differs from its channel's defaults.
     ///
     /// # Errors
     /// As `publish`.
@@ -143,7 +143,7 @@ impl Channel {
             .await
     }
 
-    /// [`publish_with`](Self::publish_with) if it need not wait for anything; `None` if it must.
+    /// Like [`publish_with`](Self::publish_with), if that can be done without waiting. Returns `None` if it must wait.
     ///
     /// # Errors
     /// As `publish_with`.
@@ -160,10 +160,10 @@ impl Channel {
             .try_publish(&self.outbox, &self.path, &qos, message)
     }
 
-    /// Sends to one agent on the channel: a local name, or `name@platform`.
+    /// Sends to one agent on the channel, named as a local name or `name@platform`.
     ///
     /// # Errors
-    /// [`PublishError::NotOnChannel`] if it has no subscription there, else as [`publish`](Self::publish).
+    /// [`PublishError::NotOnChannel`] if the agent has no subscription there. Otherwise as [`publish`](Self::publish).
     pub async fn send(
         &self,
         receiver: &str,
@@ -173,7 +173,7 @@ impl Channel {
             .await
     }
 
-    /// [`send`](Self::send), where this message wants something else than its channel.
+    /// Like [`send`](Self::send), for a message that differs from its channel's defaults.
     ///
     /// # Errors
     /// As `send`.
@@ -194,10 +194,10 @@ impl Channel {
             .await
     }
 
-    /// Asks everyone on the channel who answers, and waits for answers for `within` at most.
+    /// Asks all agents that answer on the channel, and waits for answers for at most `within`.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish). That nobody answers is none.
+    /// As [`publish`](Self::publish). A request without any answer is not an error.
     pub async fn request(
         &self,
         message: impl Into<Arc<AclMessage>>,
@@ -211,7 +211,8 @@ impl Channel {
         .await
     }
 
-    /// [`request`](Self::request), over after so many answers, or with another QoS than the channel's.
+    /// Like [`request`](Self::request), but over after a given number of answers, or with another QoS than the
+    /// channel's.
     ///
     /// # Errors
     /// As `request`.
@@ -229,10 +230,11 @@ impl Channel {
         Ok(ChannelReplies::new(replies))
     }
 
-    /// Has so much kept of this channel, if it is persistent: on an embedded platform. Others have it in their manifest.
+    /// Sets the retention of this channel, if it is persistent, on an embedded platform. On other platforms the
+    /// manifest sets it.
     ///
     /// # Errors
-    /// [`NotKept`], such as that the manifest says how much is kept.
+    /// [`NotKept`], for example if the manifest sets the retention.
     pub async fn retain(&self, retention: LogRetention) -> Result<(), NotKept> {
         self.channels.retain(&self.path, retention).await
     }

@@ -15,8 +15,7 @@ use super::{
 };
 use crate::message::Message;
 
-/// A subscription in the making: all events and directed messages of the channels meant, but for what is said
-/// otherwise.
+/// A subscription in the making. By default it takes all events and directed messages of its channels.
 #[derive(Clone, Debug)]
 pub struct Subscribing {
     outbox: Arc<Outbox>,
@@ -32,36 +31,36 @@ impl Subscribing {
         }
     }
 
-    /// Only what fulfils this expression; see [`ChannelFilter`](super::ChannelFilter). It is evaluated at the sender's
-    /// side.
+    /// Takes only events that fulfil this expression; see [`ChannelFilter`](super::ChannelFilter). The expression is
+    /// evaluated at the sender.
     #[must_use]
     pub fn filter(mut self, expression: impl Into<String>) -> Self {
         self.options.filter = expression.into();
         self
     }
 
-    /// The policy when events come faster than they are taken.
+    /// Sets the policy for events that come faster than they are taken.
     #[must_use]
     pub fn policy(mut self, policy: FlowPolicy) -> Self {
         self.options.policy = policy;
         self
     }
 
-    /// How much may wait before the policy acts.
+    /// Sets how much may wait before the policy acts.
     #[must_use]
     pub fn limits(mut self, limits: QueueLimits) -> Self {
         self.options.limits = limits;
         self
     }
 
-    /// Requests to everyone too: the agent is counted among those who answer.
+    /// Takes requests to everyone too. The agent then counts among those who answer.
     #[must_use]
     pub fn answering(mut self) -> Self {
         self.options.answers = true;
         self
     }
 
-    /// Only requests, no events.
+    /// Takes only requests, no events.
     #[must_use]
     pub fn only_requests(mut self) -> Self {
         self.options.answers = true;
@@ -69,10 +68,10 @@ impl Subscribing {
         self
     }
 
-    /// Goes on where the subscription of this name stopped, on persistent channels; the first time it begins now, or
-    /// [`since`](Self::since).
+    /// Makes the subscription durable on persistent channels. It goes on where the subscription of this name stopped.
+    /// The first time it begins now, or at [`since`](Self::since).
     ///
-    /// An event counts as dealt with when the agent asks for the next one, or ends the subscription. If its process is
+    /// An event counts as handled when the agent asks for the next one, or ends the subscription. If its process is
     /// killed before, the event comes again, and says so: [`ChannelEvent::may_be_again`].
     #[must_use]
     pub fn durable(mut self, name: impl Into<String>) -> Self {
@@ -80,8 +79,9 @@ impl Subscribing {
         self
     }
 
-    /// Begins with what was published before, on persistent channels; [`Replay::Last`] and [`Replay::From`] count for each
-    /// channel on each node, which keeps what its own agents publish: over several nodes there are more.
+    /// Begins with events that were published before, on persistent channels. [`Replay::Last`] and [`Replay::From`]
+    /// count for each channel on each node. A node keeps the events of its own agents, so several nodes together give
+    /// more.
     #[must_use]
     pub fn since(mut self, replay: Replay) -> Self {
         self.options.replay = replay;
@@ -91,7 +91,7 @@ impl Subscribing {
     /// Subscribes.
     ///
     /// # Errors
-    /// [`SubscribeError`], such as a wrong filter with the place of its fault.
+    /// [`SubscribeError`], for example a filter with a fault, whose place the error names.
     pub fn open(self) -> Result<ChannelSubscription, SubscribeError> {
         let channels = Channels::of(self.outbox.bus());
         let subscription = channels.subscribe(&self.outbox, self.options)?;
@@ -99,32 +99,33 @@ impl Subscribing {
     }
 }
 
-/// The events of an agent from the channels it subscribed to; dropping it ends the subscription.
+/// The events of an agent from the channels it subscribed to. Dropping this value ends the subscription.
 #[derive(Debug)]
 pub struct ChannelSubscription(sealbus_channels::Subscription);
 
 impl ChannelSubscription {
-    /// Waits for the next event, message or request. `None`: the subscription has [ended](Self::ended). Safe to
-    /// cancel.
+    /// Waits for the next event, message or request. Returns `None` when the subscription has [ended](Self::ended).
+    /// Safe to cancel.
     pub async fn next(&mut self) -> Option<ChannelEvent> {
         std::future::poll_fn(|waiting| self.poll_next(waiting)).await
     }
 
-    /// The next one, if one is there.
+    /// The next event, message or request, if one is there.
     pub fn try_next(&self) -> Option<ChannelEvent> {
         self.0.try_recv().map(ChannelEvent::new)
     }
 
-    /// As [`next`](Self::next), for those who write futures themselves. Only the last who polls is woken.
+    /// Like [`next`](Self::next), for callers that write futures themselves. Only the task that polled last is woken.
     pub fn poll_next(&self, waiting: &mut Waiting<'_>) -> Poll<Option<ChannelEvent>> {
         let polled = self.0.poll_recv(waiting);
         polled.map(|received| received.map(ChannelEvent::new))
     }
 
-    /// Answers a request that came from this subscription; each once.
+    /// Answers a request that came from this subscription. Each request can be answered once.
     ///
     /// # Errors
-    /// [`PublishError::NotAsked`] if it was answered before or too late, and what hinders publishing.
+    /// [`PublishError::NotAsked`] if the request was answered before or the answer comes too late; otherwise the errors
+    /// of publishing.
     pub async fn answer(
         &self,
         request: &ChannelEvent,
@@ -147,7 +148,7 @@ impl ChannelSubscription {
         self.0.reply(&request.received, reply).await
     }
 
-    /// Lets the requester know that this agent does not answer, so that it need not wait.
+    /// Tells the requester that this agent does not answer, so that it need not wait.
     pub fn decline(&self, request: &ChannelEvent) {
         self.0.decline(&request.received);
     }
@@ -167,18 +168,18 @@ impl ChannelSubscription {
         self.0.counts().2
     }
 
-    /// The logs of persistent channels that it cannot read further, since they are damaged.
+    /// The logs of persistent channels that the subscription cannot read further because they are damaged.
     pub fn damaged(&self) -> Vec<DamagedLog> {
         self.0.damaged()
     }
 }
 
-/// An event from a channel: a [`Message`] to read, and the channel's header.
+/// An event from a channel: a [`Message`] to read, together with the channel's header.
 #[derive(Clone, Debug)]
 pub struct ChannelEvent {
     received: ReceivedEvent,
     message: Message,
-    /// Which of the subscriptions that the agent's hooks listen to it came from.
+    /// The subscription of the agent's hooks that the event came from.
     pub(crate) listener: Option<u64>,
 }
 
@@ -191,7 +192,7 @@ impl ChannelEvent {
         }
     }
 
-    /// The channel it came on.
+    /// The channel that the event came on.
     pub fn channel(&self) -> &ChannelPath {
         &self.received.header.channel
     }
@@ -201,7 +202,7 @@ impl ChannelEvent {
         &self.received.header.mechanism
     }
 
-    /// Whether it is a request, which can be answered.
+    /// Whether this is a request, which can be answered.
     pub fn is_request(&self) -> bool {
         matches!(self.mechanism(), Mechanism::Request { .. })
     }
@@ -211,26 +212,28 @@ impl ChannelEvent {
         &self.received.header
     }
 
-    /// The node from whose log it was read, if it was. With it, and its channel, the number in the
-    /// [header](Self::header) is its own for ever.
+    /// The node from whose log the event was read, if it was read from one. Together with the node and the channel, the
+    /// number in the [header](Self::header) is unique for ever.
     pub fn log(&self) -> Option<&str> {
         let logged = self.header().logged.as_ref();
         logged.map(|logged| &*logged.node)
     }
 
-    /// Whether the agent may have had this event before, by the same durable subscription in a process that was killed.
+    /// Whether the agent may have had this event before, through the same durable subscription in a process that was
+    /// killed.
     pub fn may_be_again(&self) -> bool {
         let logged = self.header().logged.as_ref();
         logged.is_some_and(|logged| logged.again)
     }
 
-    /// So many events before this one were not kept long enough to be read: the channel's retention cut them off.
+    /// The number of events before this one that were not kept long enough to be read. The channel's retention cut them
+    /// off.
     pub fn missed(&self) -> u64 {
         let logged = self.header().logged.as_ref();
         logged.map_or(0, |logged| logged.missed)
     }
 
-    /// The message, with what is known about its sender.
+    /// The message, with the facts known about its sender.
     pub fn message(&self) -> &Message {
         &self.message
     }

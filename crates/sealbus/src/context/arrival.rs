@@ -1,4 +1,4 @@
-//! What comes to an agent, from its mailbox or the channels it listens to.
+//! Arrivals for an agent, from its mailbox or the channels it listens to.
 
 use std::future::poll_fn;
 use std::task::{Context as Waiting, Poll};
@@ -38,7 +38,7 @@ fn poll_events(
         match subscription.poll_next(waiting) {
             Poll::Ready(Some(mut event)) => {
                 event.listener = Some(*number);
-                // Others come first the next time, so that a busy channel keeps none from being heard.
+                // Another channel comes first next time, so that a busy channel does not starve the others.
                 listening.rotate_left(index + 1);
                 return Poll::Ready(event);
             }

@@ -1,30 +1,30 @@
-//! Why an agent gets no message or no reply.
+//! The reasons why an agent gets no message or no reply.
 
 use std::time::Duration;
 
 use sealbus_bus::SendError;
 
-/// Why no message came.
+/// The reason why no message came.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// The agent is being stopped: let the hook end, `teardown` comes next.
+    /// The agent is being stopped. Let the hook end: `teardown` comes next.
     #[error("{agent} is being stopped")]
     Stopping {
         /// The agent.
         agent: String,
     },
-    /// Nothing that the filter takes came in time.
+    /// No message that the filter takes came in time.
     #[error("{agent} waited {} s for {filter} and nothing came", within.as_secs_f64())]
     Timeout {
         /// The agent.
         agent: String,
-        /// The event that it waited for.
+        /// The messages that it waited for.
         filter: String,
-        /// How long.
+        /// How long it waited.
         within: Duration,
     },
-    /// The agent's mailbox was closed: its process left the platform.
+    /// The agent's mailbox was closed because its process left the platform.
     #[error("{agent} is no longer on the platform: its mailbox is closed")]
     Closed {
         /// The agent.
@@ -32,7 +32,7 @@ pub enum ReceiveError {
     },
 }
 
-/// Why a request got no reply.
+/// The reason why a request got no reply.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -41,9 +41,9 @@ pub enum RequestError {
     Send {
         /// The agent that asks.
         agent: String,
-        /// The agent asked.
+        /// The agent that was asked.
         receiver: String,
-        /// Why.
+        /// Why the request could not be sent.
         source: Box<SendError>,
     },
     /// The platform reports that the request was not delivered.
@@ -51,9 +51,9 @@ pub enum RequestError {
     Undeliverable {
         /// The agent that asks.
         agent: String,
-        /// The agent asked.
+        /// The agent that was asked.
         receiver: String,
-        /// Why it did not get the request.
+        /// Why the agent did not get the request.
         reason: String,
     },
     /// The request was delivered, and no reply came in time.
@@ -61,9 +61,9 @@ pub enum RequestError {
     Timeout {
         /// The agent that asks.
         agent: String,
-        /// The agent asked.
+        /// The agent that was asked.
         receiver: String,
-        /// How long it waited.
+        /// How long the asking agent waited.
         within: Duration,
     },
     /// The agent that asks is ending.

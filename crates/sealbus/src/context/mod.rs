@@ -1,4 +1,4 @@
-//! An agent's hands: sending, receiving, asking, finding others, leaving.
+//! The agent's context: sending, receiving, asking, finding others, leaving.
 
 mod arrival;
 mod error;
@@ -28,16 +28,16 @@ pub use error::{ReceiveError, RequestError};
 pub struct Context {
     handle: AgentHandle,
     crew: Crew,
-    /// The agent has asked to leave: after this hook it does.
+    /// The agent has asked to leave, and leaves after this hook.
     leaving: bool,
-    /// The calls of `on_event` and `on_question`, each under a number of its own.
+    /// The subscriptions for `on_event` and `on_question`, each under a number of its own.
     listening: Vec<(u64, ChannelSubscription)>,
     next_listener: u64,
-    /// In teardown `receive` works again, so that an agent can still ask and be answered.
+    /// In teardown `receive` works again, so that an agent can still ask and get answers.
     tearing_down: bool,
 }
 
-/// The state that the driver of an agent finds when the agent is at rest.
+/// The event for an agent at rest, as its driver finds it.
 pub(crate) enum Next {
     Message(Message),
     Event(ChannelEvent),
@@ -62,7 +62,7 @@ impl Context {
         self.handle.name()
     }
 
-    /// The agent's identifier, which others write to.
+    /// The agent's identifier, to which others write.
     pub fn aid(&self) -> &Aid {
         self.handle.aid()
     }
@@ -72,20 +72,20 @@ impl Context {
         self.handle.process().platform()
     }
 
-    /// The identifier of another agent: of this platform when `name` is a local name, of another one when it is
-    /// `name@platform`.
+    /// The identifier of another agent. A local name stands for an agent of this platform, `name@platform` for one of
+    /// another.
     pub fn peer(&self, name: &str) -> Result<Aid, AidError> {
         self.handle.process().peer(name)
     }
 
-    /// An agent that every platform has.
+    /// An agent that exists on every platform.
     pub(crate) fn system_agent(&self, name: &str) -> Aid {
         let mut aid = self.aid().clone();
         aid.name = format!("{name}@{}", self.platform());
         aid
     }
 
-    /// The agent below this context, for programs that count nanoseconds: its messages come undecoded.
+    /// The agent below this context, for programs that count nanoseconds. Its messages come undecoded.
     pub fn handle(&mut self) -> &mut AgentHandle {
         &mut self.handle
     }
@@ -94,13 +94,13 @@ impl Context {
 
     /// Sends a message to each of its receivers, and waits while one of their mailboxes is full.
     ///
-    /// `sender` is filled in; it cannot be another agent. When this returns the message is accepted: it is delivered
-    /// once and in order, or a `failure` from `ams` says which receiver did not get it and why.
+    /// `sender` is filled in; it cannot be another agent. When this returns, the message is accepted. Then it is
+    /// delivered once and in order, or a `failure` from `ams` says which receiver did not get it and why.
     pub async fn send(&self, message: AclMessage) -> Result<(), SendError> {
         self.handle.send(message).await
     }
 
-    /// Sends as `delivery` says: kept on disk for receivers that are away, until an expiry, with a receipt.
+    /// Sends as `delivery` says: kept on disk for absent receivers, until an expiry, or with a receipt.
     ///
     /// ```no_run
     /// # use std::time::{Duration, SystemTime};
@@ -120,12 +120,12 @@ impl Context {
         self.handle.send_with(message, delivery).await
     }
 
-    /// Sends without waiting: a full mailbox is an error, [`TrySendError::Full`].
+    /// Sends without waiting. A full mailbox is an error, [`TrySendError::Full`].
     pub fn try_send(&self, message: AclMessage) -> Result<(), TrySendError> {
         self.handle.try_send(message)
     }
 
-    /// Sends many messages in their order. Stops at the first error; what came before it is sent.
+    /// Sends many messages in their order. Stops at the first error; the messages before it are sent.
     pub async fn send_many(
         &self,
         messages: impl IntoIterator<Item = AclMessage>,
@@ -136,9 +136,9 @@ impl Context {
         Ok(())
     }
 
-    /// Answers a message: to whom it asks to be answered, in its conversation.
+    /// Answers a message in its conversation. The answer goes to the agent that the message names for replies.
     ///
-    /// For an answer with more than a content, make it with [`AclMessage::create_reply`] and [`send`](Self::send) it.
+    /// For an answer with more than a content, make one with [`AclMessage::create_reply`] and [`send`](Self::send) it.
     pub async fn reply(
         &self,
         message: &Message,
@@ -149,14 +149,14 @@ impl Context {
             .await
     }
 
-    /// A sender to hand to other tasks: it writes in this agent's name until the agent leaves.
+    /// A sender for other tasks. It writes in this agent's name until the agent leaves.
     pub fn sender(&self) -> AgentSender {
         self.handle.sender()
     }
 
     // ----- receiving
 
-    /// Waits for the next message that `filter` takes; the others stay in the mailbox, in order.
+    /// Waits for the next message that `filter` takes. Other messages stay in the mailbox, in order.
     ///
     /// ```no_run
     /// # use sealbus::{Context, Filter, Performative, AgentResult};
@@ -171,7 +171,7 @@ impl Context {
             .await
     }
 
-    /// [`receive`](Self::receive), but not for longer than `within`.
+    /// Like [`receive`](Self::receive), but for at most `within`.
     pub async fn receive_within(
         &mut self,
         filter: impl Into<Filter>,
@@ -189,7 +189,7 @@ impl Context {
         }
     }
 
-    /// The next message that `filter` takes, if it is there already.
+    /// The next message that `filter` takes, if it has already come.
     pub fn try_receive(&mut self, filter: impl Into<Filter>) -> Option<Message> {
         let filter = filter.into();
         let matches = |received: &ReceivedMessage| takes(&filter, received);
@@ -197,7 +197,7 @@ impl Context {
         Some(Message::new(received))
     }
 
-    /// Waits until there is a message, then takes up to `most` of those that have come, in order.
+    /// Waits until there is a message, then takes up to `most` of the messages that have come, in order.
     pub async fn receive_many(&mut self, most: usize) -> Result<Vec<Message>, ReceiveError> {
         let first = self.receive(Filter::any()).await?;
         let mut messages = vec![first];
@@ -238,9 +238,9 @@ impl Context {
 
     /// Sends a request and waits for the reply to it.
     ///
-    /// The reply is the first message that repeats the request's `reply-with` (both it and `conversation-id` are filled
-    /// in when missing), whatever it says: `refuse`, `failure` and `not-understood` are replies. An `agree` only
-    /// announces the outcome and is passed over. Other messages stay in the mailbox.
+    /// The reply is the first message that repeats the request's `reply-with`. (Both `reply-with` and `conversation-id`
+    /// are filled in when missing.) Any performative counts: `refuse`, `failure` and `not-understood` are replies. An
+    /// `agree` only announces the outcome and is passed over. Other messages stay in the mailbox.
     pub async fn request(
         &mut self,
         mut request: AclMessage,
@@ -285,16 +285,17 @@ impl Context {
 
     // ----- channels
 
-    /// The channel with this path, such as `/offers/tea`, or with this address, such as
+    /// Opens the channel with this path, such as `/offers/tea`, or with this address, such as
     /// `sealbus:at-least-once,priority=7:///offers/tea/`.
     ///
     /// # Errors
-    /// [`ChannelError`], with the place of the fault in the text, or with all that the platform's transport cannot give.
+    /// [`ChannelError`], with the place of the fault in the text, or with everything that the platform's transport
+    /// cannot provide.
     pub fn channel(&self, address: &str) -> Result<Channel, ChannelError> {
         Channel::open(self.handle.outbox().clone(), self.platform(), address)
     }
 
-    /// Begins a subscription to all channels of a pattern, in which `*` stands for one level and `**` for the rest.
+    /// Begins a subscription to all channels of a pattern. In a pattern `*` stands for one level and `**` for the rest.
     ///
     /// ```no_run
     /// # use sealbus::{AgentResult, Context};
@@ -307,16 +308,15 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// If the text is no pattern.
+    /// If the text is not a pattern.
     pub fn subscribe(&self, pattern: &str) -> Result<Subscribing, PathError> {
         let pattern = ChannelPattern::new(pattern)?;
         Ok(Subscribing::new(self.handle.outbox().clone(), pattern))
     }
 
-    /// From now on what comes for this subscription is given to [`Agent::on_event`], and its requests to
-    /// [`Agent::on_question`].
+    /// Subscribes, and from now on gives the events to [`Agent::on_event`] and the requests to [`Agent::on_question`].
     ///
-    /// It ends when the agent leaves or moves; an agent that moves listens again in [`Agent::restore`].
+    /// The subscription ends when the agent leaves or moves. An agent that moves listens again in [`Agent::restore`].
     ///
     /// # Errors
     /// As [`Subscribing::open`].
@@ -327,16 +327,17 @@ impl Context {
         Ok(())
     }
 
-    /// Ends what [`listen`](Self::listen) began for exactly this pattern.
+    /// Ends the subscriptions that [`listen`](Self::listen) began for exactly this pattern.
     pub fn ignore(&mut self, pattern: &str) {
         self.listening
             .retain(|(_, subscription)| subscription.pattern().as_str() != pattern);
     }
 
-    /// Answers a request that [`Agent::on_question`] was given.
+    /// Answers a request that [`Agent::on_question`] received.
     ///
     /// # Errors
-    /// [`PublishError::NotAsked`] if it was answered before or too late, and what hinders publishing.
+    /// [`PublishError::NotAsked`] if the request was answered before or the answer comes too late; otherwise the errors
+    /// of publishing.
     pub async fn answer(
         &self,
         question: &ChannelEvent,
@@ -349,7 +350,7 @@ impl Context {
         }
     }
 
-    /// Lets the requester know that this agent does not answer, so that it need not wait.
+    /// Tells the requester that this agent does not answer, so that it need not wait.
     pub fn decline(&self, question: &ChannelEvent) {
         if let Some(subscription) = self.listener(question) {
             subscription.decline(question);
@@ -364,12 +365,12 @@ impl Context {
 
     // ----- the platform's services
 
-    /// The directory facilitator: what agents offer, and who offers it.
+    /// The directory facilitator, which knows the services that agents offer.
     pub fn df(&mut self) -> Df<'_> {
         Df::new(self)
     }
 
-    /// The agent management system: which agents there are.
+    /// The agent management system, which knows all agents.
     pub fn ams(&mut self) -> Ams<'_> {
         Ams::new(self)
     }
@@ -381,7 +382,7 @@ impl Context {
         self.crew.start(self.handle.process(), name, agent).await
     }
 
-    /// Leaves after this hook: `teardown` comes next, then the agent is gone.
+    /// Leaves after this hook. `teardown` comes next, then the agent is gone.
     pub fn stop(&mut self) {
         self.leaving = true;
     }
@@ -402,7 +403,7 @@ impl Context {
         self.tearing_down = true;
     }
 
-    /// Waits for what the agent at rest is to do next.
+    /// Waits for the next event for the agent at rest.
     pub(crate) async fn next(&mut self) -> Next {
         let wishes = self.handle.wishes();
         let arrived = tokio::select! {

@@ -51,8 +51,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is posted twice, lost on the way or left unread: what is taken is taken once and in each origin's
-    /// order, and a process gets nothing as new that an earlier one may have taken.
+    /// Letters may be posted twice, lost on the way or left unread. Still, each is taken once and in the order of its
+    /// origin, and a process gets no letter as new that an earlier process may have taken.
     #[test]
     fn each_letter_is_taken_once_and_in_order(steps in prop::collection::vec(step(), 1..80)) {
         let mut shelf = Shelf::default();
@@ -160,7 +160,7 @@ fn a_full_shelf_takes_notices_only() {
     }
     let mut next = letter(2, 1);
     assert_eq!(shelf.admit(&next.cover, 10), Err(NotTaken::Full));
-    // What goes before a letter that waits for it.
+    // A letter that precedes a waiting letter is admitted.
     assert_eq!(shelf.admit(&letter(1, 0).cover, 10), Ok(()));
     next.cover.about = Some(sealbus_control::post::About {
         receiver: "c".to_owned(),
@@ -177,7 +177,8 @@ fn carried(sequence: u64, hops: u32) -> Kept {
     kept
 }
 
-/// A letter that went on from here comes back; one that is brought again, and one that was settled, does not.
+/// A letter that went on from here is taken in when it comes back. A letter that is brought again, or was settled here,
+/// is not.
 #[test]
 fn what_was_carried_onward_comes_back_and_what_was_taken_does_not() {
     let mut shelf = Shelf::default();
@@ -186,7 +187,7 @@ fn what_was_carried_onward_comes_back_and_what_was_taken_does_not() {
         assert_eq!(shelf.admit(&kept.cover, 10), Ok(()));
         assert_eq!(shelf.admit(&kept.cover, 10), Err(NotTaken::Known));
         shelf.put(u64::from(hops) + 1, kept);
-        // Carried again to where it lies, before the first carrier knows that it has arrived.
+        // The letter is carried again to where it lies, before the first carrier knows that it has arrived.
         let later = carried(1, hops + 1);
         assert_eq!(
             shelf.admit(&later.cover, 10),
@@ -209,7 +210,7 @@ fn what_was_carried_onward_comes_back_and_what_was_taken_does_not() {
     );
 }
 
-/// What comes back goes before what its sender wrote after it.
+/// A letter that comes back precedes the letters that its sender wrote after it.
 #[test]
 fn letters_of_one_origin_go_in_the_order_they_were_written() {
     let mut shelf = Shelf::default();
