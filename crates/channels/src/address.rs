@@ -1,4 +1,4 @@
-//! Addresses of channels and of agents on them: the papers' URL.
+//! Addresses of channels and of the agents on them, in the URL form of the AgentBus papers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,7 +36,7 @@ impl AddressScheme {
 pub struct ChannelOwner {
     /// The user, such as `frank.kargl`.
     pub user: String,
-    /// The country, such as `de`; any name without `:`, `/` and `@` is taken.
+    /// The country, such as `de`. Any name without `:`, `/` and `@` is accepted.
     pub country: String,
     /// Tells several platforms of one user apart.
     pub pid: Option<u32>,
@@ -45,10 +45,10 @@ pub struct ChannelOwner {
 /// `cia:<qos>://<user>@<country>:<pid>/<channel path>/<agent>`, such as
 /// `cia://frank.kargl@de/dates/business/diary-agent`: the agent `diary-agent` on the channel `/dates/business`.
 ///
-/// `<qos>` and `:<pid>` may be left out. The last segment is the agent; an address that ends with `/` is that of
-/// the channel itself: `cia://frank.kargl@de/dates/business/`. With nothing between `//` and the next `/`, the channel is
-/// one of the reader's own platform: `sealbus:///dates/business/`. What is not plain in a URL is percent-encoded UTF-8.
-/// In the QoS the text of [`Qos`](super::Qos) is used, which needs no encoding.
+/// `<qos>` and `:<pid>` may be left out. The last segment is the agent. An address that ends with `/` names the channel
+/// itself: `cia://frank.kargl@de/dates/business/`. With nothing between `//` and the next `/`, the channel is on the
+/// reader's own platform: `sealbus:///dates/business/`. Characters that are not plain in a URL are percent-encoded
+/// UTF-8. The QoS is the text of [`Qos`](super::Qos), which needs no encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelAddress {
     /// How it begins.
@@ -59,7 +59,7 @@ pub struct ChannelAddress {
     pub owner: Option<ChannelOwner>,
     /// The channel.
     pub channel: ChannelPath,
-    /// The agent on it: its name, local (`diary-agent`) or whole (`diary-agent@factory`).
+    /// The name of the agent on the channel, local (`diary-agent`) or whole (`diary-agent@factory`).
     pub agent: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub enum AddressProblem {
     /// User or country is too long.
     #[error("the {0} is longer than {MAX_LEVEL_LENGTH} bytes")]
     PartTooLong(&'static str),
-    /// Not a number.
+    /// The process id is not a number.
     #[error("expected the pid, a number up to 4294967295")]
     Pid,
     /// No channel.
@@ -211,7 +211,7 @@ fn read_path(text: &str) -> At<(ChannelPath, Option<String>)> {
         return Err((1, AddressProblem::NoChannel));
     }
     let mut decoded = String::with_capacity(channel.len());
-    // Level by level, so that an encoded slash does not make two levels of one, and the place of an error is known.
+    // Decoding goes level by level. An encoded slash thus does not split a level, and the place of an error is known.
     let mut at = 1;
     for level in channel[1..].split('/') {
         let plain = decode(level).map_err(|(offset, problem)| (at + offset, problem))?;
@@ -244,7 +244,7 @@ fn read_path(text: &str) -> At<(ChannelPath, Option<String>)> {
     Ok((channel_path, agent))
 }
 
-/// Where in the encoded text the byte at `offset` of the decoded text begins.
+/// The offset in the encoded text at which the byte at `offset` of the decoded text begins.
 fn encoded_offset(encoded: &str, offset: usize) -> usize {
     let mut at = 0;
     for _ in 0..offset {
@@ -257,8 +257,8 @@ fn encoded_offset(encoded: &str, offset: usize) -> usize {
     at
 }
 
-/// What stands for itself: the unreserved characters of RFC 3986, section 2.3, and of section 3.3 those that
-/// have no meaning here, and `@`, which whole agent names hold.
+/// Whether a character needs no encoding: the unreserved characters of RFC 3986, section 2.3, those of section 3.3 that
+/// have no meaning here, and `@`, which whole agent names contain.
 fn is_plain(byte: u8, allow_at: bool) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -297,7 +297,7 @@ fn decode(text: &str) -> At<String> {
             decoded.push((high * 16 + low) as u8);
             at += 3;
         } else if byte >= 0x80 || is_plain(byte, true) || byte == b'*' {
-            // UTF-8 that is not encoded is what people paste; it is unmistakable. A `*` is refused by what it stands in.
+            // People paste UTF-8 that is not encoded, and it is unmistakable. The enclosing part refuses a `*`.
             decoded.push(byte);
             at += 1;
         } else {

@@ -1,5 +1,5 @@
-//! The AgentBus as agents use it: publish, send, request, subscribe. Around the [exchange](super::exchange), on the bus's
-//! runtime.
+//! The AgentBus as agents use it: publish, send, request, subscribe. This module wraps the [exchange](super::exchange)
+//! and runs on the bus's runtime.
 
 mod inlet;
 mod kept;
@@ -34,7 +34,7 @@ pub use request::{Answers, Replies, RequestOptions};
 use sealbus_bus::{Bus, Moment, Outbox, ProcessDestination, ProcessEndpoint, WeakBus};
 pub use subscription::Subscription;
 
-/// The AgentBus of a process: [`Channels::of`]. Cloning it gives another handle to the same one.
+/// The AgentBus of a process: [`Channels::of`]. A clone is another handle to the same AgentBus.
 #[derive(Clone)]
 pub struct Channels {
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     /// Locked before anything of a transport.
     exchange: Mutex<Exchange>,
     start: Instant,
-    /// Wakes the task that lets time pass, with the time of the next alarm.
+    /// Wakes the task that keeps time, with the time of the next alarm.
     alarm: Arc<Notify>,
     alarm_at: Mutex<Option<Duration>>,
     endpoints: Mutex<HashMap<Identity, ProcessEndpoint>>,
@@ -68,9 +68,9 @@ impl Drop for Shared {
 }
 
 impl Channels {
-    /// The AgentBus of a process. Asked for the first time it begins to take the frames of other processes, unless
-    /// something else takes them already; so a process asks for it once its transport is set, that others
-    /// hear what its agents subscribe to.
+    /// The AgentBus of a process. The first call makes the AgentBus take the frames of other processes, unless another
+    /// inlet takes them already. A process makes this call once its transport is set, so that other processes hear the
+    /// subscriptions of its agents.
     pub fn of(bus: &Bus) -> Self {
         if let Some(channels) = Self::known(bus) {
             return channels;
@@ -79,7 +79,7 @@ impl Channels {
         if bus.set_frame_inlet(Arc::new(Inlet(channels.shared.clone()))) {
             return channels;
         }
-        // Somebody was faster, with these channels or with an inlet of another kind.
+        // Another thread was faster, with these channels or with an inlet of another kind.
         Self::known(bus).unwrap_or(channels)
     }
 
@@ -130,7 +130,7 @@ impl Channels {
         Self { shared }
     }
 
-    /// From now on these permissions hold, for what is published, subscribed to and answered.
+    /// Sets the permissions for publishing, subscribing and answering from now on.
     pub fn set_permissions(&self, permissions: Arc<ChannelPermissions>) {
         self.shared
             .work(|exchange, _| exchange.set_permissions(permissions));
@@ -151,11 +151,11 @@ impl Channels {
         self.shared.capabilities().0.clone()
     }
 
-    /// Waits until all processes of the platform have said what they subscribe to, for `limit` at most. Returns
+    /// Waits until all processes of the platform have announced their subscriptions, for `limit` at most. Returns
     /// whether they have.
     ///
-    /// Whatever is published or asked waits for this by itself, but for best-effort events, of which the first of a process
-    /// waits up to a second.
+    /// Publishers and requesters wait for these announcements by themselves. The first best-effort event of a process
+    /// waits for only up to a second, and later best-effort events do not wait.
     pub async fn ready(&self, limit: Duration) -> bool {
         let wait = async {
             loop {
@@ -174,7 +174,7 @@ impl Channels {
         };
         let _waiting = Waiting::new(&self.shared.waiting);
         let is_ready = match self.shared.bus.upgrade() {
-            // The timer is that of the bus's runtime, whatever polls this.
+            // The timer belongs to the bus's runtime, whichever runtime polls this future.
             Some(bus) => {
                 let sleep = {
                     let _runtime = bus.runtime().enter();
@@ -191,7 +191,7 @@ impl Channels {
         is_ready
     }
 
-    /// Subscribes the agent of `outbox`. Other processes hear of it at once.
+    /// Subscribes the agent of `outbox`. The subscription is announced to other processes at once.
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -223,7 +223,7 @@ impl Channels {
         self.shared.exchange.lock().channel_reports()
     }
 
-    /// The subscriptions there are, here and in other processes.
+    /// All subscriptions, of this process and of other processes.
     pub fn subscriptions(&self) -> Vec<SubscriptionReport> {
         self.shared.exchange.lock().subscription_reports()
     }
@@ -254,7 +254,7 @@ impl Shared {
     }
 
     fn capabilities(&self) -> &(ChannelCapabilities, &'static str) {
-        // The transport is set before agents publish; one that came later could only add to what is there.
+        // The transport is set before agents publish. A later transport could only add capabilities.
         self.capabilities.get_or_init(|| {
             let transport = self.bus.upgrade().and_then(|bus| bus.transport().cloned());
             let (mut capabilities, name) = match transport {
@@ -271,7 +271,7 @@ impl Shared {
         })
     }
 
-    /// Works on the exchange, then sends what there is to send and tells what there is to tell.
+    /// Works on the exchange, then sends the frames and delivers the notices that result.
     fn work<T>(self: &Arc<Self>, work: impl FnOnce(&mut Exchange, Now) -> T) -> T {
         let now = self.now();
         let mut exchange = self.exchange.lock();
@@ -299,7 +299,7 @@ impl Shared {
         }
     }
 
-    /// Does what is to be done after events have left a queue.
+    /// Handles the aftermath of events that have left a queue.
     fn settle(self: &Arc<Self>, consumer: &Consumer, aftermath: Aftermath) {
         if aftermath.is_empty() {
             if aftermath.frees_room() {
@@ -370,7 +370,7 @@ impl Shared {
     }
 }
 
-/// Lets time pass for the exchange, as long as it is there.
+/// Keeps time for the exchange, as long as the exchange exists.
 async fn keep_time(weak: Weak<Shared>, alarm: Arc<Notify>) {
     loop {
         let (at, start) = match weak.upgrade() {

@@ -1,10 +1,10 @@
-//! The platform's rules for channels: the quality of service they have unless a message asks for another.
+//! The platform's rules for channels: the quality of service that a channel has unless a message asks for another.
 
 use super::path::ChannelPath;
 use super::pattern::ChannelPattern;
 use super::qos::{Qos, QosOverride};
 
-/// The declared channels of a platform, in the order of its manifest: the first that fits a channel holds for it.
+/// The declared channels of a platform, in the order of its manifest. The first pattern that matches a channel applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredChannels(Vec<(ChannelPattern, QosOverride)>);
 
@@ -14,7 +14,7 @@ impl DeclaredChannels {
         Self(channels.into_iter().collect())
     }
 
-    /// The quality of service of a channel: the default one where nothing else was declared.
+    /// The quality of service of a channel. The default applies where nothing else was declared.
     pub fn qos(&self, channel: &ChannelPath) -> Qos {
         let declared = self.0.iter().find(|(pattern, _)| pattern.matches(channel));
         declared.map_or_else(Qos::default, |(_, qos)| Qos::default().with(qos))

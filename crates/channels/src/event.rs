@@ -12,15 +12,17 @@ use sealbus_bus::{Provenance, ReceivedMessage};
 /// The mark of an event that was read from a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// The node whose log it is. With it the event's number is unique on its channel, for ever.
+    /// The node that keeps the log. The node and the event's number together are unique on the channel for ever.
     pub node: Arc<str>,
-    /// Whether the durable subscription may have had it before: its process ended before it said so.
+    /// Whether the durable subscription may have had the event before, in a process that ended before it reported the
+    /// event.
     pub again: bool,
-    /// So many events of this log before this one were not kept long enough to be read by the subscription.
+    /// The number of earlier events in this log that were removed before the subscription could read them.
     pub missed: u64,
 }
 
-/// The number by which a requester knows the answers to its request again; unique among the requests of its process.
+/// The number by which a requester recognises the answers to its request. The number is unique among the requests of
+/// its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -30,7 +32,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The three ways to talk on a channel, and the answer to the third.
+/// The three ways to talk on a channel, and the answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// An event, which every consumer of the channel sees.
@@ -40,12 +42,12 @@ pub enum Mechanism {
         /// The agent's AID name.
         receiver: Arc<str>,
     },
-    /// A question to everyone on the channel, any of whom may answer.
+    /// A question to every agent on the channel. Any of them may answer.
     Request {
         /// The names in the answers.
         id: RequestId,
     },
-    /// An answer to a request; it goes to the requester alone.
+    /// An answer to a request. Only the requester gets the answer.
     Reply {
         /// The request answered.
         id: RequestId,
@@ -70,30 +72,31 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// The facts that the bus needs about a message on a channel; made once by its publisher, and shared.
+/// The facts that the bus needs about a message on a channel. The publisher's bus makes the header once, and all
+/// receivers share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelHeader {
     /// Which of the ways to talk it is.
     pub mechanism: Mechanism,
     /// The channel.
     pub channel: ChannelPath,
-    /// The QoS in effect: the channel's, overridden by the message's.
+    /// The QoS in effect: the QoS of the channel, overridden by that of the message.
     pub qos: Qos,
-    /// Counts what the publisher put on this channel, from 1; in a persistent channel, the number in the log of its
-    /// publisher's node. Order and deduplication go by it.
+    /// The position among the publisher's messages on this channel, from 1. In a persistent channel, the number in the
+    /// log of the publisher's node. Order and deduplication go by this number.
     pub number: u64,
     /// When it was published.
     pub published: Moment,
-    /// It is not to be handed out before; [`Qos::valid_from`] as a moment.
+    /// The moment before which the message is not handed out: [`Qos::valid_from`] as a moment.
     pub valid_from: Option<Moment>,
-    /// It is not to be handed out from then on; [`Qos::expiry`] as a moment.
+    /// The moment from which the message is no longer handed out: [`Qos::expiry`] as a moment.
     pub expiry: Option<Moment>,
     /// The facts about it if it was read from a log.
     pub logged: Option<Logged>,
 }
 
 impl ChannelHeader {
-    /// The header of what is published at `published` with this QoS.
+    /// The header of a message that is published at `published` with this QoS.
     pub fn new(
         mechanism: Mechanism,
         channel: ChannelPath,
@@ -130,7 +133,7 @@ impl ChannelHeader {
     }
 }
 
-/// The event for a subscriber; shared with the other receivers in this process.
+/// An event as a subscriber gets it. The receivers in this process share one event.
 #[derive(Clone, Debug)]
 pub struct ReceivedEvent(Arc<EventParts>);
 
@@ -167,7 +170,8 @@ impl ReceivedEvent {
         self.message.provenance()
     }
 
-    /// Bytes it is counted as in a subscription's queue, without [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
+    /// The bytes that the event is counted as in a subscription's queue, without
+    /// [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
     pub fn size(&self) -> usize {
         self.message.size()
     }

@@ -1,17 +1,17 @@
-//! The policy when a subscription takes its events more slowly than they come.
+//! Flow policies: they apply when a subscription takes its events more slowly than they come.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The policy of a full subscription. No other subscription waits for this one in any case.
+/// The policy of a full subscription. Other subscriptions never wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlowPolicy {
     /// Its publishers wait; nothing is lost.
     #[default]
     PushBack,
-    /// The oldest event of the lowest priority is dropped for the new one.
+    /// The oldest event of the lowest priority is dropped to make room for the new event.
     DropOldest,
     /// The new event is dropped.
     DropNewest,
@@ -71,12 +71,12 @@ impl FromStr for FlowPolicy {
 #[error("unknown flow policy {0:?}: choose one of push-back, drop-oldest, drop-newest, disconnect")]
 pub struct UnknownFlowPolicy(String);
 
-/// How much a subscription holds before its [`FlowPolicy`] acts.
+/// The contents that a subscription holds before its [`FlowPolicy`] acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
     /// Events.
     pub events: usize,
-    /// Bytes, each event counted with [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
+    /// The number of bytes. Each event is counted with [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
     pub bytes: usize,
 }
 

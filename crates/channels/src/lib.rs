@@ -1,18 +1,18 @@
 //! The AgentBus: channels by topic, for events, directed messages and questions to everyone.
 //!
-//! Agents seldom know each other; they know what they care about. A channel is a [path](ChannelPath) such as
-//! `/dates/business`. On each channel there are three [mechanisms](Mechanism): an *event*, seen by every consumer; a
-//! *message* to one named agent on the channel; and a *request* to everyone, whose answers all come back. Each carries an
-//! ordinary ACL message, so that content, performative and the proved `:sender` mean what they mean everywhere, plus a
-//! small [`ChannelHeader`].
+//! Agents seldom know each other, but they know their interests. A channel is a [path](ChannelPath) such as
+//! `/dates/business`. Each channel has three [mechanisms](Mechanism): an *event*, which every consumer gets; a
+//! *message* to one named agent on the channel; and a *request* to all agents, whose answers all come back. Each
+//! carries an ordinary ACL message, so that content, performative and the proved `:sender` have their usual meaning. A
+//! small [`ChannelHeader`] goes with it.
 //!
 //! The model is the AgentBus of F. Kargl, T. Illmann and M. Weber, "Evaluation of Java Messaging Middleware as a Platform
 //! for Software Agent Communication".
 //!
-//! Processes tell each other their subscriptions and send each other what is published in [frames](frame), which a
-//! transport carries ([`ProcessDestination`](sealbus_bus::ProcessDestination)) and hands in
-//! ([`Bus::take_frames`](sealbus_bus::Bus::take_frames)). [`Channels`] is the face of it for the agents of a process. All but that one does no I/O and reads no
-//! clock: time comes in as a [`Moment`].
+//! Processes tell each other their subscriptions and send each other published messages in [frames](frame). A transport
+//! carries the frames ([`ProcessDestination`](sealbus_bus::ProcessDestination)) and hands them in
+//! ([`Bus::take_frames`](sealbus_bus::Bus::take_frames)). [`Channels`] is the interface for the agents of a process.
+//! The other parts do no I/O and read no clock: they are given the time as a [`Moment`].
 
 mod address;
 mod channels;

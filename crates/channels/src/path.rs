@@ -1,4 +1,4 @@
-//! Where a channel is in the tree of topics.
+//! Channel paths: the place of a channel in the tree of topics.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -16,8 +16,8 @@ pub const MAX_LEVEL_LENGTH: usize = 128;
 
 /// The place of a channel, level by level: `/dates/business`.
 ///
-/// A level is any text but `.` and `..`, without `/`, `*`, white space and control characters. Letters count as written:
-/// `/Dates` is another channel than `/dates`. Cloning shares the text.
+/// A level is any text except `.` and `..`, without `/`, `*`, white space and control characters. Letter case counts:
+/// `/Dates` is another channel than `/dates`. Clones share the text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelPath(Arc<str>);
 

@@ -1,4 +1,4 @@
-//! Which channels a subscription is about, and finding the subscriptions of a channel among many.
+//! Channel patterns, and an index that finds the subscriptions that match a channel.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::path::{self, ChannelPath, PathError};
 
-/// Channels: a path in which `*` stands for any one level and a last `**` for the rest, however many levels that is, also
-/// none. `/dates/*` means `/dates/business`; `/dates/**` means `/dates`, `/dates/business` and all below.
+/// A set of channels, written as a path. `*` stands for any one level. A last `**` stands for any number of further
+/// levels, including none. `/dates/*` matches `/dates/business`; `/dates/**` matches `/dates`, `/dates/business` and
+/// all channels below.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelPattern(Arc<str>);
 
@@ -52,7 +53,7 @@ impl ChannelPattern {
         levels.next().is_none()
     }
 
-    /// Whether each channel meant by `other` is meant by this pattern too.
+    /// Whether this pattern also matches each channel that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         let (mut ours, mut theirs) = (self.levels(), other.levels());
         loop {
@@ -102,10 +103,11 @@ impl fmt::Display for ChannelPattern {
     }
 }
 
-/// Values by pattern, such as subscriptions: finds those that a channel matches without looking at the others.
+/// Values by pattern, such as subscriptions. The index finds the values that match a channel without looking at the
+/// others.
 ///
-/// The patterns form a tree by their levels; a look-up follows at each level the branch of that name and the one of
-/// `*`. It allocates nothing.
+/// The patterns form a tree by their levels. At each level a look-up follows the branch of that name and the branch of
+/// `*`. A look-up allocates nothing.
 #[derive(Clone, Debug)]
 pub struct PatternIndex<T> {
     root: Branch<T>,
@@ -158,7 +160,7 @@ impl<T> PatternIndex<T> {
         self.count == 0
     }
 
-    /// Adds a value under a pattern; the same pattern may have many.
+    /// Adds a value under a pattern. The same pattern may have many values.
     pub fn insert(&mut self, pattern: &ChannelPattern, value: T) {
         let mut branch = &mut self.root;
         let mut is_rest = false;
@@ -180,7 +182,7 @@ impl<T> PatternIndex<T> {
         self.count += 1;
     }
 
-    /// Removes the values under exactly this pattern that `is_it` holds for; returns how many those were.
+    /// Removes the values under exactly this pattern for which `is_it` holds. Returns their number.
     pub fn remove(&mut self, pattern: &ChannelPattern, mut is_it: impl FnMut(&T) -> bool) -> usize {
         let removed = self.root.remove(pattern.levels(), &mut is_it);
         self.count -= removed;
@@ -205,7 +207,7 @@ impl<T> Branch<T> {
         self.named.is_empty() && self.any.is_none() && self.here.is_empty() && self.rest.is_empty()
     }
 
-    // As deep as a pattern has levels, of which there are few.
+    // The recursion is as deep as a pattern has levels, which are few.
     fn matches<'a, 'p>(
         &'a self,
         mut levels: impl Iterator<Item = &'p str> + Clone,

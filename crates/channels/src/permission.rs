@@ -12,7 +12,7 @@ use super::pattern::{ChannelPattern, PatternIndex};
 /// The most rules about channels.
 pub const MAX_CHANNEL_RULES: usize = 1024;
 
-/// Why the rules of a policy about channels cannot be compiled.
+/// The reason why the rules of a policy about channels cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChannelPermissionError {
     /// A group or an agent is wrong.
@@ -33,14 +33,14 @@ pub enum ChannelPermissionError {
     TooManyRules(usize),
 }
 
-/// The compiled rules of a [`Policy`] about channels. A decision looks at the rules whose patterns match the channel, found
-/// through an index, and needs no allocation.
+/// The compiled rules of a [`Policy`] about channels. An index finds the rules whose patterns match a channel. A
+/// decision looks at these rules alone and needs no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelPermissions {
     rules: Vec<CompiledRule>,
     /// For each right, the numbers of the rules about it.
     by_right: [PatternIndex<usize>; ChannelRight::ALL.len()],
-    /// The rules that name an agent, as bits; those of all agents are not among them.
+    /// The rules that name an agent, as bits. The rules for all agents are not included.
     named: HashMap<String, Vec<u64>>,
 }
 
@@ -53,7 +53,7 @@ struct CompiledRule {
 }
 
 impl ChannelPermissions {
-    /// Compiles the rules for a platform, whose name completes agents' local names.
+    /// Compiles the rules for a platform. The platform's name completes agents' local names.
     ///
     /// # Errors
     /// [`ChannelPermissionError`], with the rule's fault.
@@ -104,7 +104,7 @@ impl ChannelPermissions {
         Ok(compiled)
     }
 
-    /// Whether the agent of this AID name may do this on the channel.
+    /// Whether the agent with this AID name has this right on the channel.
     pub fn may(&self, agent: &str, right: ChannelRight, channel: &ChannelPath) -> bool {
         if self.rules.is_empty() {
             return true;
@@ -119,8 +119,8 @@ impl ChannelPermissions {
         self.rules.get(first).is_none_or(|rule| rule.allow)
     }
 
-    /// Whether there can be a channel of this pattern on which the agent may do this. A subscription to a pattern is let in if
-    /// so, and sees those of its channels that [`may`](Self::may) allows.
+    /// Whether the agent may have this right on some channel of this pattern. If so, its subscription to the pattern is
+    /// admitted, and sees those channels that [`may`](Self::may) allows.
     pub fn may_on_some(&self, agent: &str, right: ChannelRight, pattern: &ChannelPattern) -> bool {
         if let Some(channel) = pattern.as_path() {
             return self.may(agent, right, &channel);

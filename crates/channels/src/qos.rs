@@ -1,4 +1,4 @@
-//! Quality of service: of a channel, and of a message that differs from its channel.
+//! Quality of service: the QoS of a channel, and of a message that differs from its channel.
 
 mod capabilities;
 mod text;
@@ -21,7 +21,7 @@ pub enum Reliability {
     BestEffort,
     /// Sent again until taken; may arrive more than once.
     AtLeastOnce,
-    /// Sent again until taken, and recognised if it comes again: once in effect.
+    /// Each message is sent again until it is taken, and repeats are recognised: the message takes effect once.
     #[default]
     ExactlyOnce,
 }
@@ -56,7 +56,7 @@ impl fmt::Display for Reliability {
     }
 }
 
-/// How urgent: 0 to 9, and 9 is handed out first. The default is 4, as in JMS.
+/// The urgency, 0 to 9; messages of priority 9 are handed out first. The default is 4, as in JMS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u8);
 
@@ -112,7 +112,7 @@ impl Persistence {
     }
 }
 
-/// A moment, or an amount of time counted from when the message is published.
+/// A moment, or an amount of time counted from the moment of publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Time {
     /// This moment.
@@ -122,7 +122,7 @@ pub enum Time {
 }
 
 impl Time {
-    /// The moment meant for what is published at `published`.
+    /// The moment that this time means for a message published at `published`.
     pub fn from(self, published: Moment) -> Moment {
         match self {
             Self::At(moment) => moment,
@@ -139,25 +139,25 @@ impl Time {
 pub struct Qos {
     /// How hard it tries.
     pub reliability: Reliability,
-    /// Whether what one sender publishes at one priority arrives in the order it was published. What is held back until
-    /// it is valid takes its place then.
+    /// Whether the messages of one sender at one priority arrive in the order of publication. A message held back until
+    /// it is valid takes its place in the order then.
     pub ordered: bool,
-    /// Whether it is kept for agents that are away, and for those that join later.
+    /// Whether the message is kept for agents that are away, and for agents that join later.
     pub persistence: Persistence,
     /// The order in which waiting messages are handed out.
     pub priority: Priority,
-    /// Never handed out before this, also when it waited in a queue or a store.
+    /// The time before which the message is never handed out, even after it has waited in a queue or a store.
     pub valid_from: Option<Time>,
     /// Never handed out from then on.
     pub expiry: Option<Time>,
     /// The least security level; `None`: the platform's.
     pub level: Option<SecurityLevel>,
-    /// The acknowledgement the publisher waits for; `None`: it does not wait.
+    /// The acknowledgement that the publisher waits for; `None`: the publisher does not wait.
     pub acknowledgement: Option<Acknowledgement>,
 }
 
 impl Default for Qos {
-    /// Once, in order, priority 4, not kept, at the platform's level.
+    /// The default: exactly once, in order, priority 4, not kept, at the platform's level.
     fn default() -> Self {
         Self {
             reliability: Reliability::ExactlyOnce,
@@ -172,7 +172,7 @@ impl Default for Qos {
     }
 }
 
-/// The differences of a message from its channel, or of a URL from the default. Has the same text as [`Qos`].
+/// The differences of a message from its channel, or of a URL from the default. It has the same text form as [`Qos`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QosOverride {
     /// See [`Qos::reliability`].
@@ -187,14 +187,14 @@ pub struct QosOverride {
     pub valid_from: Option<Time>,
     /// See [`Qos::expiry`].
     pub expiry: Option<Time>,
-    /// See [`Qos::level`]. It only raises the level; a weaker one than the channel's changes nothing.
+    /// See [`Qos::level`]. An override only raises the level. A level weaker than the channel's changes nothing.
     pub level: Option<SecurityLevel>,
     /// See [`Qos::acknowledgement`].
     pub acknowledgement: Option<Option<Acknowledgement>>,
 }
 
 impl Qos {
-    /// This QoS, changed by what a message wants differently.
+    /// This QoS with the message's overrides applied.
     #[must_use]
     pub fn with(&self, change: &QosOverride) -> Self {
         Self {
@@ -209,8 +209,8 @@ impl Qos {
         }
     }
 
-    /// What differs from `base`, so that `base.with(&difference)` is this QoS, but for what an override cannot
-    /// express: it takes away no time, and lowers no level.
+    /// The override for which `base.with(&difference)` is this QoS. An override cannot remove a time or lower a level,
+    /// so such differences are lost.
     pub fn difference(&self, base: &Self) -> QosOverride {
         fn changed<T: PartialEq>(ours: T, theirs: T) -> Option<T> {
             (ours != theirs).then_some(ours)
@@ -227,10 +227,10 @@ impl Qos {
         }
     }
 
-    /// Checks that a transport can give all that is promised here.
+    /// Checks that a transport can keep every promise of this QoS.
     ///
     /// # Errors
-    /// [`UnavailableQos`], which names each promise that it cannot give.
+    /// [`UnavailableQos`], which names each promise that the transport cannot keep.
     pub fn check_against(
         &self,
         capabilities: &ChannelCapabilities,

@@ -20,14 +20,14 @@ pub struct QueueTerms {
     pub priority: Priority,
     /// Held back until then.
     pub valid_from: Option<Moment>,
-    /// Not handed out from then on.
+    /// The moment from which the item is no longer handed out.
     pub expiry: Option<Moment>,
     /// Bytes it counts as.
     pub cost: usize,
 }
 
 impl QueueTerms {
-    /// Of a message with this header and this many bytes of payload.
+    /// The rank of a message with this header and this many bytes of payload.
     pub fn new(header: &ChannelHeader, size: usize) -> Self {
         Self {
             priority: header.qos.priority,
@@ -49,9 +49,9 @@ impl From<&ReceivedEvent> for QueueTerms {
 pub enum Pushed<T> {
     /// The queue has it; others may have been lost for it.
     Taken,
-    /// It is lost: expired already, or dropped by the policy.
+    /// The item is lost: it had already expired, or the policy dropped it.
     Lost,
-    /// No room, and the policy pushes back: its publisher must wait.
+    /// The queue has no room, and its policy pushes back: the publisher must wait.
     Full(T),
     /// The subscription is disconnected, now or before.
     Disconnected(T),
@@ -77,24 +77,24 @@ pub struct QueueCounters {
     pub expired: u64,
     /// Items that the policy dropped.
     pub dropped: u64,
-    /// How often an item was not taken because its publisher had to wait.
+    /// The number of times that an item was not taken because its publisher had to wait.
     pub pushed_back: u64,
-    /// Items that did not come here because the subscription's filter could not be evaluated for them; who publishes in another
-    /// process says so within a second.
+    /// The number of items that were withheld because the subscription's filter could not be evaluated for them. A
+    /// publisher in another process reports such items within a second.
     pub filter_errors: u64,
-    /// Items that passed the subscription by: while its process was given up for being silent, or after it had pushed back for
-    /// too long without taking anything.
+    /// The number of items that passed the subscription by, for one of two reasons. Its process was given up for being
+    /// silent, or the subscription pushed back for too long without taking anything.
     pub missed: u64,
 }
 
-/// The line for the log when a policy has acted: one at once, then at most one in ten seconds.
+/// The log line about a policy that has acted: one line at once, then at most one in ten seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowReport {
     /// The policy.
     pub policy: FlowPolicy,
     /// Items it dropped since the last report.
     pub dropped: u64,
-    /// Items whose publisher had to wait, since the last report.
+    /// The number of items whose publisher had to wait, since the last report.
     pub pushed_back: u64,
     /// Whether it ended the subscription.
     pub disconnected: bool,
@@ -126,12 +126,12 @@ enum Place {
     Held(Moment),
 }
 
-/// A bounded queue of what waits for one subscriber. Higher priorities come out first; within one priority the order is
-/// kept. What is not valid yet is held, and takes its place behind the others once it is; what has expired never
-/// comes out. When there is no room, the [`FlowPolicy`] decides.
+/// A bounded queue of the items that wait for one subscriber. Items of higher priority come out first. Items of one
+/// priority come out in order. An item that is not valid yet is held, and takes its place behind the others once it is
+/// valid. An expired item never comes out. When there is no room, the [`FlowPolicy`] decides.
 ///
-/// The queue reads no clock: each call says what time it is. Items that will not be handed out are given to the
-/// caller in `lost`, so that their publishers' accounts can be settled.
+/// The queue reads no clock: each call gives the time. Items that will not be handed out go to the caller in `lost`, so
+/// that the caller can settle their publishers' accounts.
 pub struct SubscriptionQueue<T> {
     policy: FlowPolicy,
     limits: QueueLimits,
@@ -212,8 +212,8 @@ impl<T> SubscriptionQueue<T> {
         Pushed::Taken
     }
 
-    /// Takes an item though there may be no room: for what was accepted before, such as what a publisher sent on
-    /// credit.
+    /// Takes an item even if there is no room. Meant for items that were accepted before, such as those that a
+    /// publisher sent on credit.
     pub fn push_accepted(
         &mut self,
         item: T,
@@ -256,7 +256,7 @@ impl<T> SubscriptionQueue<T> {
         }
     }
 
-    /// The next item, if there is one that may be handed out now.
+    /// The next item, if one may be handed out now.
     pub fn pop(&mut self, now: Moment, lost: &mut Vec<(T, Loss)>) -> Option<T> {
         self.advance(now, lost);
         let highest = self.occupied.checked_ilog2()? as usize;
@@ -266,7 +266,7 @@ impl<T> SubscriptionQueue<T> {
         Some(entry.item)
     }
 
-    /// Lets time pass: releases what has become valid, and gives up what has expired.
+    /// Advances the time: releases items that have become valid, and gives up items that have expired.
     pub fn advance(&mut self, now: Moment, lost: &mut Vec<(T, Loss)>) {
         while let Some(first) = self.expiring.first_entry() {
             let (expiry, sequence) = *first.key();
@@ -309,7 +309,7 @@ impl<T> SubscriptionQueue<T> {
         }
     }
 
-    /// When [`advance`](Self::advance) will next do something.
+    /// The time at which [`advance`](Self::advance) will next have an effect.
     pub fn next_change(&self) -> Option<Moment> {
         let valid = self.held.first_key_value().map(|(key, _)| key.0);
         let expires = self.expiring.first_key_value().map(|(key, _)| key.0);
@@ -321,7 +321,7 @@ impl<T> SubscriptionQueue<T> {
         self.events > self.held.len()
     }
 
-    /// Whether an item that counts as so many bytes has room. A queue that is empty takes any.
+    /// Whether an item that counts as so many bytes has room. An empty queue takes any item.
     pub fn has_room(&self, cost: usize) -> bool {
         self.events == 0
             || (self.events < self.limits.events
@@ -353,7 +353,7 @@ impl<T> SubscriptionQueue<T> {
         self.limits
     }
 
-    /// Whether the policy has ended the subscription. What was taken before still comes out.
+    /// Whether the policy has ended the subscription. Items taken before still come out.
     pub fn is_disconnected(&self) -> bool {
         self.is_disconnected
     }
@@ -363,7 +363,7 @@ impl<T> SubscriptionQueue<T> {
         self.counters
     }
 
-    /// The line for the log now, if the policy has acted since the last report.
+    /// The log line to write now, if the policy has acted since the last report.
     pub fn report(&mut self, now: Moment) -> Option<FlowReport> {
         let dropped = self.counters.dropped - self.reported.dropped;
         let pushed_back = self.counters.pushed_back - self.reported.pushed_back;
@@ -386,7 +386,7 @@ impl<T> SubscriptionQueue<T> {
         })
     }
 
-    /// Takes out everything, in the order it would have been handed out; what is held comes last.
+    /// Takes out all items, in the order in which they would have been handed out. Held items come last.
     pub fn drain(&mut self) -> Vec<T> {
         self.expiring.clear();
         self.occupied = 0;
@@ -403,8 +403,8 @@ impl<T> SubscriptionQueue<T> {
         Pushed::Lost
     }
 
-    /// Takes out what an item of this priority may displace: the oldest of the lowest priority that is not
-    /// higher, else what is held back longest.
+    /// Takes out an item that an item of this priority may displace: the oldest item of the lowest priority that is not
+    /// higher, or else the item that is held back longest.
     fn take_least(&mut self, priority: Priority) -> Option<Entry<T>> {
         let lowest = self.occupied.trailing_zeros() as usize;
         let from_lane = match lowest <= usize::from(priority.get()) {

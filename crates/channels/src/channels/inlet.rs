@@ -1,4 +1,4 @@
-//! Frames on their way from the transport to the exchange, and what the platform tells of other processes.
+//! The inlet: it takes frames from the transport to the exchange, and the platform's news of other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,7 +73,7 @@ impl FrameInlet for Inlet {
                     exchange.frame_refused(process, &frame.payload, reason, now);
                 }
             }
-            // The exchange keeps what is to be sent again, and knows by its numbers what comes twice.
+            // The exchange keeps the frames to be sent again, and recognises repeats by their numbers.
             _ => exchange.frames_lost(process, now),
         });
     }

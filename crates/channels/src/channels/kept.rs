@@ -1,5 +1,5 @@
-//! Persistent channels as agents use them: an event goes to the log first, then to those who listen now; and
-//! subscriptions that read logs are fed from there.
+//! Persistent channels as agents use them. An event goes to the log first, then to the subscriptions that listen now.
+//! Subscriptions that read logs get the event from the log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use sealbus_bus::Outbox;
 use sealbus_bus::RefusalReason;
 use sealbus_bus::UndeliverableReason;
 
-/// The persistent events of one agent are handed out in the order they were kept in.
+/// The order of one agent's persistent events: they are handed out in the order in which they were kept.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<Arc<str>, oneshot::Receiver<()>>>);
 
@@ -57,21 +57,22 @@ impl Turn {
 }
 
 impl Channels {
-    /// Says who keeps the events of persistent channels; before anybody asks what channels can promise. Returns false if
-    /// somebody was set before.
+    /// Sets the service that keeps the events of persistent channels. Call this before the capabilities of channels are
+    /// first asked for. Returns false if a service was set before.
     pub fn set_logs(&self, logs: Arc<dyn ChannelLogs>) -> bool {
         self.shared.logs.set(logs).is_ok()
     }
 
-    /// Waits until the nodes know how far durable subscriptions have come that have ended.
+    /// Waits until the nodes know the progress of durable subscriptions that have ended.
     pub async fn settled(&self) {
         self.shared.feeds.all_ended().await;
     }
 
-    /// Has so much kept of a persistent channel, on an embedded platform; on others their manifest says how much.
+    /// Sets how much of a persistent channel is kept, on an embedded platform. On other platforms the manifest says how
+    /// much.
     ///
     /// # Errors
-    /// [`NotKept`], if this is not to be said here, or nothing is kept.
+    /// [`NotKept`] if the retention cannot be set here, or nothing is kept.
     pub async fn retain(
         &self,
         channel: &ChannelPath,
@@ -138,7 +139,7 @@ impl Channels {
         let kept = Some(place);
         match handed_out {
             Ok(reach) => Ok(Reach { kept, ..reach }),
-            // It waited too long for those who listen now, and is in the log all the same.
+            // The event waited too long for its listeners, and is in the log all the same.
             Err(PublishError::Expired) => Ok(Reach {
                 kept,
                 ..Reach::default()

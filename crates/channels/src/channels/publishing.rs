@@ -1,4 +1,4 @@
-//! What agents put on channels: events, messages and requests, and how their publishers wait.
+//! Publishing: agents put events, messages and requests on channels, and publishers wait for room.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,12 @@ use crate::exchange::{
 use crate::path::ChannelPath;
 use crate::qos::{Qos, Reliability};
 
-/// How long the first best-effort publisher of a process waits to hear who subscribes in other processes.
+/// How long the first best-effort publisher of a process waits for the announcements of other processes.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 
 impl Channels {
-    /// The first best-effort event of a process gives others a little time to say that they want it.
+    /// Delays the first best-effort event of a process a little, so that other processes can announce their
+    /// subscriptions.
     async fn introduce(&self, qos: &Qos) {
         if qos.reliability == Reliability::BestEffort
             && !self.shared.was_introduced.load(Ordering::Acquire)
@@ -27,17 +28,17 @@ impl Channels {
         }
     }
 
-    /// Publishes an event: everyone gets it whose subscription matches. Waits until every process of the platform has announced
-    /// what it subscribes to; while a subscription that pushes back, or a process, has no room; and for acknowledgements, if
-    /// the QoS asks for them.
+    /// Publishes an event to every subscription that matches. Waits until every process of the platform has announced
+    /// its subscriptions. Waits while a subscription that pushes back, or a process, has no room. Waits also for
+    /// acknowledgements, if the QoS asks for them.
     ///
-    /// What was accepted reaches every process that is known to subscribe, or its publisher finds a `failure` message
-    /// in its mailbox that names the channel; unless the QoS is best-effort.
+    /// An accepted event reaches every process that is known to subscribe. Otherwise its publisher finds a `failure`
+    /// message in its mailbox that names the channel, unless the QoS is best-effort.
     ///
-    /// A persistent event is on the disk of this process's node before anybody gets it.
+    /// A persistent event is on the disk of this process's node before any agent gets it.
     ///
     /// # Errors
-    /// [`PublishError`]; nobody has it then, but for [`PublishError::Unacknowledged`].
+    /// [`PublishError`]; then no subscription has the event, except after [`PublishError::Unacknowledged`].
     pub async fn publish(
         &self,
         outbox: &Outbox,
@@ -61,8 +62,8 @@ impl Channels {
         .await
     }
 
-    /// Publishes an event if there is room for it everywhere, and every process has announced what it subscribes to; `None`
-    /// if not, and always for what is persistent. Waits for nothing, nor for acknowledgements.
+    /// Publishes an event if there is room for it everywhere and every process has announced its subscriptions. Returns
+    /// `None` if not, and always for a persistent event. Waits for nothing, not even for acknowledgements.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
@@ -98,8 +99,8 @@ impl Channels {
     /// Sends to the one agent `receiver` on the channel. Waits as [`publish`](Self::publish).
     ///
     /// # Errors
-    /// [`PublishError::NotOnChannel`] if the agent has no subscription that matches, else as `publish`. If it goes away
-    /// before it has the message, that comes back as a `failure`.
+    /// [`PublishError::NotOnChannel`] if the agent has no subscription that matches, else as `publish`. If the agent
+    /// leaves before it has the message, the message comes back as a `failure`.
     pub async fn send(
         &self,
         outbox: &Outbox,
@@ -125,10 +126,10 @@ impl Channels {
         .await
     }
 
-    /// Asks everyone on the channel who answers requests. The answers come as they are given.
+    /// Asks every agent on the channel that answers requests. The answers come as they are given.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish). That nobody answers is none.
+    /// As [`publish`](Self::publish). A request without an answer is not an error.
     pub async fn request(
         &self,
         outbox: &Outbox,
@@ -207,14 +208,14 @@ impl Channels {
         if let Some(receipt) = receipt {
             receipt.wait().await.map_err(PublishError::Unacknowledged)?;
         }
-        // A publisher that never has to wait must not keep the thread from everybody else.
+        // A publisher that never has to wait must still yield its thread to other tasks.
         tokio::task::consume_budget().await;
         Ok(done)
     }
 }
 
 impl Shared {
-    /// Repeats an attempt of the agent of this number, waiting at the gates it is sent to.
+    /// Repeats an attempt of the agent of this number, and waits at the gates that the attempt names.
     pub(super) async fn pass<T>(
         &self,
         agent: u64,

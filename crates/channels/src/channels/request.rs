@@ -1,4 +1,4 @@
-//! A request as its agent holds it: whom it asks for how long, and the answers as they come.
+//! A request as its agent holds it: the options, and the answers as they come.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::exchange::Collector;
 pub struct RequestOptions {
     /// How long answers are waited for.
     pub within: Duration,
-    /// After so many answers the request is over; `None`: when all have answered.
+    /// The number of answers after which the request is over; `None`: it is over when all agents have answered.
     pub first: Option<usize>,
 }
 
@@ -39,11 +39,11 @@ impl RequestOptions {
 pub struct Answers {
     /// The answers, in the order they came.
     pub replies: Vec<ReceivedEvent>,
-    /// The agents that were asked and have not answered: they declined, are gone, or took too long.
+    /// The agents that were asked and have not answered: they declined, left, or took too long.
     pub unanswered: Vec<Arc<str>>,
 }
 
-/// The answers to a request, as they come; dropping it ends the request.
+/// The answers to a request, as they come. Dropping the value ends the request.
 pub struct Replies {
     pub(super) channels: Channels,
     pub(super) id: u64,
@@ -51,7 +51,7 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// Waits for the next answer. `None`: all have answered, enough have, or the time is over. Safe to cancel.
+    /// Waits for the next answer. `None`: all agents have answered, enough have, or the time is over. Safe to cancel.
     pub async fn next(&mut self) -> Option<ReceivedEvent> {
         loop {
             match self.collector.take() {
@@ -62,7 +62,7 @@ impl Replies {
         }
     }
 
-    /// Waits until the request is over, and gives all answers that were not taken yet.
+    /// Waits until the request is over, and returns all answers that were not taken yet.
     pub async fn all(mut self) -> Answers {
         let mut replies = Vec::new();
         while let Some(reply) = self.next().await {
@@ -74,7 +74,8 @@ impl Replies {
         }
     }
 
-    /// The agents that were asked and have not answered; complete once [`next`](Self::next) has given `None`.
+    /// The agents that were asked and have not answered. The list is complete once [`next`](Self::next) has returned
+    /// `None`.
     pub fn unanswered(&self) -> Vec<Arc<str>> {
         self.collector.unanswered()
     }

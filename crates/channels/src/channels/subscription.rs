@@ -1,4 +1,4 @@
-//! A subscription as its agent holds it: it takes what comes, and answers requests.
+//! A subscription as its agent holds it: the agent takes events from it, and answers requests.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -26,13 +26,14 @@ pub struct Subscription {
 impl Subscription {
     /// Waits for the next event, message or request. `None`: the subscription has [ended](Self::ended). Safe to cancel.
     pub async fn recv(&mut self) -> Option<ReceivedEvent> {
-        // Nor must a subscriber that never has to; before the event is taken, so that none is lost on cancellation.
+        // A subscriber that never has to wait must still yield. It yields before it takes an event, so that
+        // cancellation loses none.
         tokio::task::consume_budget().await;
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// Waits until there is an event, message or request, then appends up to `most` of them to `out`. Returns how many; 0
-    /// only if the subscription has [ended](Self::ended). Safe to cancel.
+    /// Waits until there is an event, message or request, then appends up to `most` of them to `out`. Returns their
+    /// number; 0 only if the subscription has [ended](Self::ended). Safe to cancel.
     pub async fn recv_many(&mut self, out: &mut Vec<ReceivedEvent>, most: usize) -> usize {
         tokio::task::consume_budget().await;
         poll_fn(|context| match self.take_many(Some(context), out, most) {
@@ -42,7 +43,7 @@ impl Subscription {
         .await
     }
 
-    /// As [`recv`](Self::recv), for those who write futures themselves. Only the last who polled is woken.
+    /// As [`recv`](Self::recv), for hand-written futures. Only the task that polled last is woken.
     pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Option<ReceivedEvent>> {
         match self.take(Some(context)) {
             Some(event) => Poll::Ready(Some(event)),
@@ -85,12 +86,13 @@ impl Subscription {
         count
     }
 
-    /// Answers a request that came from this subscription. Each is answered once.
+    /// Answers a request that came from this subscription. Each request is answered once.
     ///
-    /// Make the message with `create_reply`, so that the requester knows the conversation again.
+    /// Make the message with `create_reply`, so that the requester recognises the conversation.
     ///
     /// # Errors
-    /// [`PublishError::NotAsked`] if it was answered before, or too late; and what hinders publishing.
+    /// [`PublishError::NotAsked`] if the request was answered before, or the answer is too late; otherwise any error of
+    /// publishing.
     pub async fn reply(
         &self,
         request: &ReceivedEvent,
@@ -110,14 +112,14 @@ impl Subscription {
             .await
     }
 
-    /// Lets the requester know that this subscription does not answer.
+    /// Tells the requester that this subscription does not answer.
     pub fn decline(&self, request: &ReceivedEvent) {
         self.channels
             .shared
             .work(|exchange, now| exchange.decline_request(&self.consumer, request, now));
     }
 
-    /// Why it has ended, if it has; what was taken before can still be received.
+    /// Why the subscription has ended, if it has. Events taken before can still be received.
     pub fn ended(&self) -> Option<Ended> {
         self.consumer.ended()
     }
@@ -127,12 +129,12 @@ impl Subscription {
         &self.consumer.options
     }
 
-    /// Events that wait, their bytes, and what happened so far.
+    /// The number of waiting events, their bytes, and the counters so far.
     pub fn counts(&self) -> (usize, usize, QueueCounters) {
         self.consumer.counts()
     }
 
-    /// The logs that it cannot read further, if it reads kept events.
+    /// The logs that the subscription cannot read further, if it reads kept events.
     pub fn damaged(&self) -> Vec<DamagedLog> {
         let tracker = self.consumer.tracker.as_ref();
         tracker.map_or_else(Vec::new, |tracker| tracker.damaged())

@@ -1,4 +1,4 @@
-//! The ways to other processes: frames on their way from the exchange to the transport.
+//! Ways to other processes: they take frames from the exchange to the transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use sealbus_bus::{
 use super::Shared;
 use crate::exchange::{Exchange, Now};
 
-/// When a way to another process cannot be had it is asked for again after this.
+/// The pause after which an unavailable way to another process is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// When the connection of an agent has no room its frame is tried again after this.
+/// The pause after which a frame is tried again when the connection of its agent has no room.
 const CONGESTION: Duration = Duration::from_millis(2);
 
 impl Shared {
-    /// Hands the transport what there is for a process. `waiter`: the way whose gate the caller waits at. Returns
-    /// whether that one is full still.
+    /// Hands the transport the frames for a process. `waiter`: the way whose gate the caller waits at. Returns whether
+    /// that way is still full.
     pub(super) fn pump(
         self: &Arc<Self>,
         exchange: &mut Exchange,
@@ -68,7 +68,7 @@ impl Shared {
             match sent {
                 Ok(()) => exchange.sent(index, now),
                 Err(Rejected::Impossible(reason)) => exchange.impossible(index, &reason, now),
-                // The agent's own connection has no room; no gate of the way opens for that.
+                // The agent's own connection has no room. No gate of the way reports room there.
                 Err(Rejected::Congested) => {
                     exchange.block(index);
                     self.try_later(&bus, index, CONGESTION);

@@ -1,4 +1,4 @@
-//! What is to be told once events have left the queue of a subscription, and whom.
+//! The aftermath of events that have left the queue of a subscription: the notices that are due, and their receivers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::receipt::Receipt;
 use crate::event::RequestId;
 use crate::log::LogNote;
 
-/// Tells another process from all others that there were.
+/// Identifies a process among all processes that the exchange has known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PeerKey {
     pub(super) index: u32,
@@ -17,16 +17,16 @@ pub(crate) struct PeerKey {
     pub(super) serial: u32,
 }
 
-/// Tells another process when all the agents that an event was for have taken it.
+/// Tells another process once all agents that an event was for have taken the event.
 #[derive(Debug)]
 pub(super) struct TakenNote {
     pub(super) peer: PeerKey,
     pub(super) number: u64,
-    /// How many are to take it, and whether one of them will not.
+    /// The number of agents that have yet to take the event, and whether one of them never will.
     pub(super) state: Mutex<(usize, bool)>,
 }
 
-/// Where an event came from.
+/// The source of an event.
 #[derive(Debug)]
 pub(super) enum Source {
     /// An agent of this process.
@@ -49,11 +49,11 @@ impl Source {
 /// The exchange's work after events have left a queue.
 #[derive(Default)]
 pub(crate) struct Aftermath {
-    /// Processes that may send more: up to so many bytes in all.
+    /// Processes that may send more, each with its new limit in bytes.
     pub(super) credit: Vec<(PeerKey, u64)>,
     /// Requests that will not be answered: whose, and which.
     pub(super) unanswered: Vec<(Option<PeerKey>, RequestId)>,
-    /// Events that all agents have taken, or not all will: of whom, the frame, and whether they have.
+    /// Events that all agents have taken, or that not all will take: the process, the frame, and whether all have.
     pub(super) taken: Vec<(PeerKey, u64, bool)>,
     /// Whether there is room again for publishers of this process.
     pub(super) has_room: bool,
@@ -90,7 +90,7 @@ pub(super) fn note_taken(source: &Source, is_taken: bool, aftermath: &mut Afterm
     }
 }
 
-/// Why a receipt fails whose event an agent did not take.
+/// Why a receipt fails when an agent did not take its event.
 pub(super) fn not_taken() -> UndeliverableReason {
     UndeliverableReason::Refused {
         reason: RefusalReason::OverLimit,

@@ -1,4 +1,4 @@
-//! Frames that come from other processes: their sessions and numbers, the checks, and what they do.
+//! The arrival of frames from other processes: their sessions, numbers, checks and effects.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use super::{Exchange, Now};
 use crate::frame::Frame;
 use crate::qos::Reliability;
 
-/// So many times what publishers may keep for a process may be kept for it in all, with the answers to what it says.
+/// The limit of frames kept for one process, including the answers to its frames, as a multiple of the limit for
+/// publishers.
 const OVERFULL: usize = 4;
 
 /// Why a frame of the right session is not accepted.
@@ -41,7 +42,7 @@ pub(super) fn malformed(explanation: impl Into<String>) -> Refused {
     }
 }
 
-/// Where a frame came from.
+/// The origin of a frame.
 pub(super) struct Origin<'a> {
     pub(super) index: u32,
     pub(super) number: u64,
@@ -52,14 +53,14 @@ impl Exchange {
     /// Takes a frame from another process.
     ///
     /// # Errors
-    /// The frame and why it is refused, if it is none, or cannot be of that process.
+    /// The frame and the reason for its refusal, if the bytes are no frame, or the frame cannot be of that process.
     pub(crate) fn take(
         &mut self,
         arrived: ArrivedFrame,
         now: Now,
     ) -> Result<(), Box<(ArrivedFrame, Refused)>> {
         let Some(index) = self.index_of_origin(&arrived.process) else {
-            // Heard before the platform said that it is there: it will greet again.
+            // The frame came before the platform reported its process. The process will greet again.
             tracing::debug!(process = %arrived.process, "a frame of a process that is not known yet");
             return Ok(());
         };
@@ -143,7 +144,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The index of the process that a frame came from, which is mostly that of the frame before.
+    /// The index of the process that a frame came from. Most frames come from the same process as the frame before.
     fn index_of_origin(&mut self, process: &Arc<Identity>) -> Option<u32> {
         if let Some((known, index)) = &self.heard
             && Arc::ptr_eq(known, process)

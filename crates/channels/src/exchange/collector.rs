@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::event::ReceivedEvent;
 
-/// Where the answers to a request are collected for the agent that asked.
+/// Collects the answers to a request for the agent that asked.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     state: Mutex<State>,
@@ -28,7 +28,7 @@ impl Collector {
         self.news.notify_one();
     }
 
-    /// No answers come any more; these agents were asked and have not answered.
+    /// No more answers will come. The agents in `unanswered` were asked and have not answered.
     pub(super) fn close(&self, unanswered: Vec<Arc<str>>) {
         let mut state = self.state.lock();
         state.unanswered = unanswered;
@@ -37,7 +37,7 @@ impl Collector {
         self.news.notify_one();
     }
 
-    /// The next answer, `Ok(None)` if there is none yet, or `Err` once there will be none.
+    /// The next answer; `Ok(None)` if there is none yet, or `Err` once there will be none.
     pub(crate) fn take(&self) -> Result<Option<ReceivedEvent>, ()> {
         let mut state = self.state.lock();
         match state.replies.pop_front() {
@@ -47,7 +47,7 @@ impl Collector {
         }
     }
 
-    /// The agents that were asked and have not answered; known once there will be no more answers.
+    /// The agents that were asked and have not answered. Known once no more answers will come.
     pub(crate) fn unanswered(&self) -> Vec<Arc<str>> {
         self.state.lock().unanswered.clone()
     }

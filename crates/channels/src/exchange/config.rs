@@ -1,4 +1,4 @@
-//! How an exchange behaves, and the limits of what it holds.
+//! The configuration of an exchange: its behaviour and its limits.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::stream::Pace;
 /// How an exchange behaves, and how much others can make it hold.
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeConfig {
-    /// A number that grows from each start of the process to the next, such as microseconds since 1970. Not 0.
+    /// A number, not 0, that grows from each start of the process to the next, such as microseconds since 1970.
     pub(crate) epoch: u64,
     /// Subscriptions of one other process.
     pub(crate) subscriptions_per_process: usize,
@@ -15,22 +15,22 @@ pub(crate) struct ExchangeConfig {
     pub(crate) kept_frames: usize,
     /// Their bytes.
     pub(crate) kept_bytes: usize,
-    /// Bytes held of one process that came before others that are due.
+    /// The bytes held of one process's frames that came early, before earlier frames are there.
     pub(crate) early_bytes: usize,
-    /// The first pause before frames are sent again. Short where frames can be lost, long where the transport sees to
-    /// that itself.
+    /// The first pause before frames are sent again. It is short where frames can be lost, and long where the transport
+    /// itself prevents loss.
     pub(crate) resend: Duration,
     /// The longest such pause.
     pub(crate) longest_resend: Duration,
     /// The first pause between two hellos, and the longest.
     pub(crate) greet: (Duration, Duration),
-    /// How long publishers wait for the announcements of a process before they are told its name.
+    /// How long publishers wait for the announcements of a process before they get an error that names the process.
     pub(crate) introduction: Duration,
-    /// How long publishers wait for a subscription that pushes back and takes nothing, before events pass it by.
+    /// How long publishers wait for a subscription that pushes back and takes nothing. Afterwards events pass it by.
     pub(crate) patience: Duration,
-    /// After so long without an acknowledgement that is due a process is given up.
+    /// How long an acknowledgement may be overdue before the process is given up.
     pub(crate) absence: Duration,
-    /// How long an acknowledgement may wait for more to acknowledge.
+    /// How long an acknowledgement may wait for more frames to acknowledge.
     pub(crate) acknowledge_after: Duration,
     /// Frames after which it does not wait.
     pub(crate) acknowledge_frames: usize,
@@ -45,7 +45,7 @@ pub(crate) struct ExchangeConfig {
 }
 
 impl ExchangeConfig {
-    /// The usual configuration, over a transport that loses nothing as long as a process is there.
+    /// The usual configuration, for a transport that loses nothing as long as a process is there.
     pub(crate) fn new(epoch: u64) -> Self {
         Self {
             epoch: epoch.max(1),

@@ -1,4 +1,4 @@
-//! A subscription of this process: what the exchange puts into its queue and its agent takes out.
+//! Consumers: subscriptions of this process. The exchange fills a consumer's queue, and its agent empties the queue.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,13 +19,14 @@ use crate::log::Tracker;
 use crate::qos::Reliability;
 use crate::queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
 
-/// Requests that an agent has taken and not answered, before the oldest counts as not to be answered.
+/// The number of requests that an agent may have taken and not answered. Beyond it the oldest request counts as
+/// declined.
 const OPEN_REQUESTS: usize = 4096;
-/// The least that a subscription lets another process send at a time, and the most, in bytes. Small in tests, so that
-/// credit runs out.
+/// The least that a subscription lets another process send at a time, and the most, in bytes. Both are small in tests,
+/// so that credit runs out.
 const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
 const LARGEST_WINDOW: usize = 4 << 20;
-/// Between two lines in the log that publishers wait for the same subscription.
+/// The time between two log lines that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 struct Entry {
@@ -35,7 +36,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The process whose credit it took. Best-effort events take none, for they may be lost on the way.
+    /// The process whose credit the event took. Best-effort events take no credit, for they may be lost on the way.
     fn payer(&self) -> Option<PeerKey> {
         let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
         self.source.peer().filter(|_| is_kept)
@@ -50,7 +51,7 @@ struct Open {
     expiry: Option<Moment>,
 }
 
-/// What one other process has sent, and may send.
+/// One other process's account: the bytes it has sent, and the bytes it may send.
 struct Ledger {
     received: u64,
     credit: WindowCredit,
@@ -64,14 +65,14 @@ struct State {
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
     waker: Option<Waker>,
-    /// How often publishers of this process had to wait since it was last said, and when to say it again.
+    /// How often publishers of this process had to wait since the last report, and when to report again.
     waits: u64,
     next_report: Moment,
-    /// Since when publishers of this process have waited in vain for room.
+    /// The time since which publishers of this process have waited in vain for room.
     stalled_since: Option<Duration>,
     /// Events that passed it by, here and elsewhere.
     missed: u64,
-    /// How often its filter could not be evaluated, here and elsewhere.
+    /// How often the filter could not be evaluated, here and elsewhere.
     filter_errors: u64,
     /// When to say again in the log that events pass it by.
     next_missed: Moment,
@@ -83,7 +84,7 @@ pub(super) enum Room {
     Free,
     /// Others have waited for it.
     Taken,
-    /// There is none, and publishers have found none since then.
+    /// There is no room, and publishers have found none since then.
     Full(Duration),
 }
 
@@ -96,7 +97,7 @@ pub(crate) struct Consumer {
     /// The logs it has read, if it reads them.
     pub(crate) tracker: Option<Arc<Tracker>>,
     state: Mutex<State>,
-    /// Where publishers of this process wait for room.
+    /// The gate at which publishers of this process wait for room.
     pub(super) gate: Arc<Gate>,
 }
 
@@ -104,11 +105,11 @@ pub(crate) struct Consumer {
 pub(super) enum Put {
     /// It is in the queue.
     Taken,
-    /// It is lost: dropped, expired, or the subscription has ended.
+    /// The event is lost: dropped, expired, or the subscription has ended.
     Lost,
     /// It is lost, and the subscription has ended by it.
     Disconnected,
-    /// Its process has sent far more than it had credit for: it is not taken.
+    /// The event is not taken, because its process has sent far more than it had credit for.
     Beyond,
 }
 
@@ -148,13 +149,13 @@ impl Consumer {
         self.options.policy == FlowPolicy::PushBack
     }
 
-    /// What each of so many other processes may send at a time: all together about as much as the queue holds.
+    /// The window of each of so many other processes. Together the windows hold about as much as the queue.
     fn window(&self, processes: usize) -> u64 {
         let share = self.options.limits.bytes / 2 / processes.max(1);
         share.clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
     }
 
-    /// Lets a process that is one of so many send. Returns what it may send at the beginning.
+    /// Opens a window for a process that is one of so many. Returns the process's first limit.
     pub(super) fn open_window(&self, peer: PeerKey, processes: usize) -> u64 {
         let window = self.window(processes);
         if self.pushes_back() {
@@ -163,7 +164,7 @@ impl Consumer {
         window
     }
 
-    /// Whether an event that counts as so many bytes finds room, or the policy does not ask.
+    /// Whether an event that counts as so many bytes finds room, or the policy does not ask for room.
     pub(super) fn has_room(&self, cost: usize, turn: Turn<'_>, now: Duration) -> Room {
         if !self.pushes_back() {
             return Room::Free;
@@ -180,7 +181,7 @@ impl Consumer {
         }
     }
 
-    /// So many events have passed it by. Returns whether these are the first of a row.
+    /// Counts events that have passed the subscription by. Returns whether they are the first of a series.
     pub(super) fn miss(&self, count: u64, now: Moment) -> bool {
         let mut state = self.state.lock();
         state.missed = state.missed.saturating_add(count);
@@ -191,7 +192,7 @@ impl Consumer {
         is_first
     }
 
-    /// What a process may send in all that asks for it, if it was not told so much.
+    /// The limit of a process that asks for it, if the process does not know so high a limit yet.
     pub(super) fn credit_of(&self, peer: PeerKey) -> Option<u64> {
         if !self.pushes_back() {
             return None;
@@ -204,7 +205,7 @@ impl Consumer {
         ledger.credit.announce(window)
     }
 
-    /// Puts an event in. The aftermath of those that were lost for it is added to `aftermath`.
+    /// Puts an event into the queue. The aftermath of events that are lost for it is added to `aftermath`.
     pub(super) fn put(
         &self,
         event: ReceivedEvent,
@@ -231,8 +232,8 @@ impl Consumer {
             let ledger = state.ledger(peer, window);
             let is_beyond = ledger.received > ledger.credit.announced() + 3 * window;
             ledger.received += entry.cost as u64;
-            // Its publisher had credit for it, but for a little that was sent before it knew of the subscription. A
-            // process that does not keep to that does not fill the memory.
+            // Its publisher had credit for it, except for a little that was sent before the publisher knew of the
+            // subscription. This check keeps a process that ignores its credit from filling the memory.
             if is_beyond {
                 state.give_up(&entry, self, aftermath);
                 return Put::Beyond;
@@ -256,7 +257,7 @@ impl Consumer {
                     state.give_up(&entry, self, aftermath);
                     Put::Lost
                 }
-                // Room was asked for before; what found none is kept rather than lost.
+                // Room was asked for before. An item that found none is kept rather than lost.
                 Pushed::Full(entry) => {
                     state
                         .queue
@@ -282,7 +283,7 @@ impl Consumer {
         put
     }
 
-    /// The credit of an event of a process that is not put into the queue.
+    /// Gives back the credit of a process's event that is not put into the queue.
     pub(super) fn refund(&self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
         if self.pushes_back() {
             let mut state = self.state.lock();
@@ -292,7 +293,8 @@ impl Consumer {
         }
     }
 
-    /// Takes up to `most` events out. 0: there is none now; `waker` is woken when that may have changed.
+    /// Takes up to `most` events out of the queue. 0: there is none now, and `waker` is woken when that may have
+    /// changed.
     pub(crate) fn take(
         &self,
         now: Moment,
@@ -355,8 +357,8 @@ impl Consumer {
         event
     }
 
-    /// Whose request `event` is, if it is one that was taken here and is not answered yet; it counts as answered
-    /// then.
+    /// The requester of `event`, if `event` is a request that was taken here and is not answered yet. The request then
+    /// counts as answered.
     pub(super) fn close_request(
         &self,
         event: &ReceivedEvent,
@@ -389,7 +391,7 @@ impl Consumer {
         });
     }
 
-    /// Lets time pass: gives up what has expired. Returns when to do it again.
+    /// Advances the time: gives up expired events. Returns when to call this again.
     pub(super) fn advance(&self, now: Moment, aftermath: &mut Aftermath) -> Option<Moment> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -412,7 +414,7 @@ impl Consumer {
         next
     }
 
-    /// Ends it. What is in the queue stays with the agent, unless it is `drained`.
+    /// Ends the subscription. Events in the queue stay with the agent, unless the queue is `drained`.
     pub(super) fn end(&self, why: Ended, aftermath: &mut Aftermath) {
         if let Some(tracker) = &self.tracker {
             tracker.finish();
@@ -447,7 +449,7 @@ impl Consumer {
         state.open.retain(|open| open.source != Some(peer));
     }
 
-    /// Events that wait, their bytes, and what happened so far.
+    /// The number of waiting events, their bytes, and the counters so far.
     pub(crate) fn counts(&self) -> (usize, usize, QueueCounters) {
         let state = self.state.lock();
         (
@@ -461,7 +463,7 @@ impl Consumer {
         )
     }
 
-    /// Its filter could not be evaluated so many times. Returns whether that is the first time.
+    /// Counts failed evaluations of the filter. Returns whether they are the first.
     pub(super) fn count_filter_errors(&self, count: u64) -> bool {
         let mut state = self.state.lock();
         let is_first = state.filter_errors == 0;
@@ -474,7 +476,7 @@ impl Consumer {
         self.state.lock().queue.report(now)
     }
 
-    /// A publisher of this process has to wait. Returns what to write to the log now.
+    /// A publisher of this process has to wait. Returns the line to write to the log now.
     pub(super) fn note_wait(&self, now: Moment) -> Option<FlowReport> {
         let mut state = self.state.lock();
         state.waits += 1;

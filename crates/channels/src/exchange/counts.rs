@@ -1,4 +1,4 @@
-//! What is counted of a channel.
+//! The counters of a channel.
 
 use std::sync::atomic::AtomicU64;
 
@@ -11,8 +11,8 @@ pub(super) struct Counts {
     pub(super) kept: AtomicU64,
     /// The frames from other processes.
     pub(super) received: AtomicU64,
-    /// Events that were not sent for want of room, as only best-effort events may be.
+    /// The number of best-effort events that were not sent for want of room. Only best-effort events may be dropped so.
     pub(super) dropped: AtomicU64,
-    /// Evaluations of filters that failed for what was published on it here.
+    /// The number of failed filter evaluations for messages that were published on the channel here.
     pub(super) filter_errors: AtomicU64,
 }

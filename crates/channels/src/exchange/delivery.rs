@@ -1,4 +1,4 @@
-//! What agents of other processes wrote: the checks, and the queues that it comes to.
+//! The delivery of messages from agents of other processes: the checks, and the queues that the messages go to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::frame::{Frame, Head, HeadMechanism, Targets};
 use crate::path::ChannelPath;
 
 impl Exchange {
-    /// The ACL message of a frame, with what is known about its sender.
+    /// The ACL message of a frame, with the known facts about its sender.
     fn message(
         &self,
         from: &Origin<'_>,
@@ -168,7 +168,7 @@ impl Exchange {
         }
     }
 
-    /// The subscriptions that get an event; the credit of those that do not is given back.
+    /// The subscriptions that get an event. The credit of the others is given back.
     #[expect(clippy::too_many_arguments, reason = "all of them describe one event")]
     fn pick<'a>(
         &mut self,
@@ -253,7 +253,7 @@ impl Exchange {
     }
 
     fn refund(&mut self, from: &Origin<'_>, ids: &[u32], cost: usize, now: Now) {
-        // Best-effort events, which have no number here, take no credit.
+        // Best-effort events have no number here and take no credit.
         if from.number == 0 {
             return;
         }

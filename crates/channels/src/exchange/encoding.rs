@@ -1,4 +1,4 @@
-//! A message as it goes to other processes: encoded once for all of them, and long content not at all.
+//! The encoding of a message for other processes: made once for all of them, without copying long content.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const SHARED: usize = 2 << 10;
 /// A buffer that has grown beyond this is not kept.
 pub(super) const LARGEST_SPARE: usize = 64 << 10;
 
-/// A message as it goes to other processes; its content, if it is long, is that of the message itself.
+/// A message as it goes to other processes. Long content is shared with the message itself.
 pub(super) struct Encoded {
     pub(super) start: Vec<u8>,
     pub(super) content: Bytes,

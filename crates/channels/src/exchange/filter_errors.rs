@@ -1,8 +1,8 @@
-//! Filters that cannot be evaluated for what is published: counted where that happens, and told to the process whose
-//! subscription it is.
+//! Filters that cannot be evaluated for a published message. Failures are counted in the publisher's process and
+//! reported to the subscriber's process.
 //!
-//! What a filter cannot be evaluated for is not sent. The subscriber's process could not know of it by itself, so it is told of
-//! the first such message at once, and of the next ones together, every second.
+//! A message is not sent to a subscription whose filter cannot be evaluated for it. The subscriber's process cannot
+//! notice this by itself. It is told of the first such message at once, and of later ones together, every second.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,11 +17,12 @@ use crate::event::ChannelHeader;
 use crate::filter::{ChannelFilter, EvaluationError, MAX_FILTER_COST};
 use crate::frame::Frame;
 
-/// Between two words to a process about the same filters.
+/// The pause between two reports to a process about the same filters.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the filters of one other process may cost for one message where it is published: those of some thousand usual
-/// subscriptions. Beyond that the process gets the message for all of its subscriptions and looks at their filters itself.
+/// The cost limit, for one message, of evaluating one other process's filters in the publisher's process: that of some
+/// thousand usual subscriptions. Beyond the limit the process gets the message for all of its subscriptions and
+/// evaluates their filters itself.
 const PROCESS_COST: u32 = 4 * MAX_FILTER_COST;
 
 /// The owner of the filter: its index among the targets of a channel.
@@ -37,7 +38,7 @@ pub(super) struct Sieve<'a> {
     header: &'a ChannelHeader,
     message: &'a AclMessageRef<'a>,
     failed: Vec<(Whose, EvaluationError)>,
-    /// What the filters of the process that is being looked at have cost.
+    /// The cost so far of the filters of the process in question.
     cost: u32,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Sieve<'a> {
         }
     }
 
-    /// Whether a message passes the filter of a subscription that cannot be told of it, or may.
+    /// Whether a message passes, or may pass, the filter of a subscription that cannot be told of failures.
     pub(super) fn may_pass(&mut self, filter: Option<&ChannelFilter>) -> bool {
         let Some(filter) = filter else { return true };
         if self.is_exhausted() {
@@ -76,7 +77,7 @@ impl<'a> Sieve<'a> {
         self.cost >= PROCESS_COST
     }
 
-    /// Forgets what failed of the filters of a process, which looks at all of them itself.
+    /// Forgets the failures of a process's filters. The process evaluates all of them itself.
     pub(super) fn leave_to_process(&mut self, at: usize) {
         self.failed
             .retain(|(whose, _)| !matches!(whose, Whose::There(of, _) if *of == at));
@@ -95,7 +96,8 @@ impl<'a> Sieve<'a> {
         }
     }
 
-    /// Whether it passes the filter of a subscription of this process. One that cannot be evaluated holds it back.
+    /// Whether the message passes the filter of a subscription of this process. A filter that cannot be evaluated holds
+    /// the message back.
     pub(super) fn passes_here(&mut self, index: usize, filter: Option<&ChannelFilter>) -> bool {
         self.passes(Whose::Here(index), filter)
     }
@@ -121,7 +123,7 @@ impl<'a> Sieve<'a> {
 }
 
 impl Exchange {
-    /// Counts filters that could not be evaluated for something that was published.
+    /// Counts filters that could not be evaluated for a published message.
     pub(super) fn note_failed_filters(
         &mut self,
         targets: &Targets,
@@ -165,7 +167,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a process of the filters that could not be evaluated since it was told last.
+    /// Tells a process of the filter failures since the last report.
     pub(super) fn tell_filter_errors(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -186,8 +188,8 @@ impl Exchange {
         self.set_alarm(absence);
     }
 
-    /// The filter of a subscription of this process could not be evaluated, here or where something was published. The log
-    /// says so once.
+    /// Counts failures of the filter of a subscription of this process, found here or in a publisher's process. The log
+    /// reports this once.
     pub(crate) fn count_filter_errors(
         &mut self,
         consumer: &Arc<Consumer>,

@@ -1,4 +1,4 @@
-//! A process that says anything at all, in frames that are well formed or not: nothing panics, and nothing grows.
+//! A process that sends any frames at all, well formed or not: nothing panics, and nothing grows.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use crate::qos::{Persistence, Priority, Reliability};
 use sealbus_bus::Provenance;
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin};
 
-/// A frame, with small numbers, so that they mean something now and then.
+/// A frame. Its numbers are small, so that they are sometimes valid.
 #[derive(Clone, Debug)]
 enum Word {
     Hello(u64, u64),
@@ -287,7 +287,7 @@ proptest! {
     }
 }
 
-/// A process that asks subscriptions there are not, a thousand at a time, and acknowledges nothing.
+/// A process sends requests to subscriptions that do not exist, a thousand at a time, and acknowledges nothing.
 #[test]
 fn answers_that_nobody_acknowledges_do_not_pile_up() {
     let platform = PlatformName::new("factory").unwrap();

@@ -1,29 +1,31 @@
-//! The exchange: who subscribes to what, here and in the other processes, and what is published, asked and answered between
-//! them. A state machine without I/O and without a clock: what happened and what time it is come in, frames
-//! and outcomes come out.
+//! The exchange: it knows the subscriptions of this process and of other processes, and carries events, requests and
+//! answers between them. It is a state machine without I/O and without a clock. Inputs are incidents and the time.
+//! Outputs are frames and outcomes.
 //!
-//! **Epochs.** Two processes first tell each other the epoch they speak in (*hello*). A process that
-//! was started anew has a higher one, and so has one that gave the other up; frames of a former epoch are known by their
-//! session and ignored. On a new session both announce their subscriptions anew.
+//! **Epochs.** Two processes first tell each other the epoch they speak in (*hello*). A process takes a higher epoch
+//! when it starts anew, and when it has given the other process up. Frames of a former epoch are recognised by their
+//! session and ignored. On a new session both processes announce their subscriptions anew.
 //!
-//! **Reliability.** Frames are numbered for each session and kept until acknowledged; they are sent again after a
-//! pause, and at once when the transport has lost them. The receiver takes each once and in order, or, if its QoS does
-//! not ask for order, as it comes. What is not acknowledged within [`ExchangeConfig::absence`] is reported to its
-//! publisher, and the two processes begin anew. Best-effort events are sent once and neither kept nor reported.
+//! **Reliability.** Frames are numbered for each session and kept until acknowledged. A frame is sent again after a
+//! pause, and at once when the transport has lost it. The receiver takes each frame once and in order. A frame whose
+//! QoS does not ask for order is taken as it comes. A frame that is not acknowledged within [`ExchangeConfig::absence`]
+//! is reported to its publisher, and the two processes begin anew. Best-effort events are sent once. They are neither
+//! kept nor reported.
 //!
 //! **Announcements.** A publisher waits until every process of the platform has announced its subscriptions, so that an
-//! event reaches each of them. A process that announces nothing within [`ExchangeConfig::introduction`] is named in the
-//! publisher's error. Best-effort events do not wait. A process that was given up is not waited for.
+//! event reaches each of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's
+//! error names that process. Best-effort events do not wait. Publishers do not wait for a process that was given up.
 //!
-//! **Flow.** A publisher waits while a process has more unacknowledged than [`ExchangeConfig::kept_bytes`], and while a
-//! subscription that pushes back has no room, or its process has given no credit for more. All other subscriptions take
-//! what comes and act by their policy. Best-effort events wait for no other process: what finds no room there is lost.
+//! **Flow.** A publisher waits while a process has more than [`ExchangeConfig::kept_bytes`] unacknowledged. It also
+//! waits while a subscription that pushes back has no room, or its process has given no more credit. All other
+//! subscriptions take every event and act by their policy. Best-effort events wait for no other process: they are lost
+//! if there is no room.
 //!
-//! **Requests** name the subscriptions that are asked. Each answers once, declines, or is gone; so the requester knows who
-//! did not answer, and need not wait for those that cannot.
+//! **Requests** name the subscriptions that are asked. Each subscription answers once, declines, or ends. The requester
+//! thus knows which agents did not answer, and need not wait for those that cannot.
 //!
-//! **Rights** are looked at where an event arrives, by the identity that its transport proved, and where a subscription is
-//! announced to; at the publisher once more, so that it learns of it early.
+//! **Rights** are checked where an event arrives, by the identity that its transport proved, and where a subscription
+//! is announced. The publisher's process also checks them, so that the publisher learns of a refusal early.
 
 mod aftermath;
 mod announcements;
@@ -130,7 +132,7 @@ pub(crate) enum Outcome {
         /// So many in all.
         missed: u64,
     },
-    /// A subscription's filter cannot be evaluated for what is published; said once.
+    /// A subscription's filter cannot be evaluated for a published message. Reported once.
     FilterError {
         agent: Arc<str>,
         pattern: ChannelPattern,
@@ -143,7 +145,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Exchange {
     config: ExchangeConfig,
     rights: Arc<ChannelPermissions>,
-    // Sorted, so that what is sent does not depend on the order of a hash table.
+    // Sorted, so that output does not depend on the order of a hash table.
     consumers: BTreeMap<u32, Arc<Consumer>>,
     next_subscription: u32,
     here: PatternIndex<u32>,
@@ -154,26 +156,26 @@ pub(crate) struct Exchange {
     next_peer: u32,
     there: PatternIndex<(u32, u32)>,
     channels: HashMap<ChannelPath, Channel>,
-    /// Numbers of channels that were forgotten are not used again.
+    /// The lowest number for new channels. Numbers of forgotten channels are not used again.
     lowest_number: u64,
     generation: u64,
     asking: BTreeMap<u64, Asking>,
     next_request: u64,
-    /// Subscriptions of this process that did not take the request that is just being made.
+    /// Subscriptions of this process that did not take the request that is being made.
     declined_at_once: Vec<u32>,
     outcomes: Vec<Outcome>,
     /// Room for the message that is being published.
     encoded: Vec<u8>,
     ready: VecDeque<u32>,
-    /// Whether an agent of this process has published, so that it wants to know who subscribes elsewhere.
+    /// Whether an agent of this process has published. If so, this process wants the subscriptions of other processes.
     is_interested: bool,
-    /// Whether every other process is known to have announced its subscriptions, or is not waited for.
+    /// Whether publishers need not wait for any process: each has announced its subscriptions or is excused.
     all_announced: bool,
-    /// Until when publishers wait at the gates of subscriptions that push back.
+    /// The times until which publishers wait at the gates of subscriptions that push back.
     stalls: Vec<(Duration, Arc<Gate>)>,
-    /// Where publishers wait for the announcements of other processes.
+    /// The gate at which publishers wait for the announcements of other processes.
     announcements: Arc<Gate>,
-    /// When to look through the queues for what has expired or become valid.
+    /// When to search the queues for events that have expired or become valid.
     sweep_at: Option<Duration>,
     alarm: Option<Duration>,
     is_alarm_sooner: bool,

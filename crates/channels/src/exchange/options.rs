@@ -1,4 +1,4 @@
-//! What an agent wants of a channel, and why it gets no more of it.
+//! The options of a subscription, and the reasons for its end.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::pattern::ChannelPattern;
 pub struct SubscriptionOptions {
     /// The channels.
     pub pattern: ChannelPattern,
-    /// Only what this expression holds for; empty: everything.
+    /// A filter expression: the subscription gets only events that fulfil it; empty: all events.
     pub filter: String,
     /// The policy when it is full.
     pub policy: FlowPolicy,
@@ -19,16 +19,16 @@ pub struct SubscriptionOptions {
     pub limits: QueueLimits,
     /// Whether it takes events.
     pub takes_events: bool,
-    /// Whether its agent answers requests; they come to it then.
+    /// Whether the agent answers requests. If so, requests come to it.
     pub answers: bool,
-    /// The name under which it goes on after an absence, on persistent channels.
+    /// The name under which the subscription continues after an absence, on persistent channels.
     pub durable: Option<String>,
     /// From where on it reads persistent channels.
     pub replay: Replay,
 }
 
 impl SubscriptionOptions {
-    /// All events and directed messages of the channels that match, and no requests.
+    /// A subscription to all events and directed messages of the channels that match, without requests.
     pub fn new(pattern: ChannelPattern) -> Self {
         Self {
             pattern,
@@ -42,7 +42,7 @@ impl SubscriptionOptions {
         }
     }
 
-    /// Whether it gets the events of persistent channels from the logs, and not as they are published.
+    /// Whether the subscription gets the events of persistent channels from the logs, not as they are published.
     pub fn reads_logs(&self) -> bool {
         self.takes_events && (self.durable.is_some() || self.replay != Replay::Now)
     }

@@ -27,18 +27,18 @@ pub(crate) struct RemoteSubscription {
     pub(crate) policy: FlowPolicy,
     pub(crate) takes_events: bool,
     pub(crate) answers: bool,
-    /// Whether it gets the events of persistent channels from the logs.
+    /// Whether the subscription gets the events of persistent channels from the logs.
     pub(crate) reads_logs: bool,
     /// Bytes that may be sent to it in all, and that were.
     limit: AtomicU64,
     sent: AtomicU64,
-    /// Since when publishers have waited in vain for its credit.
+    /// The time since which publishers have waited in vain for its credit.
     stalled_since: Mutex<Option<Duration>>,
-    /// Events that passed it by, of which its process has not been told.
+    /// Events that passed the subscription by and were not yet reported to its process.
     missed: AtomicU64,
     /// How often its filter could not be evaluated here.
     pub(super) filter_errors: AtomicU64,
-    /// Where publishers wait for more credit.
+    /// The gate at which publishers wait for more credit.
     pub(super) gate: Arc<Gate>,
 }
 
@@ -70,7 +70,7 @@ impl RemoteSubscription {
         self.policy == FlowPolicy::PushBack
     }
 
-    /// Whether its process lets something more be sent to it.
+    /// Whether the subscription's process has given credit for more.
     pub(super) fn has_credit(&self) -> bool {
         !self.pushes_back()
             || self.sent.load(Ordering::Relaxed) < self.limit.load(Ordering::Relaxed)
@@ -100,7 +100,7 @@ impl RemoteSubscription {
         self.gate.open();
     }
 
-    /// A publisher finds no credit. Returns since when that has been so.
+    /// A publisher finds no credit. Returns the time since which there has been none.
     pub(super) fn stall(&self, now: Duration) -> Duration {
         *self.stalled_since.lock().get_or_insert(now)
     }
@@ -116,13 +116,13 @@ impl RemoteSubscription {
         self.missed.fetch_add(missed, Ordering::Relaxed);
     }
 
-    /// How many events have passed it by since this was last asked.
+    /// The number of events that have passed the subscription by since the last call.
     pub(super) fn take_missed(&self) -> u64 {
         self.missed.swap(0, Ordering::Relaxed)
     }
 }
 
-/// The filter errors that a process has not been told yet: by subscription number, with count and reason.
+/// The filter errors not yet reported to a process: by subscription number, with count and reason.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     pub(super) by_subscription: BTreeMap<u32, (u64, String)>,
@@ -140,25 +140,26 @@ pub(super) struct Peer {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming<ArrivedFrame>,
     pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
-    /// Its subscriptions when it was given up, until it has announced them anew: they are counted what they miss.
+    /// The process's subscriptions when it was given up, until it has announced them anew. The events that they miss
+    /// are counted.
     pub(super) away: HashMap<u32, Arc<RemoteSubscription>>,
     /// Whether there is a reason to talk to it.
     pub(super) is_wanted: bool,
-    /// Whether it was heard in this session, so that it knows both epochs.
+    /// Whether the process was heard in this session, and thus knows both epochs.
     pub(super) is_heard: bool,
     /// Whether it has announced all its subscriptions.
     pub(super) is_known: bool,
-    /// Whether publishers go on without its announcements: it was given up, or takes no frames.
+    /// Whether publishers go on without the process's announcements: it was given up, or takes no frames.
     pub(super) is_excused: bool,
-    /// Until when publishers wait for its announcements, once one of them does.
+    /// The time until which publishers wait for the process's announcements, once a publisher does.
     pub(super) awaited_until: Option<Duration>,
     /// The transport has no room at the moment.
     pub(super) is_blocked: bool,
-    /// Whether it is among those that have something to send.
+    /// Whether the process is marked as one with frames to send.
     pub(super) is_ready: bool,
     pub(super) greet_at: Option<Duration>,
     pub(super) greet_pause: Duration,
-    /// When to see whether it is there still, because publishers wait for credit from it.
+    /// The time to check whether the process is still there, because publishers wait for its credit.
     pub(super) probe_at: Option<Duration>,
     /// The notices about the filters of its subscriptions.
     pub(super) untold: Untold,
@@ -168,9 +169,9 @@ pub(super) struct Peer {
     pub(super) early_acknowledgement: Option<(u64, u64, u64)>,
     /// The last frame that tells it of something refused.
     pub(super) last_report: u64,
-    /// Receipts of frames that the process has taken, and its agents not yet.
+    /// Receipts of frames that the process has taken but its agents have not.
     pub(super) untaken: HashMap<u64, Arc<Receipt>>,
-    /// Where publishers wait for room.
+    /// The gate at which publishers wait for room.
     pub(super) gate: Arc<Gate>,
 }
 
@@ -225,7 +226,7 @@ impl Peer {
         session(self.epoch, self.own_epoch)
     }
 
-    /// The stamp of the next frame that is kept until it is acknowledged.
+    /// The stamp of the next frame that is kept until acknowledged.
     pub(super) fn stamp(&self) -> Stamp {
         Stamp {
             session: self.session_out(),
@@ -233,7 +234,7 @@ impl Peer {
         }
     }
 
-    /// Sends a frame that is made for a stamp and is kept until it is acknowledged.
+    /// Sends a frame that is made for a stamp and kept until acknowledged.
     pub(super) fn tell<'a>(
         &mut self,
         author: Option<&Arc<str>>,

@@ -51,7 +51,7 @@ impl Exchange {
         self.announcements.open_all();
     }
 
-    /// An agent of this process publishes: it is to be known who subscribes elsewhere.
+    /// An agent of this process publishes, so this process asks for the subscriptions of other processes.
     pub(crate) fn take_interest(&mut self, now: Now) {
         if !self.is_interested {
             self.is_interested = true;
@@ -62,7 +62,7 @@ impl Exchange {
         }
     }
 
-    /// Whether all processes have announced their subscriptions, but for those that are not waited for.
+    /// Whether all processes have announced their subscriptions, except those that publishers do not wait for.
     pub(crate) fn knows_all(&mut self) -> bool {
         if !self.all_announced {
             let mut peers = self.peers.values();
@@ -74,7 +74,7 @@ impl Exchange {
     /// The gate to wait at until every process has announced its subscriptions; `None` if all have.
     ///
     /// # Errors
-    /// [`PublishError::NotAnnounced`] once a process was waited for long enough.
+    /// [`PublishError::NotAnnounced`] once publishers have waited long enough for a process.
     pub(super) fn await_announcements(
         &mut self,
         turn: Turn<'_>,
@@ -106,7 +106,8 @@ impl Exchange {
         Ok(Some(self.announcements.clone()))
     }
 
-    /// A process is silent for too long: until it announces its subscriptions again, what they miss is counted.
+    /// A process has been silent for too long. Events that its subscriptions miss are counted until it announces them
+    /// again.
     pub(super) fn set_away(&mut self, index: u32) {
         if let Some(peer) = self.peers.get_mut(index) {
             for (id, subscription) in peer.subscriptions.drain() {
@@ -116,7 +117,8 @@ impl Exchange {
         }
     }
 
-    /// Of a process that was away, nothing more is counted for one of its subscriptions, or for all. Returns what the one was.
+    /// Forgets one subscription of a process that was away, or all of them: the events that they miss are no longer
+    /// counted. Returns the forgotten subscription if `id` names it.
     pub(super) fn forget_away(
         &mut self,
         index: u32,
@@ -163,8 +165,8 @@ impl Exchange {
         }
     }
 
-    /// Gives a process up: what it has not acknowledged is reported, what it announced is forgotten, and the two begin
-    /// anew.
+    /// Gives a process up: its unacknowledged frames are reported, its announcements are forgotten, and the two
+    /// processes begin anew.
     pub(super) fn lose(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -215,7 +217,7 @@ impl Exchange {
         self.peers.values().filter(introduced).count()
     }
 
-    /// A new session with a process has begun: it hears of all subscriptions there are.
+    /// A new session with a process has begun. All subscriptions are announced to that process.
     pub(super) fn begin(&mut self, index: u32, now: Now) {
         let processes = self.introduced();
         let Some(peer) = self.peers.get_mut(index) else {

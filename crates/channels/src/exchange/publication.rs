@@ -1,4 +1,4 @@
-//! What is to be published, whose turn it is, and why it was not published.
+//! Publications: their contents, the turns of their publishers, and the reasons why one was not published.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::log::LogPlace;
 use crate::path::ChannelPath;
 use crate::qos::Qos;
 
-/// Why something was not put on a channel. What goes wrong later comes to the publisher as a `failure` message.
+/// Why something was not put on a channel. Later faults come to the publisher as a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PublishError {
     /// The agent may not publish there.
@@ -42,7 +42,7 @@ pub enum PublishError {
         /// The channel.
         channel: ChannelPath,
     },
-    /// Another process has not said what it subscribes to, so that the event might not reach all who want it.
+    /// Another process has not announced its subscriptions, so the event might miss some subscribers.
     #[error(
         "not published: {process} has not said within {seconds} s what its agents subscribe to, and would miss it: see \
          whether that process runs, and publish again; best-effort events do not wait for it"
@@ -53,7 +53,7 @@ pub enum PublishError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// It is no request that this subscription took, or it was answered before, or it is too late.
+    /// There is no open request to answer: this subscription took no such request, answered it before, or is too late.
     #[error(
         "there is no open request to answer: it was answered, has expired, or was not taken by this subscription"
     )]
@@ -108,8 +108,8 @@ pub struct Reach {
     pub here: usize,
     /// Other processes it was sent to.
     pub processes: usize,
-    /// Where it is kept, if its channel is persistent. Subscriptions that read it from there are counted neither `here` nor
-    /// among the `processes`.
+    /// The place in the log, if the channel is persistent. Subscriptions that read the event from the log count neither
+    /// in `here` nor in `processes`.
     pub kept: Option<LogPlace>,
 }
 
@@ -120,14 +120,14 @@ pub(crate) struct Publication<'a> {
     pub(crate) qos: &'a Qos,
     /// With its sender filled in.
     pub(crate) message: &'a Arc<AclMessage>,
-    /// Its number in the log, and when it was published, if it was kept before.
+    /// The number in the log and the time of publication, if the event was kept before.
     pub(crate) kept: Option<(u64, Moment)>,
     /// The listener for acknowledgements.
     pub(crate) receipt: Option<&'a Arc<Receipt>>,
     pub(crate) turn: Turn<'a>,
 }
 
-/// The sender that goes before those that wait at a gate.
+/// A sender whose turn it is, ahead of those that wait at a gate.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Turn<'a> {
     /// The number of the agent that publishes or answers.

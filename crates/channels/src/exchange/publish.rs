@@ -22,7 +22,8 @@ use crate::log::LogNote;
 use crate::path::ChannelPath;
 use crate::qos::Reliability;
 
-/// Its targets: subscriptions here, and for each other process the subscriptions there; none named means all.
+/// The chosen targets: subscriptions here, and for each other process the subscriptions there. A process with no
+/// subscription named stands for all of its subscriptions.
 #[derive(Default)]
 pub(super) struct Chosen {
     pub(super) here: Vec<usize>,
@@ -44,7 +45,7 @@ pub(super) struct ChosenThere {
 }
 
 impl Chosen {
-    /// Adds all subscriptions of one process that see events; it judges by itself which of them want this one.
+    /// Adds all subscriptions of one process that see events. That process decides which of them want this event.
     fn all(&mut self, at: usize, there: &PeerTargets) {
         let sees = there.subscriptions.iter().filter(|it| it.uses.sees);
         let charged: Arc<[u32]> = sees
@@ -58,7 +59,7 @@ impl Chosen {
         });
     }
 
-    /// Adds subscriptions of one process, which the frames name.
+    /// Adds subscriptions of one process, to be named in the frames.
     pub(super) fn name(&mut self, at: usize, subscriptions: &[&There]) {
         for part in subscriptions.chunks(frame::MOST_TARGETS) {
             let charged: Arc<[u32]> = part
@@ -91,7 +92,8 @@ impl Exchange {
         })
     }
 
-    /// Puts an event that was read from a log into the queue of a subscription; false if that has ended.
+    /// Puts an event that was read from a log into the queue of a subscription. Returns false if the subscription has
+    /// ended.
     pub(crate) fn hand_logged(
         &mut self,
         subscription: u32,
@@ -114,7 +116,7 @@ impl Exchange {
         true
     }
 
-    /// Publishes an event, sends to one agent on the channel, or asks everyone, as `mechanism` says.
+    /// Publishes an event, sends to one agent on the channel, or asks all agents, as `mechanism` says.
     pub(super) fn put(
         &mut self,
         publication: &Publication<'_>,
@@ -145,7 +147,7 @@ impl Exchange {
             return Err(PublishError::Expired);
         }
         let mut chosen = match self.choose(&header, publication, &targets) {
-            // It may be on the channel in a process that has not said so yet.
+            // The agent may be on the channel in a process that has not announced its subscriptions yet.
             Err(error @ PublishError::NotOnChannel { .. }) => {
                 return match self.await_announcements(publication.turn, now)? {
                     Some(gate) => Ok(Attempt::Full(gate)),
@@ -236,11 +238,11 @@ impl Exchange {
                         it.sees(header)
                             && sieve.passes_there(at, it.id, it.subscription.filter.as_ref())
                     };
-                    // Each process is told in as few frames as name all of its subscriptions.
+                    // Each process gets as few frames as can name all of its subscriptions.
                     let named: Vec<&There> =
                         there.subscriptions.iter().filter(|it| wanted(it)).collect();
                     if sieve.is_exhausted() && !is_kept(header) {
-                        // Costly filters are looked at by the process that has them.
+                        // A process evaluates its own costly filters.
                         sieve.leave_to_process(at);
                         chosen.all(at, there);
                     } else {
@@ -361,7 +363,7 @@ impl Exchange {
             tail,
         } = encoded;
         let length = start.len() + content.len() + tail.len();
-        // The last of the processes gets it, the others share it.
+        // The last process gets the content itself, the others share it.
         let mut content = Some(content);
         for (left, there) in (0..chosen.there.len()).rev().zip(&chosen.there) {
             let Some(of_peer) = targets.there.get(there.at) else {

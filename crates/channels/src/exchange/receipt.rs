@@ -1,4 +1,4 @@
-//! The place where a publisher waits for an acknowledgement.
+//! Receipts: a publisher waits at a receipt for acknowledgements.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -45,7 +45,7 @@ impl Receipt {
         self.acknowledge();
     }
 
-    /// How it stands: `None` while acknowledgements are missing.
+    /// The outcome; `None` while acknowledgements are missing.
     pub(crate) fn outcome(&self) -> Option<Result<(), UndeliverableReason>> {
         let state = self.state.lock();
         (state.missing == 0).then(|| state.failed.clone().map_or(Ok(()), Err))
@@ -54,7 +54,7 @@ impl Receipt {
     /// Waits for all acknowledgements.
     ///
     /// # Errors
-    /// The first reason for which a process did not take it.
+    /// The first reason for which a process did not take the event.
     pub(crate) async fn wait(&self) -> Result<(), UndeliverableReason> {
         loop {
             let news = self.news.notified();

@@ -17,13 +17,14 @@ use crate::queue::QueueCounters;
 pub struct ChannelReport {
     /// The channel.
     pub channel: ChannelPath,
-    /// Events, messages and requests put on it by agents of this process.
+    /// Events, messages and requests that agents of this process put on the channel.
     pub published: u64,
     /// Those that came from other processes.
     pub received: u64,
     /// Best-effort events that were not sent to a process for want of room, counted for each process.
     pub dropped: u64,
-    /// How often a subscription's filter could not be evaluated for what agents of this process put on it.
+    /// How often a subscription's filter could not be evaluated for messages that agents of this process put on the
+    /// channel.
     pub filter_errors: u64,
     /// Subscriptions of this process that match.
     pub subscriptions_here: usize,
@@ -46,10 +47,10 @@ pub struct SubscriptionReport {
     pub policy: FlowPolicy,
     /// Whether it answers requests.
     pub answers: bool,
-    /// How often its filter could not be evaluated: for what was published anywhere, if it is of this process, else for what
-    /// was published here.
+    /// How often the subscription's filter could not be evaluated. For a subscription of this process, messages
+    /// published anywhere count; otherwise only messages published here.
     pub filter_errors: u64,
-    /// Of a subscription of this process: events and bytes that wait, and what happened so far.
+    /// For a subscription of this process: the number and bytes of waiting events, and the counters so far.
     pub queue: Option<(usize, usize, QueueCounters)>,
 }
 

@@ -1,4 +1,4 @@
-//! Requests under way: who has not answered yet, who will not, and when no more answers are wanted.
+//! Requests under way: the agents that have not answered yet, those that never will, and the end of each request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Exchange {
         }
     }
 
-    /// A process, or one of its subscriptions, answers nothing any more.
+    /// A process, or one of its subscriptions, will give no more answers.
     pub(super) fn stop_awaiting(&mut self, process: Option<u32>, subscription: Option<u32>) {
         let concerned: Vec<(u64, u32)> = self
             .asking
@@ -72,7 +72,8 @@ impl Exchange {
         }
     }
 
-    /// Asks everyone on the channel who answers. The request is over after `within`, or with `first` answers.
+    /// Asks all agents on the channel that answer requests. The request is over after `within`, or with `first`
+    /// answers.
     pub(crate) fn request(
         &mut self,
         publication: &Publication<'_>,
@@ -227,7 +228,7 @@ impl Exchange {
         Ok(Attempt::Done(()))
     }
 
-    /// The subscription does not answer a request it has taken.
+    /// The subscription declines to answer a request that it has taken.
     pub(crate) fn decline_request(
         &mut self,
         consumer: &Arc<Consumer>,

@@ -1,5 +1,5 @@
-//! Whether there is room for what is published: whom its publisher waits for, for how long, and what passes by whoever makes
-//! it wait for longer.
+//! Room for published events: the receivers that a publisher waits for, the length of the wait, and the receivers that
+//! events pass by after it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::qos::Reliability;
 use sealbus_bus::Gate;
 
 impl Exchange {
-    /// The gate to wait at, if somebody it goes to has no room. An event passes by a subscription that has made its publishers
+    /// The gate to wait at, if a receiver has no room. An event passes by a subscription that has made its publishers
     /// wait for too long.
     pub(super) fn full(
         &mut self,
@@ -106,7 +106,8 @@ impl Exchange {
         None
     }
 
-    /// Takes subscriptions of other processes, by the place of the process and their number, out of those that get an event.
+    /// Removes subscriptions of other processes, by the place of the process and their number, from the receivers of an
+    /// event.
     fn leave_out(
         &mut self,
         chosen: &mut Chosen,
@@ -124,7 +125,7 @@ impl Exchange {
                 continue;
             }
             let is_all = there.named.is_empty();
-            // A frame that names subscriptions goes past their filters, which only that process has looked at.
+            // A frame that names subscriptions goes past their filters, which only their process has evaluated.
             let must_pass_all = is_all && has_filters(of_peer);
             let gets = |it: &&There| it.uses.sees && (is_all || there.named.contains(&it.id));
             let (passed, others): (Vec<&There>, Vec<&There>) = of_peer
@@ -139,7 +140,7 @@ impl Exchange {
         }
     }
 
-    /// Counts an event that was published for those it passed by, and for the subscriptions of processes that are away.
+    /// Counts a published event for the subscriptions that it passed by, and for those of processes that are away.
     pub(super) fn note_passed(
         &mut self,
         header: &ChannelHeader,
@@ -172,7 +173,7 @@ impl Exchange {
         }
     }
 
-    /// Events have passed a subscription of this process by. The log says so, but not all the time.
+    /// Counts events that have passed a subscription of this process by. The log reports them at a limited rate.
     pub(super) fn note_missed(&mut self, consumer: &Arc<Consumer>, count: u64, now: Now) {
         if consumer.miss(count, now.moment) {
             self.outcomes.push(Outcome::Missed {
@@ -183,7 +184,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a process what passed one of its subscriptions by.
+    /// Tells a process how many events passed one of its subscriptions by.
     pub(super) fn tell_missed(&mut self, index: u32, subscription: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -200,7 +201,7 @@ impl Exchange {
         }
     }
 
-    /// Tells a process that asks how far the subscriptions of this one have come.
+    /// Tells a process that asks for it the credit that the subscriptions of this process give.
     pub(super) fn tell_credit(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

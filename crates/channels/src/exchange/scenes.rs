@@ -1,4 +1,4 @@
-//! Small scenes between a few exchanges: whom a publisher waits for and for how long, and what others are told.
+//! Small scenes between a few exchanges: which receivers a publisher waits for and how long, and the reports to others.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use sealbus_seal::{PlatformName, ProcessId};
 use super::*;
 use crate::qos::{Qos, Reliability};
 
-/// Some exchanges, and frames that are carried between them only when a test says so.
+/// A few exchanges. Frames are carried between them only when a test says so.
 struct Scene {
     exchanges: Vec<Exchange>,
     identities: Vec<Arc<Identity>>,
@@ -17,7 +17,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// So many processes, which all know that there are the others.
+    /// So many processes, which all know each other.
     fn new(count: u8) -> Self {
         let platform = PlatformName::new("factory").unwrap();
         let identity = |byte| {
@@ -45,7 +45,7 @@ impl Scene {
         scene_time(self.time)
     }
 
-    /// Carries everything between two processes until both have nothing more to say to each other.
+    /// Carries all frames between two processes until neither has more to send.
     fn carry(&mut self, one: usize, other: usize) {
         let now = self.now();
         loop {
@@ -106,12 +106,12 @@ impl Scene {
         self.exchanges[0].publish(&publication, now)
     }
 
-    /// Publishes until the publisher has to wait; returns how often that went well.
+    /// Publishes until the publisher has to wait. Returns the number of events published.
     fn fill(&mut self) -> usize {
         (0..100_000).take_while(|_| !self.waits()).count()
     }
 
-    /// Lets time pass in steps, with everything between the first process and the others carried after each.
+    /// Lets time pass in steps. After each step carries all frames between the first process and the others.
     fn pass(&mut self, time: Duration) {
         let until = self.time + time;
         while self.time < until {
@@ -164,7 +164,7 @@ fn the_first_event_of_a_process_waits_for_whoever_announces_late() {
     assert!(scene.waits());
     scene.carry(0, 1);
     assert!(scene.waits(), "process 2 has not said what it wants");
-    // Long after the time that a patient publisher of a slow machine would have waited.
+    // Long after a patient publisher on a slow machine would have stopped waiting.
     scene.time += Duration::from_secs(29);
     scene.carry(0, 2);
     scene.reaches(2);
@@ -187,10 +187,10 @@ fn a_process_that_never_announces_itself_is_named() {
             seconds: 30
         })
     );
-    // What promises nothing goes.
+    // An event without promises is sent.
     let attempt = scene.publish(Reliability::BestEffort);
     assert!(matches!(attempt, Ok(Attempt::Done(_))));
-    // Once the platform says that it has ended nobody waits for it.
+    // Once the platform reports the end of the process, no publisher waits for it.
     let now = scene.now();
     scene.exchanges[0].process_left(&silent, now);
     scene.reaches(0);
@@ -229,7 +229,7 @@ fn a_process_that_takes_no_frames_is_not_waited_for() {
 #[test]
 fn a_slow_subscription_is_bounded_for_all_processes_together() {
     let mut scene = Scene::new(33);
-    // Everybody knows everybody before the subscription is made.
+    // All processes know each other before the subscription is made.
     scene.subscribe(0, "/first");
     for other in 1..33 {
         scene.carry(0, other);
@@ -258,7 +258,7 @@ fn a_slow_subscription_is_bounded_for_all_processes_together() {
 fn costly_filters_are_paid_for_by_the_process_that_has_them() {
     let mut scene = Scene::new(3);
     let now = scene.now();
-    // Each looks at every item of a long list many times over.
+    // Each filter looks at every item of a long list many times over.
     let numbers = (0..100)
         .map(|it| it.to_string())
         .collect::<Vec<_>>()
@@ -276,7 +276,7 @@ fn costly_filters_are_paid_for_by_the_process_that_has_them() {
     scene.carry(0, 1);
     scene.carry(0, 2);
     scene.reaches(2);
-    // It went to all of them, in one frame that names none; nothing failed here.
+    // The event went to all of the subscriptions, in one frame that names none. Nothing failed here.
     let index = scene.exchanges[0]
         .index_of(&scene.identities[1].clone())
         .unwrap();
@@ -337,7 +337,7 @@ fn an_idle_subscription_of_another_process_holds_up_nobody_for_ever() {
     }
     scene.carry(0, 2);
     assert_eq!(scene.take(2, &busy, 1000), 3);
-    // As soon as it takes something it hears what it missed, and is waited for.
+    // As soon as the subscription takes something, it learns what it missed, and publishers wait for it again.
     while scene.take(1, &idle, 1000) > 0 {}
     scene.carry(0, 1);
     assert_eq!(missed(&idle), 3);
@@ -355,7 +355,7 @@ fn a_slow_subscription_that_takes_a_little_is_waited_for() {
     while !scene.waits() {
         scene.carry(0, 1);
     }
-    // Far less than half a window at a time, of which it would say nothing unasked.
+    // Each step takes far less than half a window, which the subscription does not report unasked.
     for _ in 0..12 {
         scene.take(1, &slow, 1);
         scene.pass(Duration::from_secs(20));
@@ -372,7 +372,7 @@ fn a_process_that_was_silent_hears_what_it_missed() {
     assert!(scene.waits());
     scene.carry(0, 1);
     scene.reaches(1);
-    // What was sent comes to nothing, and the process is given up.
+    // The frames sent are never acknowledged, and the process is given up.
     scene.time += Duration::from_secs(31);
     let now = scene.now();
     scene.exchanges[0].tick(now);

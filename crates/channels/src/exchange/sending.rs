@@ -1,4 +1,4 @@
-//! Frames on their way to the transport: whose turn it is, and what could not be sent.
+//! Frames on their way to the transport: the turns of the processes, and frames that could not be sent.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::frame::{self, Frame, HeadMechanism};
 use sealbus_bus::UndeliverableReason;
 
 impl Exchange {
-    /// A process that has something to send, or had when it was marked; each time another one.
+    /// A process that has frames to send, or had some when it was marked. Each call returns another process.
     pub(crate) fn next_ready(&mut self) -> Option<u32> {
         let index = self.ready.pop_front()?;
         if let Some(peer) = self.peers.get_mut(index) {
@@ -47,7 +47,7 @@ impl Exchange {
         self.set_alarm(at);
     }
 
-    /// The transport has no room; [`unblock`](Self::unblock) says when it has again.
+    /// The transport has no room until [`unblock`](Self::unblock) is called.
     pub(crate) fn block(&mut self, index: u32) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.is_blocked = true;
@@ -61,7 +61,7 @@ impl Exchange {
         }
     }
 
-    /// The transport can never take the frame: its publisher hears of it, and the other process that nothing comes.
+    /// The transport can never take the frame. Its publisher is told, and the other process learns that nothing comes.
     pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -79,7 +79,7 @@ impl Exchange {
         self.give_up(index, number, reason);
     }
 
-    /// A void takes the place of a frame that will never be accepted, and its publisher is told.
+    /// Puts a void in place of a frame that will never be accepted, and tells its publisher.
     fn give_up(&mut self, index: u32, number: u64, reason: &UndeliverableReason) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -110,7 +110,8 @@ impl Exchange {
         self.report(kept, &identity, reason);
     }
 
-    /// The other process, or the transport on its behalf, does not take a frame, for who wrote it is not accepted.
+    /// The other process, or the transport on its behalf, refuses a frame because it does not accept the frame's
+    /// writer.
     pub(crate) fn frame_refused(
         &mut self,
         identity: &Identity,
@@ -125,7 +126,7 @@ impl Exchange {
             return;
         };
         match Frame::decode(frame).map(|frame| frame.stamp()) {
-            // It does not take frames at all; if that changes it will greet.
+            // The process takes no frames at all. If that changes, it will greet.
             Ok(None) => {
                 peer.is_wanted = false;
                 peer.greet_at = None;

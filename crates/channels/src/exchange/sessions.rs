@@ -1,4 +1,4 @@
-//! The sessions between this process and others: how one begins, what is acknowledged in it, and when it is broken off.
+//! The sessions between this process and others: how a session begins, is acknowledged, and is broken off.
 
 use sealbus_bus::{Acknowledgement, RefusalReason, Refused, UndeliverableReason};
 
@@ -8,7 +8,7 @@ use super::{Exchange, Now};
 use crate::frame::Frame;
 
 impl Exchange {
-    /// A process makes this one keep ever more answers and acknowledges none: what is kept for it is given up.
+    /// A process makes this process keep ever more answers and acknowledges none. The frames kept for it are given up.
     pub(super) fn break_off(&mut self, index: u32, now: Now) -> Refused {
         let explanation = "it asks on and on, and acknowledges none of the answers";
         let reason = UndeliverableReason::Refused {
@@ -44,7 +44,7 @@ impl Exchange {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
-        // A former life of it, which is over; whoever lives now hears what is known of it, and takes a higher
+        // The hello comes from a former life of the process. The present one hears the known epochs, and takes a higher
         // epoch if its clock was set back.
         if from < peer.epoch {
             return self.correct(index, now);
@@ -83,13 +83,13 @@ impl Exchange {
         } else if to == peer.own_epoch {
             peer.is_heard = true;
         } else {
-            // It does not know the epoch of this process yet, or not any more.
+            // The process does not know the epoch of this process yet, or no longer.
             peer.greet();
             self.mark_ready(index);
         }
     }
 
-    /// A process speaks in a session there is not: it hears the epochs, but not all the time.
+    /// A process speaks in an unknown session: it is told the epochs, at a limited rate.
     pub(super) fn correct(&mut self, index: u32, now: Now) {
         let pause = self.config.greet.0;
         let Some(peer) = self.peers.get_mut(index) else {

@@ -1,9 +1,9 @@
 //! Many exchanges on a network that loses, doubles, delays and cuts, in simulated time, with processes that start anew.
-//! Whatever happens: what is handed out is handed out once, in order, in its time and to those who may have it;
-//! what was accepted is handed out or its publisher is told; and who is slow slows nobody else.
+//! In every schedule, a message is handed out once, in order, in its time, and only to agents that may have it. An
+//! accepted message is handed out, or its publisher is told. A slow receiver slows no other.
 //!
-//! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many of
-//! them (`make soak`).
+//! `SEALBUS_SEED=7 cargo test -p sealbus-channels simulation` runs the one schedule of that seed.
+//! `SEALBUS_SCHEDULES=100000` runs that many schedules (`make soak`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,10 +27,10 @@ use sealbus_bus::Provenance;
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin};
 use sealbus_conformance::schedule::{Random, seeds};
 
-/// Schedules run by default; more by the environment variable.
+/// The default number of schedules. The environment variable asks for more.
 const SCHEDULES: u64 = 1200;
 
-/// Whether a message passes a filter. One that cannot be evaluated for it holds it back.
+/// Whether a message passes a filter. A filter that cannot be evaluated holds the message back.
 fn passes(
     filter: Option<&ChannelFilter>,
     header: &ChannelHeader,
@@ -44,7 +44,7 @@ fn passes(
 struct Weather {
     loss: u64,
     double: u64,
-    /// Milliseconds; what is sent later may arrive earlier unless it is in order.
+    /// The delay in milliseconds. A later frame may arrive earlier, unless the network keeps the order.
     delay: u64,
     in_order: bool,
     cuts: u64,
@@ -62,7 +62,7 @@ struct Packet {
 /// A subscription, and what its agent got of it.
 struct Seat {
     consumer: Arc<Consumer>,
-    /// The pushing-back one that nobody reads for most of the time.
+    /// Whether this is the subscription that pushes back and is not read for most of the time.
     is_lazy: bool,
     got: BTreeSet<String>,
     /// The last number of each publisher, channel and priority.
@@ -80,7 +80,7 @@ struct Process {
     requests: Vec<Asked>,
 }
 
-/// The credit of an accepted frame, and the publisher that it is owed to.
+/// The credit of an accepted frame, and the publisher that the frame is owed to.
 struct Owed {
     process: usize,
     epoch: u64,
@@ -198,7 +198,7 @@ impl World {
     fn exchange(&mut self, index: usize) -> (Exchange, u64) {
         self.next_epoch += 10;
         let mut exchange = Exchange::new(config(self.next_epoch));
-        // Process 1 does not keep to the policy: the others must see to it.
+        // Process 1 does not keep to the policy. The others must enforce it.
         if index != 1 {
             exchange.set_permissions(self.permissions.clone());
         }
@@ -527,7 +527,7 @@ impl World {
             let mut to = Vec::new();
             let is_event = receiver.is_none();
             let mut is_found = false;
-            // Whatever the process that does not keep to the policy believes.
+            // The rights that hold, whatever the process that ignores the policy believes.
             let may = |agent: &Arc<str>| {
                 let right = ChannelRight::Subscribe;
                 self.permissions.may(agent, right, &header.channel)
@@ -677,7 +677,7 @@ impl World {
         true
     }
 
-    /// Each event is handed out once, in order, in its time, and to a subscription that may have it.
+    /// Checks that each event is handed out once, in order, in its time, and to a subscription that may have it.
     fn check(&mut self, index: usize, at: usize, event: &ReceivedEvent, now: Now) {
         let message = event.message.clone().into_message();
         let text = message.content_text().unwrap().to_owned();
@@ -706,7 +706,7 @@ impl World {
         } else {
             ChannelRight::Subscribe
         };
-        // The process that does not keep to the policy hands out to all of its agents what one of them may have.
+        // The process that ignores the policy hands out to all of its agents whatever one of them may have.
         if !(index == 1 && publisher.starts_with("a1-")) {
             let may = |agent: &str| self.permissions.may(agent, right, &header.channel);
             let may = may(&agent) || (index == 1 && others.iter().any(|other| may(other)));
@@ -761,7 +761,7 @@ impl World {
                 explanation,
                 ..
             } => {
-                // Without the policy a process counts what others do not send on credit.
+                // A process that ignores the policy counts events that others do not send on credit.
                 let is_uncounted = reason == RefusalReason::OverLimit && index == 1;
                 let is_known = is_uncounted || reason == RefusalReason::NotPermitted;
                 assert!(is_known, "{reason}: {explanation}");
@@ -786,7 +786,7 @@ impl World {
 
     // ---- the end ----
 
-    /// The network is whole again and everybody reads: all that is owed must come.
+    /// The network is whole again and every subscription is read: all owed messages must come.
     fn finish(&mut self) {
         self.weather = Weather {
             loss: 0,
@@ -798,13 +798,13 @@ impl World {
         };
         self.cut.clear();
         self.log("the end begins");
-        // Everybody wants to know of everybody, also whoever has just started anew.
+        // Every process wants to know the others, including processes that have just started anew.
         for index in 0..self.processes.len() {
             let now = self.time();
             self.processes[index].exchange.take_interest(now);
             self.pump(index);
         }
-        // A lazy receiver stays lazy at first, and nobody else waits for it.
+        // A lazy receiver stays lazy at first, and no publisher waits for it elsewhere.
         for is_lazy_too in [false, true] {
             for _ in 0..60 {
                 self.run(self.now + Duration::from_millis(200));
@@ -862,7 +862,7 @@ impl World {
         }
     }
 
-    /// With the lazy ones unread, all channels but theirs take something from everybody.
+    /// While the lazy subscriptions stay unread, all other channels take something from every publisher.
     fn check_nobody_waits(&mut self) {
         let lazy: Vec<_> = self.processes.iter().flat_map(|it| &it.seats).collect();
         assert!(

@@ -1,5 +1,5 @@
-//! The two directions of frames between this process and another one: numbers, acknowledgements, sending again, and what
-//! came early. No I/O and no clock.
+//! The two directions of frames between this process and another: numbers, acknowledgements, repeats, and early frames.
+//! No I/O and no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::frame::Frame;
 const EARLY: u64 = 1024;
 /// Frames sent again at a time.
 const AGAIN: usize = 64;
-/// Best-effort events that wait for the transport before the oldest is dropped.
+/// The number of best-effort events that wait for the transport before the oldest is dropped.
 const DATAGRAMS: usize = 4096;
 
 /// The writer of a frame: an agent, or the process itself.
 pub(crate) type Author = Option<Arc<str>>;
 
-/// A frame on its way out. If it carries a long message, its bytes but for the content are in the head and the tail; the
-/// content is the publisher's own, shared by all processes it goes to.
+/// A frame on its way out. If the frame carries a long message, the head and the tail hold all bytes except the
+/// content. The content is the publisher's own, shared by all processes that it goes to.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     /// The writer: an agent, or the process itself.
     pub(crate) author: Author,
     /// Its head, and the beginning of the message.
     pub(crate) head: Vec<u8>,
-    /// Where in `head` the message begins.
+    /// The offset in `head` at which the message begins.
     pub(crate) message_at: usize,
     /// The bytes after the head.
     pub(crate) content: Bytes,
@@ -73,7 +73,7 @@ pub(super) struct Kept {
     pub(super) cost: u64,
     /// Its author knows that it was lost.
     pub(super) is_settled: bool,
-    /// The other process holds it, until those before it have come.
+    /// The other process holds the frame until the frames before it have come.
     pub(super) has_come: bool,
 }
 
@@ -102,16 +102,16 @@ pub(super) struct Outgoing {
     again: VecDeque<u64>,
     /// Hellos and acknowledgements.
     control: VecDeque<Parcel>,
-    /// Best-effort events, and where it is counted if they are dropped.
+    /// Best-effort events, with the counters that count those dropped.
     datagrams: VecDeque<(Parcel, Arc<Counts>)>,
     datagram: u64,
-    /// When acknowledgements last got on, or something was to be acknowledged again.
+    /// The time of the last progress in acknowledgements, or when a frame first waited for one again.
     progress: Duration,
     again_at: Option<Duration>,
     pause: Duration,
 }
 
-/// Where the next frame to send stands.
+/// The place of the next frame to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Control,
@@ -147,7 +147,7 @@ impl Outgoing {
         (self.kept.len(), self.bytes)
     }
 
-    /// Adds a frame, which was encoded with the number [`next`](Self::next).
+    /// Adds a frame that was encoded with the number [`next`](Self::next).
     pub(super) fn push(&mut self, kept: Kept, now: Duration) {
         if self.kept.is_empty() {
             self.progress = now;
@@ -156,7 +156,7 @@ impl Outgoing {
         self.kept.push_back(kept);
     }
 
-    /// Adds a hello or an acknowledgement. An older one of the same kind that waits still is replaced.
+    /// Adds a hello or an acknowledgement. It replaces an older one of the same kind that is still waiting.
     pub(super) fn push_control(&mut self, frame: &Frame<'_>) {
         let parcel = Parcel::of_process(frame);
         self.control
@@ -170,7 +170,8 @@ impl Outgoing {
         self.datagram
     }
 
-    /// Adds a best-effort event of the channel that `counts` is of. If there is no room the oldest one is dropped.
+    /// Adds a best-effort event of the channel that owns `counts`. If there is no room, the oldest such event is
+    /// dropped.
     pub(super) fn push_datagram(&mut self, parcel: Parcel, counts: &Arc<Counts>) {
         if self.datagrams.len() >= DATAGRAMS
             && let Some((_, counts)) = self.datagrams.pop_front()
@@ -201,7 +202,8 @@ impl Outgoing {
         self.kept.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// The next frame to send. `is_known`: the epoch of the other process is known; without it there are only hellos.
+    /// The next frame to send. `is_known`: the epoch of the other process is known. Without the epoch only hellos are
+    /// sent.
     pub(super) fn peek(&self, is_known: bool) -> Option<&Parcel> {
         match self.place(is_known)? {
             Place::Control => self.control.front(),
@@ -213,7 +215,7 @@ impl Outgoing {
         }
     }
 
-    /// The number of the frame that [`peek`](Self::peek) gives, if it is one that is kept.
+    /// The number of the frame that [`peek`](Self::peek) returns, if that frame is kept.
     pub(super) fn peek_number(&self, is_known: bool) -> Option<u64> {
         match self.place(is_known)? {
             Place::Again(number) | Place::New(number) => Some(number),
@@ -221,7 +223,7 @@ impl Outgoing {
         }
     }
 
-    /// The transport has taken the frame that [`peek`](Self::peek) gave.
+    /// The transport has taken the frame that [`peek`](Self::peek) returned.
     pub(super) fn advance(&mut self, is_known: bool, now: Duration) {
         match self.place(is_known) {
             Some(Place::Control) => drop(self.control.pop_front()),
@@ -235,11 +237,11 @@ impl Outgoing {
         }
     }
 
-    /// The other process has taken all frames up to `upto`, and holds those beyond it whose bit is set. Calls `settled` for
-    /// each that it has taken now.
+    /// The other process has taken all frames up to `upto`, and holds the later frames whose bit is set. Calls
+    /// `settled` for each frame that is newly taken.
     ///
     /// # Errors
-    /// If it acknowledges what was never sent.
+    /// If the process acknowledges a frame that was never sent.
     pub(super) fn acknowledge(
         &mut self,
         upto: u64,
@@ -272,12 +274,13 @@ impl Outgoing {
             self.again.retain(|number| *number >= first);
             self.again_at = (self.unsent > self.first).then(|| now + self.pause);
         }
-        // A gap before a received frame is a loss, or a frame that is about to come. It is sent again once in a pause.
+        // A gap before a received frame is a loss, or a frame that is about to come. The missing frame is sent again
+        // once in a pause.
         if beyond != 0 && self.again.is_empty() {
             let soon = now + self.pause / 4;
             self.again_at = Some(self.again_at.map_or(soon, |at| at.min(soon)));
         }
-        // They have come and are held for those before them: they need not go again, but are not taken yet.
+        // These frames have come and wait for earlier ones. They need not be sent again, but are not taken yet.
         for bit in (0..64).filter(|bit| beyond & 1 << bit != 0) {
             if let Some(kept) = self.kept(upto + 2 + bit) {
                 kept.has_come = true;
@@ -314,7 +317,7 @@ impl Outgoing {
         !self.again.is_empty()
     }
 
-    /// A kept frame can never be sent: a void takes its place. Returns what it was.
+    /// A kept frame can never be sent: a void takes its place. Returns the replaced frame.
     pub(super) fn void(&mut self, number: u64, void: Parcel) -> Option<Kept> {
         let kept = self.kept(number)?;
         let former = std::mem::replace(&mut kept.parcel, void);
@@ -332,7 +335,7 @@ impl Outgoing {
         Some(taken)
     }
 
-    /// The transport lost what it had accepted: all that is not acknowledged goes again at once.
+    /// The transport lost accepted frames: all unacknowledged frames are sent again at once.
     pub(super) fn hurry(&mut self, now: Duration) {
         if self.unsent > self.first {
             self.again_at = Some(now);
@@ -344,7 +347,7 @@ impl Outgoing {
         self.again_at.filter(|_| self.again.is_empty())
     }
 
-    /// For how long nothing was acknowledged that is waited for.
+    /// How long acknowledgements have made no progress while some are awaited.
     pub(super) fn silence(&self, now: Duration) -> Duration {
         if self.kept.is_empty() {
             Duration::ZERO
@@ -375,14 +378,14 @@ pub(super) enum Arrival {
     Early,
     /// It has come before.
     Known,
-    /// It is too far ahead to be kept; it will be sent again.
+    /// The frame is too far ahead to be kept. It will be sent again.
     TooEarly,
 }
 
 /// The receiving side: the numbers that have come, and frames that came early.
 pub(super) struct Incoming<T> {
     upto: u64,
-    /// Frames that came early; `None`: handed out already, for order does not matter to it.
+    /// Frames that came early; `None`: handed out already, because its QoS asks for no order.
     early: BTreeMap<u64, Option<(T, usize)>>,
     early_bytes: usize,
     frames: usize,
@@ -421,7 +424,7 @@ impl<T> Incoming<T> {
         self.upto
     }
 
-    /// Looks at a frame of `size` bytes; `most` bytes may be held early.
+    /// Judges a frame of `size` bytes. At most `most` bytes may be held early.
     pub(super) fn judge(&self, number: u64, size: usize, most: usize) -> Arrival {
         if number == self.upto + 1 {
             Arrival::Due
@@ -477,7 +480,7 @@ impl<T> Incoming<T> {
         self.acknowledge_at
     }
 
-    /// The frames to acknowledge now: all up to one, and some beyond it.
+    /// The frames to acknowledge now: all up to one number, and some beyond it.
     pub(super) fn acknowledgement(&mut self) -> (u64, u64) {
         self.acknowledge_at = None;
         self.frames = 0;
@@ -492,7 +495,7 @@ impl<T> Incoming<T> {
         (self.upto, beyond)
     }
 
-    /// Whether to hand out a best-effort event: not if it came before, nor if it comes too late for its order.
+    /// Whether to hand out a best-effort event: not if it came before, nor if it is too late for its order.
     pub(super) fn take_datagram(&mut self, number: u64, is_ordered: bool) -> bool {
         if number > self.datagram {
             let step = number - self.datagram;

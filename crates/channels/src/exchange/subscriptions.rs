@@ -1,4 +1,4 @@
-//! The subscriptions of this process: how they begin and end, and what is told of them and of their queues.
+//! The subscriptions of this process: their beginning and end, and the reports about them and their queues.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub enum SubscribeError {
         /// The channels.
         pattern: ChannelPattern,
     },
-    /// There is nothing to go on from after an absence, or to replay.
+    /// There are no logs to resume or replay from.
     #[error(
         "this platform keeps no events: a subscription cannot be durable, nor begin before now"
     )]
@@ -43,7 +43,7 @@ pub enum SubscribeError {
     /// More subscriptions than other processes take.
     #[error("this process has {0} subscriptions, as many as it may have")]
     TooMany(usize),
-    /// Another subscription of the agent has the durable name.
+    /// Another subscription of the agent already has the durable name.
     #[error(
         "agent {agent} has a subscription with the durable name {durable:?} already: end it, or take another name"
     )]
@@ -94,7 +94,7 @@ impl Exchange {
         if self.consumers.len() >= self.config.subscriptions_per_process {
             return Err(SubscribeError::TooMany(self.consumers.len()));
         }
-        // A pattern is judged channel by channel, as they are used.
+        // A pattern is judged channel by channel, as the channels are used.
         if !self.may_subscribe(agent, &options.pattern, options.answers) {
             return Err(SubscribeError::NotPermitted {
                 agent: agent.clone(),
@@ -122,7 +122,7 @@ impl Exchange {
         Ok(consumer)
     }
 
-    /// Whether there may be a channel of the pattern on which the agent may get something.
+    /// Whether the pattern may match a channel on which the agent has rights.
     pub(super) fn may_subscribe(
         &self,
         agent: &str,
@@ -143,7 +143,7 @@ impl Exchange {
         self.generation += 1;
         let mut aftermath = Aftermath::default();
         consumer.end(why, &mut aftermath);
-        // Its process says that it is gone; what it owes need not be said.
+        // The process of the subscription announces its end. Credit need not be announced as well.
         aftermath.credit.clear();
         self.settle(id, aftermath, now);
         self.stop_awaiting(None, Some(id));
@@ -174,7 +174,7 @@ impl Exchange {
         }
     }
 
-    /// Does what is to be done after events have left the queue of a subscription.
+    /// Handles the aftermath of events that have left the queue of a subscription.
     pub(crate) fn settle(&mut self, id: u32, aftermath: Aftermath, now: Now) {
         if aftermath.has_room
             && let Some(consumer) = self.consumers.get(&id)

@@ -1,4 +1,4 @@
-//! The receivers of something on a channel: worked out once for each channel, until a subscription comes or goes.
+//! The targets of a channel: computed once for each channel, until a subscription comes or goes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::event::ChannelHeader;
 use crate::path::ChannelPath;
 use crate::permission::ChannelPermissions;
 
-/// The events that a subscription may get on a channel, and wants.
+/// The kinds of messages that a subscription wants on a channel and is allowed to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Uses {
     /// Events.
@@ -53,7 +53,7 @@ pub(super) struct Here {
 }
 
 impl Here {
-    /// Whether it sees an event that is published now: not if it reads that from a log.
+    /// Whether the subscription sees an event that is published now: not if it reads the event from a log.
     pub(super) fn sees(&self, header: &ChannelHeader) -> bool {
         self.uses.sees && !(is_kept(header) && self.consumer.options.reads_logs())
     }
@@ -84,17 +84,17 @@ pub(super) fn is_kept(header: &ChannelHeader) -> bool {
 pub(super) struct PeerTargets {
     pub(super) peer: u32,
     pub(super) subscriptions: Vec<There>,
-    /// Those that push back and see events, if all that take events see all.
+    /// Those that push back and see events, provided that all that take events see all of them.
     pub(super) all: Option<Arc<[u32]>>,
 }
 
 /// The receivers of something on a channel.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// The counters of the channel, however often its targets change.
+    /// The counters of the channel. They stay the same when its targets change.
     pub(super) counts: Arc<Counts>,
     pub(super) here: Vec<Here>,
-    /// Subscriptions of this process that match and may get nothing. Another process may not know that yet.
+    /// Subscriptions of this process that match but are not allowed anything. Another process may not know that yet.
     pub(super) barred: Vec<u32>,
     pub(super) there: Vec<PeerTargets>,
     /// Subscriptions of processes that were given up, and that may come back.
@@ -111,7 +111,7 @@ pub(super) struct Channel {
 }
 
 impl Exchange {
-    /// A channel that is in use, and whom something on it is for.
+    /// A channel in use, and its targets.
     pub(super) fn known(&self, path: &str) -> Option<(ChannelPath, Arc<Targets>)> {
         let (path, channel) = self.channels.get_key_value(path)?;
         let is_current = channel.generation == self.generation;
@@ -207,7 +207,7 @@ impl Exchange {
         targets
     }
 
-    /// Makes room for other channels: half of them go, those without subscriptions first.
+    /// Makes room for other channels: forgets half of them, those without subscriptions first.
     fn forget_channels(&mut self) {
         let keep = self.config.channels / 2;
         let mut left = self.channels.len();

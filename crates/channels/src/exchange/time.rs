@@ -1,4 +1,4 @@
-//! The effects of time: greetings, frames sent again, processes given up, requests over, events expired.
+//! The effects of time: greetings, repeated frames, processes given up, ended requests, expired events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sealbus_bus::Gate;
 use sealbus_bus::Moment;
 use sealbus_bus::UndeliverableReason;
 
-/// With more than this unacknowledged a process is asked nothing more.
+/// The number of unacknowledged frames beyond which a process is not probed.
 const PROBES: usize = 1024;
 /// The least time between two looks through all queues.
 const SWEEP: Duration = Duration::from_millis(10);
@@ -26,7 +26,7 @@ impl Exchange {
         }
     }
 
-    /// When [`tick`](Self::tick) is to be called, if that is sooner than was said before.
+    /// The time at which to call [`tick`](Self::tick), if sooner than the last answer.
     pub(crate) fn take_alarm(&mut self) -> Option<Duration> {
         if std::mem::take(&mut self.is_alarm_sooner) {
             self.alarm
@@ -74,7 +74,8 @@ impl Exchange {
         self.alarm
     }
 
-    /// Publishers wait for credit from a process that may owe nothing else: it is to be seen whether it is there still.
+    /// Publishers wait for the credit of a process that may owe nothing else. A later probe checks that the process is
+    /// still there.
     pub(super) fn probe_later(&mut self, index: u32, now: Now) {
         let at = now.since_start + self.config.absence / 3;
         if let Some(peer) = self.peers.get_mut(index) {
@@ -83,8 +84,8 @@ impl Exchange {
         }
     }
 
-    /// A publisher waits at this gate of a subscription that has taken nothing since then. Returns whether it has waited
-    /// for long enough.
+    /// A publisher waits at this gate of a subscription that has taken nothing since then. Returns whether the wait has
+    /// been long enough.
     pub(super) fn is_stalled(&mut self, since: Duration, gate: &Arc<Gate>, now: Now) -> bool {
         let until = since + self.config.patience;
         if until <= now.since_start {
@@ -101,7 +102,7 @@ impl Exchange {
         false
     }
 
-    /// Sends something that a process must acknowledge, while one of its subscriptions has no credit left.
+    /// Sends a frame that the process must acknowledge, while one of its subscriptions has no credit left.
     fn probe(&mut self, index: u32, now: Now) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -110,7 +111,7 @@ impl Exchange {
         if peer.subscriptions.values().all(|it| it.has_credit()) {
             return;
         }
-        // It also asks how far the subscriptions have come, of which they say nothing before half a window.
+        // The probe also asks for the credit of the subscriptions, which they do not announce before half a window.
         if peer.outgoing.size().0 < PROBES {
             peer.tell(None, now.since_start, |stamp| Frame::Void { stamp });
             self.mark_ready(index);
@@ -130,7 +131,7 @@ impl Exchange {
                 peer.identity,
                 absence.as_secs()
             ));
-            // In a new epoch, so that what comes of the old one is not taken any more.
+            // The new epoch keeps late frames of the old one from being taken.
             peer.own_epoch = peer.own_epoch.saturating_add(1);
             self.set_away(index);
             self.lose(index, &reason, now);
@@ -195,7 +196,7 @@ impl Exchange {
         }
     }
 
-    /// Gives up what has expired in the queues, and wakes those for whom something has become valid.
+    /// Gives up expired events in the queues, and wakes the subscriptions in which an event has become valid.
     fn sweep(&mut self, now: Now) {
         let consumers: Vec<_> = self.consumers.values().cloned().collect();
         self.sweep_at = None;

@@ -1,4 +1,5 @@
-//! What becomes of frames that were sent: taken, refused, or for nobody; and what is said of those that came.
+//! The verdicts on frames: taken, refused, or without a receiver. Covers the frames sent and the replies to frames that
+//! came.
 
 use sealbus_bus::{ArrivedFrame, FrameOrigin, Provenance, RefusalReason, UndeliverableReason};
 
@@ -10,7 +11,7 @@ use super::{Exchange, Now, Outcome};
 use crate::frame::{Frame, HeadMechanism};
 
 impl Exchange {
-    /// Notes what is not accepted, and tells the other process.
+    /// Notes a refusal, and tells the other process.
     pub(super) fn object(
         &mut self,
         from: &Origin<'_>,
@@ -138,7 +139,7 @@ impl Exchange {
         self.report(kept, &identity, reason);
     }
 
-    /// No agent takes an event whose publisher waits for that.
+    /// Reports that no agent takes an event, if its publisher waits for that.
     pub(super) fn note_nobody(&mut self, from: &Origin<'_>, now: Now) {
         if let Some(peer) = self.peers.get_mut(from.index)
             && from.number != 0

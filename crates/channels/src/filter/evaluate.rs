@@ -114,7 +114,7 @@ impl<'a> Evaluation<'a> {
             Node::Matches(text, regex) => {
                 let text = self.value(text)?;
                 let text = text.as_text()?;
-                // Slower than a comparison; linear in the text whatever the pattern.
+                // This is slower than a comparison, but linear in the text for any pattern.
                 self.spend(text.len() / 4)?;
                 Ok(Value::Bool(regex.is_match(text)))
             }
@@ -131,7 +131,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Whether one operand is `decisive`; errors of the others do not matter then.
+    /// Whether one operand is `decisive`. If so, errors of the other operands do not matter.
     fn decide(&mut self, operands: &'a [Node], decisive: bool) -> Evaluated<'a> {
         let mut failed = None;
         for operand in operands {

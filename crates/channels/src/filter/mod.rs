@@ -1,4 +1,4 @@
-//! Which events a subscription wants: expressions over a message's parameters and properties.
+//! Filters: a subscription selects its events by an expression over a message's parameters and properties.
 
 mod evaluate;
 mod parser;
@@ -26,7 +26,7 @@ pub const MAX_FILTER_COST: u32 = 50_000;
 /// The size in bytes to which a regular expression may be compiled.
 pub const MAX_PATTERN_SIZE: usize = 256 << 10;
 
-/// An expression in the Common Expression Language (CEL) that a message fulfils or not.
+/// An expression in the Common Expression Language (CEL) that a message may or may not fulfil.
 ///
 /// ```
 /// # use sealbus_channels::ChannelFilter;
@@ -77,7 +77,7 @@ impl ChannelFilter {
         &self.text
     }
 
-    /// Whether the message fulfils it.
+    /// Whether the message fulfils the filter.
     ///
     /// # Errors
     /// [`EvaluationError`], which counts as not fulfilled.
@@ -239,7 +239,7 @@ enum Node {
     Property(Box<str>),
     /// Whether the message has that parameter.
     Has(Box<str>),
-    /// The item that `all` or `exists` is at, counted from the outermost.
+    /// The current item of `all` or `exists`, counted from the outermost.
     Local(usize),
     Not(Box<Node>),
     Negate(Box<Node>),
@@ -253,7 +253,7 @@ enum Node {
     Text(TextTest, Box<[Node; 2]>),
     Matches(Box<Node>, Box<Regex>),
     Convert(Conversion, Box<Node>),
-    /// Whether all items of a list, or one, fulfil a condition.
+    /// Tests whether all items of a list, or at least one, fulfil a condition.
     Quantified {
         is_all: bool,
         list: Box<Node>,

@@ -1,4 +1,4 @@
-//! Reads an expression and checks what can be known before there is a message.
+//! The parser: it reads an expression, and makes every check that needs no message.
 
 use regex::RegexBuilder;
 
@@ -384,7 +384,7 @@ impl<'a> Parser<'a> {
             .map_err(|_| (at, FilterProblem::Arguments { function, expected }))
     }
 
-    /// A function that stands alone, behind its opening parenthesis.
+    /// A function that stands alone. Its opening parenthesis has been read.
     fn function(&mut self, name: &str, at: usize) -> At<Part> {
         let conversion = match name {
             "has" => {
@@ -420,7 +420,7 @@ impl<'a> Parser<'a> {
         )
     }
 
-    /// A function behind a value and its opening parenthesis.
+    /// A function behind a value. Its opening parenthesis has been read.
     fn method(&mut self, target: Part, name: &'a str, at: usize) -> At<Part> {
         let test = match name {
             "size" => {
@@ -463,7 +463,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A part one level above the deepest of what it is made of.
+/// A part one level above the deepest of its own parts.
 fn part(node: Node, at: usize, depth_below: usize) -> At<Part> {
     let depth = depth_below + 1;
     if depth > MAX_FILTER_DEPTH {

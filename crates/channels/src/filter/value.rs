@@ -29,12 +29,12 @@ pub enum EvaluationError {
     /// A text cannot be read as a number.
     #[error("a text that should be a number is none")]
     Conversion,
-    /// [`MAX_FILTER_COST`](super::MAX_FILTER_COST) was reached.
+    /// The evaluation reached [`MAX_FILTER_COST`](super::MAX_FILTER_COST).
     #[error("evaluating the filter costs too much for this message")]
     Cost,
 }
 
-/// A value. Texts are borrowed from the message or the expression where they can be.
+/// A value. Texts are borrowed from the message or the expression where possible.
 #[derive(Clone, Debug)]
 pub(super) enum Value<'a> {
     Null,
@@ -98,7 +98,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether both are equal: numbers by their value whatever their type, all else only within its type.
+    /// Whether both values are equal. Numbers are compared by value across types; other values only within their type.
     pub(super) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -139,12 +139,12 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Compares exactly, also where the integer has more digits than a double keeps.
+/// Compares exactly, even where the integer has more digits than a double keeps.
 fn compare_double(double: f64, integer: i128) -> Option<Ordering> {
     if double.is_nan() {
         return None;
     }
-    // Whatever lies outside is beyond every 64-bit number; inside, the whole part is exact.
+    // A double beyond this bound is beyond every 64-bit number. Inside the bound the whole part is exact.
     if double.abs() >= 1e30 {
         return Some(if double > 0.0 {
             Ordering::Greater

@@ -20,18 +20,18 @@ pub struct Announcement<'a> {
     pub policy: FlowPolicy,
     /// Whether its agent answers requests.
     pub answers: bool,
-    /// Whether it takes events; directed messages it takes always.
+    /// Whether the subscription takes events. It always takes directed messages.
     pub takes_events: bool,
-    /// With [`FlowPolicy::PushBack`]: the bytes that may be sent at the beginning, each event counted with
+    /// With [`FlowPolicy::PushBack`]: the number of bytes that may be sent at the beginning. Each event is counted with
     /// [`MESSAGE_OVERHEAD`](sealbus_bus::MESSAGE_OVERHEAD).
     pub credit: u64,
-    /// The name under which it goes on after an absence; empty: none.
+    /// The name under which the subscription continues after an absence; empty: none.
     pub durable: &'a str,
     /// From where on it reads persistent channels.
     pub replay: Replay,
 }
 
-/// From where on a subscription reads a persistent channel.
+/// The point from which a subscription reads a persistent channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replay {
     /// The events from now on.
@@ -39,11 +39,12 @@ pub enum Replay {
     Now,
     /// The events published since.
     Since(Moment),
-    /// The last so many events of each channel on each node: a node counts what it keeps.
+    /// The last so many events of each channel on each node. Each node counts its own events.
     Last(u64),
-    /// From this event number on, of each channel on each node.
+    /// All events from this number on, of each channel on each node.
     From(u64),
-    /// From where the durable subscription of that name stopped; if there is none, from now on.
+    /// All events from the point where the durable subscription of that name stopped. Without such a point, from now
+    /// on.
     Resume,
 }
 

@@ -1,4 +1,4 @@
-//! Frames to bytes and back: the byte of each kind, and what stands after it.
+//! The encoding and decoding of frames: the byte of each kind, and the fields after it.
 
 use bytes::Bytes;
 
@@ -24,10 +24,10 @@ const ABSENT: u8 = 0x24;
 const KEEP: u8 = 0x30;
 
 impl<'a> Frame<'a> {
-    /// Reads a frame; nothing is copied.
+    /// Reads a frame. Nothing is copied.
     ///
     /// # Errors
-    /// [`FrameError`]. The ACL message is not looked at.
+    /// [`FrameError`]. The ACL message is not checked.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, FrameError> {
         let mut reader = Reader { rest: bytes };
         let kind = reader.byte("its kind")?;
@@ -251,11 +251,11 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Appends the start of an event's frame, after which its ACL message is appended by the caller.
+/// Appends the start of an event's frame. The caller then appends the ACL message.
 pub fn begin_event(out: &mut Vec<u8>, stamp: Stamp, head: &Head<'_>, targets: &[u32]) {
     stamp.write(EVENT, out);
     head.write(out);
-    // More than may be named are not named: each then looks at its own filter.
+    // If there are too many targets to name, the frame names none, and each evaluates its own filter.
     let named = if targets.len() > MOST_TARGETS {
         &[]
     } else {

@@ -1,4 +1,4 @@
-//! The head of a frame that carries an ACL message: what the channel header says, in as few bytes as it takes.
+//! The head of a frame that carries an ACL message: the channel header in compact form.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::qos::{Persistence, Priority, Qos, Reliability, Time};
 use sealbus_bus::Acknowledgement;
 use sealbus_bus::Moment;
 
-/// The part of a frame that stands before an ACL message; see the module's documentation.
+/// The part of a frame before an ACL message; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
     /// Which way to talk it is.
@@ -21,7 +21,7 @@ pub struct Head<'a> {
     pub reliability: Reliability,
     /// Whether order is kept for each sender.
     pub ordered: bool,
-    /// Whether and how long it is kept for those who come later.
+    /// Whether and how long the message is kept for agents that come later.
     pub persistence: Persistence,
     /// How urgent it is.
     pub priority: Priority,
@@ -35,13 +35,13 @@ pub struct Head<'a> {
     pub number: u64,
     /// When it was published.
     pub published: Moment,
-    /// Not to be handed out before.
+    /// The moment before which the message is not handed out.
     pub valid_from: Option<Moment>,
-    /// Not to be handed out from then on.
+    /// The moment from which the message is no longer handed out.
     pub expiry: Option<Moment>,
 }
 
-/// [`Mechanism`](crate::Mechanism) as it stands in a frame.
+/// The form that a [`Mechanism`](crate::Mechanism) has in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadMechanism<'a> {
     /// To every consumer.
@@ -89,7 +89,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The header for a head on `channel`, which is the one that the head names.
+    /// The header for a head on `channel`, which must be the channel that the head names.
     pub fn to_header(&self, channel: ChannelPath) -> ChannelHeader {
         ChannelHeader {
             mechanism: match self.mechanism {

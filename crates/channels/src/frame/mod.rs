@@ -1,8 +1,9 @@
 //! The protocol between the exchanges of two processes.
 //!
-//! A frame is carried whole by a transport ([`ProcessDestination`](sealbus_bus::ProcessDestination)), written by an agent or by
-//! the process itself. Numbers are little-endian where they have a fixed length, else LEB128: seven bits a
-//! byte, the least first, at most ten bytes. A text is its length in bytes as such a number, then UTF-8.
+//! An agent or the process itself writes a frame, and a transport
+//! ([`ProcessDestination`](sealbus_bus::ProcessDestination)) carries it whole. Numbers are little-endian where they
+//! have a fixed length, else LEB128: seven bits a byte, the least first, at most ten bytes. A text is its length in
+//! bytes as such a number, then UTF-8.
 //!
 //! | byte | kind | written by | after it |
 //! |---|---|---|---|
@@ -63,11 +64,11 @@ pub use targets::{MOST_TARGETS, Targets};
 
 /// The longest agent name or durable name, in bytes.
 pub const LONGEST_NAME: usize = 512;
-/// The longest text of a refusal, in bytes; longer ones are cut when they are written.
+/// The longest text of a refusal, in bytes. Longer texts are cut when they are written.
 pub const LONGEST_TEXT: usize = 1000;
 
-/// The session of frames from the process of epoch `from` to that of epoch `to`: two epochs make two sessions, one in
-/// each direction, and a frame of a former life of either process is of neither.
+/// The session of frames from the process of epoch `from` to the process of epoch `to`. Two epochs make two sessions,
+/// one in each direction. A frame of a former life of either process belongs to neither session.
 pub const fn session(from: u64, to: u64) -> u64 {
     // The finisher of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), twice.
     const fn mix(value: u64) -> u64 {
@@ -78,20 +79,21 @@ pub const fn session(from: u64, to: u64) -> u64 {
     mix(mix(from.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ to)
 }
 
-/// Where a frame belongs in the conversation of two processes.
+/// The place of a frame in the conversation of two processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The session; see [`session`].
     pub session: u64,
-    /// The frame's number in the session, from 1; 0: it is neither acknowledged nor sent again. Best-effort events are
-    /// neither, too, and are counted by themselves, so that they are known when they come twice or late.
+    /// The frame's number in the session, from 1; 0: the frame is neither acknowledged nor sent again. Best-effort
+    /// events are not acknowledged or sent again either. They have numbers of their own, which reveal repeated and late
+    /// events.
     pub number: u64,
 }
 
 /// A frame, borrowed from its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The first words of a process: the epochs of both, as the writer knows them; 0: not known.
+    /// The first frame of a process: the epochs of both processes, as the writer knows them; 0: not known.
     Hello {
         /// The writer's.
         from: u64,
@@ -100,59 +102,59 @@ pub enum Frame<'a> {
     },
     /// The messages that have been taken.
     Acknowledge {
-        /// Where it belongs; its number is 0.
+        /// The frame's place; its number is 0.
         stamp: Stamp,
         /// All frames up to this one.
         upto: u64,
-        /// And those of the 64 after the next whose bit is set: bit 0 is the frame `upto + 2`.
+        /// The later frames that the writer holds, among the 64 after the next: bit 0 is the frame `upto + 2`.
         beyond: u64,
-        /// The last frame that the writer sent in the other session before. What is acknowledged here may be forgotten
-        /// only once that has come, for it may say that something was refused.
+        /// The last frame that the writer had sent in the other session before this one. The reader may forget
+        /// acknowledged frames only once that frame has come, for it may report a refusal.
         after: u64,
     },
     /// Takes the place of a frame that is not sent any more.
     Void {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
     },
     /// A subscription there is.
     Announce {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// The subscription.
         announcement: Announcement<'a>,
     },
     /// A subscription has ended.
     Withdraw {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// Its number.
         subscription: u32,
     },
     /// A subscription that pushes back takes more.
     Credit {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// Its number.
         subscription: u32,
         /// Bytes that may be sent to it in all.
         limit: u64,
     },
-    /// All subscriptions there are have been announced; what comes from now on is news.
+    /// All existing subscriptions have been announced. Later announcements are news.
     Known {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
     },
-    /// All agents that an event was for have taken it; only for those whose publisher waits for that.
+    /// All agents that an event was for have taken it. Sent only if the publisher waits for that.
     Taken {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// The number of the frame that brought it.
         taken: u64,
     },
-    /// The filter of a subscription could not be evaluated for what was published, which therefore was not sent to it.
+    /// The filter of a subscription could not be evaluated for a published message, which was therefore not sent to it.
     FilterErrors {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// Its number.
         subscription: u32,
@@ -163,7 +165,7 @@ pub enum Frame<'a> {
     },
     /// Events passed a subscription by: its process was given up, or it pushed back for too long.
     Missed {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// Its number.
         subscription: u32,
@@ -172,7 +174,7 @@ pub enum Frame<'a> {
     },
     /// An event, a directed message or a request.
     Event {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// Its head.
         head: Head<'a>,
@@ -183,7 +185,7 @@ pub enum Frame<'a> {
     },
     /// An answer to a request.
     Reply {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// Its head, which names the request.
         head: Head<'a>,
@@ -194,7 +196,7 @@ pub enum Frame<'a> {
     },
     /// A subscription that answers requests does not answer this one.
     NoAnswer {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// The request.
         request: u64,
@@ -203,7 +205,7 @@ pub enum Frame<'a> {
     },
     /// A frame was not accepted.
     Refusal {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// The number of the frame that was refused.
         refused: u64,
@@ -212,16 +214,16 @@ pub enum Frame<'a> {
         /// The same for people.
         text: &'a str,
     },
-    /// The agent that a message was for is not on the channel, or not any more.
+    /// The receiver of a message is not on the channel, or no longer.
     Absent {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// The number of the frame that brought the message.
         message: u64,
     },
     /// An event for the log of a persistent channel, which the receiving node keeps.
     Keep {
-        /// Where it belongs.
+        /// The frame's place.
         stamp: Stamp,
         /// Its head; the number is the publisher's.
         head: Head<'a>,
@@ -242,7 +244,7 @@ pub enum FrameError {
     /// A value outside its range.
     #[error("{0} is not within its limits")]
     Limit(&'static str),
-    /// Not UTF-8.
+    /// A text is not UTF-8.
     #[error("{0} is not UTF-8")]
     Text(&'static str),
     /// Bytes after its end.
@@ -251,7 +253,7 @@ pub enum FrameError {
 }
 
 impl Frame<'_> {
-    /// Where it belongs; none for a hello.
+    /// The frame's place; none for a hello.
     pub fn stamp(&self) -> Option<Stamp> {
         match *self {
             Self::Hello { .. } => None,

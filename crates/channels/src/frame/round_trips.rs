@@ -1,4 +1,4 @@
-//! Frames of every kind read back as they were written, and any bytes are a frame or an error.
+//! Frames of every kind read back as they were written. Any bytes are a frame or an error.
 
 #![allow(clippy::unwrap_used)]
 
@@ -107,7 +107,7 @@ fn stamp() -> impl Strategy<Value = Stamp> {
 fn check(frame: &Frame<'_>) {
     let bytes = frame.to_bytes();
     assert_eq!(&Frame::decode(&bytes).unwrap(), frame);
-    // Cut anywhere it is an error, unless the ACL message is what is cut.
+    // A cut frame is an error, unless the cut is in the ACL message.
     let has_body = matches!(
         frame,
         Frame::Event { .. } | Frame::Reply { .. } | Frame::Keep { .. }

@@ -3,7 +3,8 @@
 use super::FrameError;
 use super::field::Reader;
 
-/// The most subscriptions a frame names; an event that more of them want goes to all whose pattern matches.
+/// The most subscriptions that a frame names. An event for more of them goes to all subscriptions whose pattern
+/// matches.
 pub const MOST_TARGETS: usize = 1024;
 
 /// The subscriptions of the receiving process that an event is for.

@@ -1,5 +1,5 @@
-//! The tasks that read the logs for one subscription: one for each node, and for a durable one another that tells the node what
-//! is settled.
+//! The tasks that read the logs for one subscription: one for each node. A durable subscription has another task, which
+//! tells the nodes what is settled.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ use sealbus_bus::{Provenance, ReceivedMessage};
 
 /// How often it is looked which nodes there are.
 const LOOK: Duration = Duration::from_millis(500);
-/// The first pause before a node is asked again that did not answer, and the longest.
+/// The first and the longest pause before a node that did not answer is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// The pause after a refusal, which a change of the rules may end.
 const REFUSED: Duration = Duration::from_secs(5);
@@ -37,10 +37,10 @@ const LAST_NOTE: Duration = Duration::from_secs(5);
 /// Most events and bytes of one answer.
 const MOST: (usize, usize) = (512, 512 << 10);
 
-/// Gives an event to the subscription; false once that has ended.
+/// Gives an event to the subscription. Returns false once the subscription has ended.
 pub(crate) type FeedSink = Arc<dyn Fn(ReceivedEvent, LogNote) -> bool + Send + Sync>;
 
-/// Hears for how many events the subscription's filter could not be evaluated, and why.
+/// Hears the number of events for which the subscription's filter could not be evaluated, and the reason.
 pub(crate) type FilterErrorSink = Arc<dyn Fn(u64, &str) + Send + Sync>;
 
 /// A durable subscription: its agent and its name.
@@ -49,13 +49,13 @@ type Durable = (Arc<str>, String);
 /// The feeds of a process that are there still.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
-    /// Of each durable subscription, and of all others together.
+    /// The number of feeds of each durable subscription, and of all other subscriptions together.
     counts: Mutex<HashMap<Option<Durable>, usize>>,
     ended: Notify,
 }
 
 impl Feeds {
-    /// Waits until all that have been told to end have noted what was dealt with.
+    /// Waits until all ending feeds have noted the events dealt with.
     pub(crate) async fn all_ended(&self) {
         self.until(HashMap::is_empty).await;
     }
@@ -87,7 +87,7 @@ impl There {
         Self { feeds, durable }
     }
 
-    /// Waits until those of the same durable subscription that were before have noted what was dealt with.
+    /// Waits until earlier feeds of the same durable subscription have noted the events dealt with.
     async fn is_alone(&self) {
         if self.durable.is_some() {
             let is_alone = |counts: &HashMap<_, usize>| counts.get(&self.durable) == Some(&1);
@@ -117,7 +117,7 @@ pub(crate) struct Feed {
     pub(crate) tracker: Arc<Tracker>,
     pub(crate) sink: FeedSink,
     pub(crate) filter_errors: FilterErrorSink,
-    /// The wanted logs; positions and room are filled in for each question.
+    /// The wanted logs. Positions and room are filled in for each question.
     pub(crate) reading: LogReading,
     pub(crate) limits: QueueLimits,
 }
@@ -253,7 +253,7 @@ impl Feed {
         }
     }
 
-    /// Waits until there is room for more, and says for how much.
+    /// Waits until there is room for more. Returns the room.
     async fn room(&self) -> (usize, usize) {
         let most = (
             self.limits.events.clamp(1, MOST.0),
@@ -264,7 +264,7 @@ impl Feed {
             tokio::pin!(news);
             news.as_mut().enable();
             let (events, bytes) = self.tracker.waiting();
-            // Half of it at a time, so that it is not asked for each event.
+            // Asks for half of the room or more at a time, not for each event.
             if events <= most.0 / 2 && bytes <= most.1 / 2 {
                 return (most.0 - events, most.1 - bytes);
             }
@@ -272,7 +272,7 @@ impl Feed {
         }
     }
 
-    /// Gives events to the subscription; false if it has ended.
+    /// Gives events to the subscription. Returns false if the subscription has ended.
     fn deliver(&self, node: &Arc<str>, events: Vec<(LoggedEvent, Logged, LogNote)>) -> bool {
         for (event, logged, note) in events {
             if logged.missed > 0 {
@@ -311,7 +311,7 @@ impl Feed {
             news.as_mut().enable();
             let cursors = self.tracker.unnoted(node);
             if cursors.is_empty() {
-                // Also what was read and passes no filter is settled, of which nobody tells.
+                // Events that pass no filter are settled as well, without any notice of them.
                 let _ = tokio::time::timeout(LOOK, news).await;
                 continue;
             }

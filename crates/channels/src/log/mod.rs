@@ -1,12 +1,12 @@
 //! Persistent channels: events that nodes keep in logs, and subscriptions that read them from there.
 //!
-//! An event of a persistent channel goes to the log of its publisher's node before anybody sees it. Then it goes, as any
-//! event, to the subscriptions that follow what happens now. A subscription that is durable, or begins before now, gets
-//! the events of persistent channels from the logs alone, in their order, and never a second time from the publisher; so
-//! nothing has to be compared, and where it stopped is one number for each log.
+//! An event of a persistent channel goes to the log of its publisher's node before any agent sees it. Then it goes,
+//! like any event, to the subscriptions that follow present events. A subscription that is durable, or begins in the
+//! past, gets the events of persistent channels from the logs alone. It gets them in log order, and never a second time
+//! from the publisher. No events need comparing, and the subscription's place is one number for each log.
 //!
-//! What is here asks a [`ChannelLogs`], which the platform sets, and knows nothing of disks: [`tracker`] is what one
-//! subscription has read and settled, a state machine; [`feed`] the tasks around it.
+//! This module asks a [`ChannelLogs`], which the platform sets, and knows nothing of disks. [`tracker`] is a state
+//! machine of the events that one subscription has read and settled. [`feed`] holds the tasks around it.
 
 mod feed;
 #[cfg(test)]
@@ -29,12 +29,12 @@ use sealbus_bus::NotKept;
 pub(crate) use feed::{Feed, FeedSink, Feeds, FilterErrorSink};
 pub(crate) use tracker::{LogNote, Tracker};
 
-/// Where a kept event stands.
+/// The place of a kept event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPlace {
     /// The node whose log it is.
     pub node: Arc<str>,
-    /// The event's number there, its own on its channel for ever.
+    /// The event's number in the log. No other event on the channel in this log ever has it.
     pub number: u64,
 }
 
@@ -45,18 +45,18 @@ pub struct LogReading {
     pub agent: Arc<str>,
     /// The channels.
     pub pattern: ChannelPattern,
-    /// Only what this expression holds for; empty: everything.
+    /// A filter expression: only events that fulfil it are read; empty: all events.
     pub filter: String,
     /// Under which name it goes on after an absence.
     pub durable: Option<String>,
-    /// Where it begins in logs that it has not read.
+    /// The point where the subscription begins in logs that it has not read.
     pub replay: Replay,
     /// When the subscription was made, in its first life if it is durable.
     pub began: SystemTime,
-    /// It is durable and was there before, in a process that has ended.
+    /// Whether the subscription is durable and existed before, in a process that has ended.
     pub resumes: bool,
-    /// Where it is: the number of the next event, by channel. `None`: it asks for the first time, and the node looks up where
-    /// it begins. Channels that are missing came later, and are read from their first event.
+    /// The subscription's position: the number of the next event, by channel. `None`: this is the first question, and
+    /// the node looks up the position. Channels that are missing came later, and are read from their first event.
     pub positions: Option<BTreeMap<ChannelPath, u64>>,
     /// The most events wanted.
     pub events: usize,
@@ -71,7 +71,7 @@ pub struct LogReading {
 pub struct LoggedEvent {
     /// Its number there.
     pub number: u64,
-    /// The [`Frame::Keep`](super::frame::Frame::Keep) that brought it.
+    /// The [`Frame::Keep`](super::frame::Frame::Keep) that brought the event.
     pub frame: Bytes,
     /// See [`Logged::again`].
     pub again: bool,
@@ -88,17 +88,18 @@ pub struct LogPart {
     pub events: Vec<LoggedEvent>,
     /// Number of the next event to read.
     pub next: u64,
-    /// So many events between the last one given and `next` were not kept long enough.
+    /// The number of events between the last one given and `next` that were not kept long enough.
     pub missed: u64,
-    /// For so many events the filter could not be evaluated, so that they are not given; and why, of one of them.
+    /// The number of events withheld because the filter could not be evaluated for them, and the reason for one of
+    /// them.
     pub filter_errors: (u64, String),
-    /// Why the event `next` and what follows it cannot be read, if it cannot: see [`DamagedLog`].
+    /// Why the event `next` and those after it cannot be read, if they cannot: see [`DamagedLog`].
     pub damage: Option<String>,
 }
 
-/// A log that a subscription cannot read further. What lies behind the damage is not given to it as if nothing were missing:
-/// the subscription stays before it, until somebody has mended the log or given up what is damaged; then it goes on there, and
-/// counts what is gone as [missed](Logged::missed).
+/// A log that a subscription cannot read further. The subscription does not skip the damage: it stays before it until
+/// an operator has mended the log or given up the damaged part. Then the subscription continues there, and counts the
+/// lost events as [missed](Logged::missed).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedLog {
     /// The node whose log it is.
@@ -109,7 +110,7 @@ pub struct DamagedLog {
     pub damage: String,
 }
 
-/// How much is kept of a persistent channel on each node: no more than any of these allows.
+/// How much is kept of a persistent channel on each node. Every limit holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRetention {
     /// The longest time since an event was kept.
@@ -120,7 +121,7 @@ pub struct LogRetention {
     pub bytes: Option<u64>,
 }
 
-/// How far a durable subscription has come in one channel's log: all events before this number are dealt with.
+/// The progress of a durable subscription in one channel's log: all events before this number are dealt with.
 pub type LogCursor = (ChannelPath, u64);
 
 /// The logs of persistent channels: the platform.
@@ -128,19 +129,20 @@ pub trait ChannelLogs: Send + Sync {
     /// The nodes that keep logs, as far as is known now.
     fn nodes(&self) -> Vec<Arc<str>>;
 
-    /// Has an event kept by this process's node: a [`Frame::Keep`](super::frame::Frame::Keep) whose stamp is filled in on the
-    /// way. Returns its place when it is on disk. Events are kept in the order of the calls; what is asked twice is
-    /// kept once.
+    /// Has this process's node keep an event: a [`Frame::Keep`](super::frame::Frame::Keep) whose stamp is filled in on
+    /// the way. Returns the event's place when it is on disk. Events are kept in the order of the calls. An event whose
+    /// call is repeated is kept once.
     fn keep(&self, event: EventToKeep) -> BoxFuture<'_, Result<LogPlace, NotKept>>;
 
-    /// Has this process's node keep so much of a channel, if no manifest says how much.
+    /// Tells this process's node how much of a channel to keep, if no manifest says how much.
     fn retain<'a>(
         &'a self,
         channel: &'a ChannelPath,
         retention: LogRetention,
     ) -> BoxFuture<'a, Result<(), NotRead>>;
 
-    /// Since when there is a durable subscription of that name, if there is; asks every node that answers.
+    /// The time since which a durable subscription of that name has existed, if there is one. Asks every node that
+    /// answers.
     fn known_since<'a>(
         &'a self,
         agent: &'a str,
@@ -154,7 +156,7 @@ pub trait ChannelLogs: Send + Sync {
         reading: LogReading,
     ) -> BoxFuture<'a, Result<Vec<LogPart>, NotRead>>;
 
-    /// Notes how far a durable subscription has come in the logs of one node; on disk when this returns.
+    /// Notes the progress of a durable subscription in the logs of one node. The note is on disk when this returns.
     fn settle<'a>(
         &'a self,
         node: &'a str,
@@ -167,7 +169,7 @@ pub trait ChannelLogs: Send + Sync {
 /// An event to be kept.
 #[derive(Clone, Debug)]
 pub struct EventToKeep {
-    /// The publishing agent's name, which the bus knows to be right.
+    /// The publishing agent's name, as the bus has verified it.
     pub publisher: Arc<str>,
     /// The channel.
     pub channel: ChannelPath,

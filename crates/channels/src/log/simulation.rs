@@ -1,9 +1,9 @@
-//! Durable subscriptions over the logs of several nodes, in many random schedules: answers and notes are lost, doubled and
-//! late, processes are killed, retention cuts off what was not read. Nothing that was not dealt with is passed over in silence, and
-//! nothing comes twice unmarked.
+//! Durable subscriptions over the logs of several nodes, in many random schedules. Answers and notes are lost, doubled
+//! and late. Processes are killed, and retention removes unread events. No event is skipped in silence before it is
+//! dealt with, and none comes twice unmarked.
 //!
-//! `SEALBUS_SEED=7 cargo test -p sealbus-channels log::simulation` runs the one schedule of that seed; `SEALBUS_SCHEDULES=100000` so many
-//! (`make soak`).
+//! `SEALBUS_SEED=7 cargo test -p sealbus-channels log::simulation` runs the one schedule of that seed.
+//! `SEALBUS_SCHEDULES=100000` runs that many schedules (`make soak`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,11 +19,11 @@ use sealbus_conformance::schedule::{Random, seeds};
 const SCHEDULES: u64 = 500;
 const STEPS: u64 = 400;
 
-/// The log of one channel on a node: events have the numbers `first` to `next`, the latter left out.
+/// The log of one channel on a node. Its events have the numbers from `first` up to, but not including, `next`.
 struct Log {
     first: u64,
     next: u64,
-    /// Where the durable subscription stands.
+    /// The position of the durable subscription.
     cursor: u64,
     /// Up to where it was given events.
     given: u64,
@@ -107,7 +107,7 @@ struct Scene {
     chance: Random,
     nodes: Vec<Node>,
     life: Life,
-    /// Events that the agent has dealt with, or could not get any more, in any life.
+    /// Events that the agent has dealt with, or could no longer get, in any life.
     dealt: HashSet<Place>,
     /// Events that any life was given.
     given: HashSet<Place>,
@@ -202,7 +202,7 @@ impl Scene {
             .flat_map(|part| part.events.iter().map(|event| event.number))
             .collect();
         let fresh = self.life.tracker.take_in(name, parts);
-        // They come in the order they were given in; those that are known are left out.
+        // Events come in the order in which they were given. Known events are left out.
         let mut offers = channels.into_iter().zip(offered);
         for (event, logged, note) in fresh {
             let (channel, _) = offers.find(|(_, number)| *number == event.number).unwrap();
@@ -238,7 +238,7 @@ impl Scene {
         self.check_room();
     }
 
-    /// Waiting events are counted exactly, else a subscription stalls or grows.
+    /// Checks that waiting events are counted exactly. Otherwise a subscription would stall or grow.
     fn check_room(&self) {
         let bytes: usize = self.life.queue.iter().map(|it| it.0.frame.len()).sum();
         let waiting = self.life.tracker.waiting();
@@ -274,7 +274,7 @@ impl Scene {
         }
     }
 
-    /// Notes arrive in any order, or not at all; the subscriber hears of some that did.
+    /// Delivers notes in any order, or not at all. The subscriber hears of some that arrived.
     fn deliver_notes(&mut self) {
         while !self.life.notes.is_empty() {
             let count = self.life.notes.len() as u64;
@@ -304,7 +304,7 @@ impl Scene {
         }
     }
 
-    /// The process is killed: notes under way arrive or do not, and what the agent had in hand it has not dealt with.
+    /// Kills the process. Notes under way may or may not arrive. The agent has not dealt with the event in its hand.
     fn fall(&mut self) {
         self.deliver_notes();
         self.life = Life::default();
@@ -329,7 +329,7 @@ impl Scene {
         self.life = Life::default();
     }
 
-    /// Nothing goes wrong any more: all is dealt with, and the nodes know.
+    /// Ends all faults: every event is dealt with, and the nodes know.
     fn end(&mut self) {
         for _ in 0..10_000 {
             for node in 0..self.nodes.len() {

@@ -1,8 +1,8 @@
 //! The progress of a subscription in the logs: read, handed to its agent, and dealt with.
 //!
-//! An event is dealt with when the agent asks for the next one, or ends the subscription; or when it never gets it because it
-//! has expired. All before the first event that is not dealt with is *settled*: a durable subscription that comes back goes
-//! on there.
+//! An agent deals with an event by asking for the next one, or by ending the subscription. An event that expires before
+//! the agent gets it also counts as dealt with. All events before the first that is not dealt with are *settled*: a
+//! durable subscription that returns continues there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::{DamagedLog, LogCursor, LogPart, Logged, LoggedEvent};
 use crate::path::ChannelPath;
 
-/// Where a subscription stands in all logs.
+/// A subscription's position in all logs.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
     state: Mutex<State>,
@@ -26,15 +26,15 @@ struct State {
     nodes: HashMap<Arc<str>, OfNode>,
     /// Events and bytes that were read and not taken.
     waiting: (usize, usize),
-    /// The event that the agent has taken last, and deals with.
+    /// The event that the agent took last and is dealing with.
     in_hand: Option<(Arc<str>, ChannelPath, u64)>,
-    /// The subscription has ended: what it has not taken waits in the logs.
+    /// The subscription has ended. Events it has not taken wait in the logs.
     is_over: bool,
 }
 
 #[derive(Debug, Default)]
 struct OfNode {
-    /// Empty until the node has said where the subscription begins.
+    /// `None` until the node has said where the subscription begins.
     logs: Option<BTreeMap<ChannelPath, Log>>,
 }
 
@@ -46,7 +46,7 @@ struct Log {
     open: BTreeMap<u64, usize>,
     /// The letters that the node knows to be settled.
     noted: u64,
-    /// Events that were not kept long enough, to be said with the next one.
+    /// The number of events that were not kept long enough, to be reported with the next event.
     missed: u64,
     /// Why it cannot be read further.
     damage: Option<String>,
@@ -61,7 +61,7 @@ impl Log {
     }
 }
 
-/// The place of one event, for whoever takes or loses it.
+/// The place of one event. It reports that the event was taken or lost.
 #[derive(Debug)]
 pub(crate) struct LogNote {
     tracker: Arc<Tracker>,
@@ -71,7 +71,7 @@ pub(crate) struct LogNote {
 }
 
 impl LogNote {
-    /// The agent has taken it, and has dealt with the one before.
+    /// The agent has taken this event, and has dealt with the one before.
     pub(crate) fn taken(&self) {
         let this = (self.node.clone(), self.channel.clone(), self.number);
         let mut state = self.tracker.state.lock();
@@ -124,7 +124,7 @@ impl State {
 }
 
 impl Tracker {
-    /// Where the next reading of a node's logs begins; `None`: the node is to look it up.
+    /// The positions for the next reading of a node's logs; `None`: the node must look them up.
     pub(super) fn positions(&self, node: &str) -> Option<BTreeMap<ChannelPath, u64>> {
         let state = self.state.lock();
         let logs = state.nodes.get(node)?.logs.as_ref()?;
@@ -140,8 +140,8 @@ impl Tracker {
         self.state.lock().waiting
     }
 
-    /// Takes in what a node has given, and returns the events that are new, in order, with what is to be noted of each.
-    /// Repeated events, which come when a late answer made the question go out again, are left out.
+    /// Takes in a node's events, and returns the new ones in order, with the notes of each. Repeated events are left
+    /// out. They come when a late answer caused the question to be repeated.
     pub(super) fn take_in(
         self: &Arc<Self>,
         node: &Arc<str>,
@@ -212,7 +212,7 @@ impl Tracker {
         state.nodes.iter().flat_map(of).collect()
     }
 
-    /// The agent has ended the subscription: what it has taken is dealt with.
+    /// The agent has ended the subscription: it has dealt with the events that it took.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         state.is_over = true;
@@ -227,7 +227,7 @@ impl Tracker {
         self.state.lock().is_over
     }
 
-    /// The letters that a node does not know to be settled yet.
+    /// The settled positions that a node does not know yet.
     pub(super) fn unnoted(&self, node: &str) -> Vec<LogCursor> {
         let state = self.state.lock();
         let logs = state.nodes.get(node).and_then(|of| of.logs.as_ref());
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(tracker.waiting(), (2, 10));
         events[1].2.taken();
         assert_eq!(settled(&tracker), [4]);
-        // One that is taken out of order, as one of a higher priority may be.
+        // An event is taken out of order, as may happen with one of a higher priority.
         let more = tracker.take_in(&node, vec![part([6, 9], 10)]);
         assert_eq!(more.len(), 1, "6 was there before");
         more[0].2.taken();

@@ -1,4 +1,4 @@
-//! The qualities that channels can give, and the refusal by name of the others.
+//! The qualities that channels can give. Other qualities are refused by name.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::Reliability;
 use sealbus_bus::{Acknowledgement, Capabilities};
 
-/// The qualities that a transport, together with the bus, can give on channels.
+/// The qualities that a transport and the bus together can give on channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelCapabilities {
     /// The security levels it reaches.
@@ -30,7 +30,7 @@ pub struct ChannelCapabilities {
 }
 
 impl ChannelCapabilities {
-    /// Between agents of one process, which need no transport.
+    /// The capabilities between agents of one process, which need no transport.
     pub fn in_process() -> Self {
         Self {
             levels: SecurityLevel::ALL[..=SecurityLevel::Auth.code() as usize].to_vec(),
@@ -47,8 +47,8 @@ impl ChannelCapabilities {
         }
     }
 
-    /// What the bus makes of a transport that carries its frames: it numbers, recognises what comes twice, holds back and
-    /// filters itself, and needs of the transport what only that can give.
+    /// The capabilities of the bus over a transport that carries its frames. The bus itself numbers frames, recognises
+    /// repeats, holds messages back and filters. It relies on the transport only for the rest.
     pub fn over(transport: &Capabilities) -> Self {
         let reliability = if transport.resumes {
             Reliability::ExactlyOnce

@@ -253,7 +253,7 @@ impl fmt::Display for QosOverride {
 }
 
 impl fmt::Display for Qos {
-    /// The differences from the default; the default itself reads `exactly-once`.
+    /// Writes the differences from the default. The default itself reads `exactly-once`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut difference = self.difference(&Self::default());
         difference.reliability = Some(self.reliability);
