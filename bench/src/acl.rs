@@ -28,12 +28,12 @@ struct Row {
 }
 
 fn agent(name: &str) -> Aid {
-    // These names are legal.
+    // These names are valid.
     let aid = Aid::new(name).unwrap_or_else(|_| unreachable!("{name} is an agent's name"));
     aid.with_address("http://127.0.0.1:7778/acc")
 }
 
-/// The messages: the two of the papers, a search in the DF with its answer, and a multicast.
+/// The messages: two from the papers, a search in the DF with its answer, and a multicast.
 fn messages() -> Vec<(&'static str, AclMessage)> {
     let plain = |content: String| {
         AclMessage::new(Performative::Inform)
@@ -82,7 +82,7 @@ fn messages() -> Vec<(&'static str, AclMessage)> {
     ]
 }
 
-/// Looks at what a receiver looks at.
+/// Reads the fields that a receiver reads.
 fn look(view: &AclMessageRef<'_>) -> usize {
     let name = view.sender().map_or(0, |aid| aid.name().len());
     let conversation = view
@@ -177,7 +177,7 @@ fn subjects<'a>(message: &'a AclMessage, encoded: &'a Encoded) -> Vec<Subject<'a
     ]
 }
 
-/// A message as bytes, and as what the peers make of it.
+/// A message as bytes, and in the form of each peer.
 struct Encoded {
     bitefficient: Vec<u8>,
     string: Vec<u8>,
@@ -223,7 +223,7 @@ impl Encoded {
     }
 }
 
-/// Does everything once with `count` around it, and returns the counts by message and subject.
+/// Does each work once with `count` around it. Returns the counts by message and subject.
 pub(crate) fn count_allocations(
     count: impl Fn(&mut dyn FnMut()) -> u64,
 ) -> Result<String, Box<dyn std::error::Error>> {
@@ -231,7 +231,7 @@ pub(crate) fn count_allocations(
     for (name, message) in &messages() {
         let encoded = Encoded::new(message)?;
         for mut subject in subjects(message, &encoded) {
-            // The second time, so that what is made once and for all is not counted.
+            // The second run is counted, so that values that are made only once do not count.
             (subject.work)();
             counts.insert(format!("{name}|{}", subject.name), count(&mut subject.work));
         }
@@ -239,7 +239,7 @@ pub(crate) fn count_allocations(
     Ok(serde_json::to_string(&counts)?)
 }
 
-/// The counts, as the program beside this one finds them.
+/// The counts from the program beside this one.
 fn counted() -> Option<BTreeMap<String, u64>> {
     let program = std::env::current_exe()
         .ok()?
@@ -248,7 +248,7 @@ fn counted() -> Option<BTreeMap<String, u64>> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// Measures, prints the tables, and writes the rows as JSON if asked to.
+/// Measures, prints the tables, and on request writes the rows as JSON.
 pub(crate) fn run(
     json: Option<&Path>,
     with_jade: bool,
@@ -323,7 +323,7 @@ fn print_table(message: &str, rows: &[Row]) {
     }
 }
 
-/// The ratios that are aimed at, for each message, and whether they hold.
+/// Prints the target ratios for each message, and whether they hold.
 fn print_goals(rows: &[Row]) {
     const GOALS: [(&str, &str, &str, &str, f64); 8] = [
         ("bit-efficient", "encode", "prost", "encode", 1.0),

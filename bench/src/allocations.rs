@@ -1,7 +1,7 @@
-//! Counts the allocations of each subject of the table `acl` once, and prints them as JSON. A program
-//! of its own, since counting slows every allocation down.
+//! Counts the allocations of each subject of the table `acl` once, and prints them as JSON. This is a program of its
+//! own, because counting slows every allocation down.
 
-// Of the table's modules only the subjects are used here.
+// Only the subjects of the table's modules are used here.
 #![allow(dead_code)]
 
 mod acl;

@@ -1,6 +1,6 @@
-//! The AgentBus beside the mesh that carries it and the sockets below that, in turns, in one run. The tables and the ways to
-//! measure them are those of the papers' benchmark; here they run without a pause as well, and the figures are put
-//! in proportion to each other repetition by repetition.
+//! The AgentBus beside the mesh that carries it and the sockets below, measured in turns in one run. The tables and the
+//! methods are those of the papers' benchmark. In addition, messages are also sent without a pause here, and the
+//! figures are compared with each other repetition by repetition.
 
 mod records;
 mod report;
@@ -48,15 +48,15 @@ pub(crate) struct Arguments {
 
 /// Deliveries of a broadcast, in each turn.
 const DELIVERIES: u32 = 2_000_000;
-/// Bytes of content that are carried to measure bandwidth, in each turn.
+/// Bytes of content that are carried in each turn to measure bandwidth.
 const BYTES: usize = 800_000_000;
-/// The most messages for that.
+/// The most messages for that measurement.
 const MESSAGES: usize = 200_000;
-/// How long messages with a pause between them are sent, in each turn, and before it to warm up.
+/// How long messages with a pause between them are sent, in each turn and before it to warm up.
 const PACED: Duration = Duration::from_millis(400);
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// A way for what is published: a setting of a system of the papers' benchmark.
+/// A way to publish: a setting of a system of the papers' benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     RawTcp,
@@ -81,7 +81,7 @@ impl Way {
         }
     }
 
-    /// The files' names for it.
+    /// The files' names for the way: system and setting.
     const fn system(self) -> (&'static str, &'static str) {
         match self {
             Self::RawTcp => ("raw", "TCP"),
@@ -137,7 +137,7 @@ impl Part {
         }
     }
 
-    /// The table of the papers' benchmark that it is made of.
+    /// The papers' table that this one is made of.
     const fn table(self) -> &'static str {
         match self {
             Self::Broadcast => "c2",
@@ -175,8 +175,8 @@ impl Part {
         }
     }
 
-    /// A column of the papers' table as it is measured here: without the pause where there is to be none, and as long as it
-    /// takes to see something.
+    /// A column of the papers' table as it is measured here: without a pause where none is wanted, and long enough for
+    /// a useful figure.
     fn adapt(self, table: &Table, column: &Column) -> (Table, Column) {
         let (mut table, mut column) = (table.clone(), column.clone());
         let size = column.size.unwrap_or(table.size).max(1);
@@ -196,7 +196,7 @@ impl Part {
     }
 }
 
-/// How many messages go within a time, one after each interval.
+/// The number of messages that fit into a time, with one after each interval.
 fn number_within(time: Duration, interval: Duration) -> u32 {
     let number = time.as_nanos() / interval.as_nanos().max(1);
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
@@ -213,7 +213,7 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
     let logs = std::env::temp_dir().join(format!("sealbus-bench-{}", std::process::id()));
     fs::create_dir_all(&logs)?;
     let measured = measure(arguments, &logs).await;
-    // It is under the temporary folder in any case.
+    // The folder lies under the temporary folder in any case.
     let _ = fs::remove_dir_all(&logs);
     let report = measured?;
     report.print();

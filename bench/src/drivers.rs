@@ -1,5 +1,5 @@
-//! Drivers of the papers' benchmark that are part of this program: Sealbus itself, and the limits it is held
-//! against.
+//! Drivers of the papers' benchmark that are part of this program: Sealbus itself, and the limits that it is compared
+//! with.
 
 mod broker;
 mod certify;
@@ -32,13 +32,13 @@ pub(crate) enum System {
     Known,
 }
 
-/// Plays agents as the instrument says over the standard input.
+/// Plays agents as the instrument orders through the standard input.
 pub(crate) fn run(system: &System) -> Result<(), DriverError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // A task like those of agents; what `block_on` runs itself is woken at a higher price.
+        // This is a task like those of agents. Waking a future that `block_on` runs itself costs more.
         match system {
             System::Sealbus => tokio::spawn(stage::serve::<sealbus::Agents>()).await,
             System::Http => tokio::spawn(stage::serve::<http::Agents>()).await,

@@ -1,5 +1,5 @@
-//! Figures of Sealbus beside their floors and beside others. What counts are the ratios within one
-//! run: everything in a table is measured in turns, on one machine, in one process where it can be.
+//! Figures of Sealbus beside their floors and beside other systems. The ratios within one run are what matters: all
+//! figures in a table are measured in turns, on one machine, and in one process where possible.
 
 // `count_allocations` is for the program beside this one.
 #[allow(dead_code)]
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// As in the programs that users run.
+/// The allocator is that of users' programs.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Figures in a page, between two lines that mark them, so that they are those of a run and no others.
+//! Figures in a page, between two marking lines, so that all of them come from one run.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The mesh beside raw TCP and raw mutual TLS: round trips and streams between two processes, in turns, in one run; and
-//! what agents of one process cost.
+//! The mesh beside raw TCP and raw mutual TLS: round trips and streams between two processes, measured in turns in one
+//! run, and the cost of agents of one process.
 
 mod agents;
 pub(crate) mod credentials;
@@ -27,7 +27,7 @@ const ROUND_TRIP_SIZES: [usize; 2] = [128, 16 << 10];
 /// Content of the streamed messages, in bytes.
 const STREAM_SIZE: usize = 64;
 
-/// The subjects to measure, and the duration.
+/// The subjects of the measurement, and its duration.
 #[derive(Args, Clone)]
 pub(crate) struct Arguments {
     /// Write the figures as JSON to this file too
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     idle: bool,
 }
 
-/// Why the figures could not be taken.
+/// The reason why the figures could not be taken.
 #[derive(Debug, Error)]
 pub(crate) enum BenchError {
     #[error(transparent)]
@@ -67,12 +67,12 @@ pub(crate) enum BenchError {
     Failed(String),
 }
 
-/// Whatever else goes wrong ends the run.
+/// Any other error ends the run.
 fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::Failed(error.to_string())
 }
 
-/// Runs one of the processes of the benchmark: the one that measures, unless the arguments say otherwise.
+/// Runs one of the processes of the benchmark: the measuring one, unless the arguments name another.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), BenchError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), BenchError> {
     match &arguments.peer {
         Some(level) => runtime.block_on(peer::run(level)),
         None if arguments.idle => runtime.block_on(idle::measure(arguments.idle_agents)),
-        // A task like those of agents; what `block_on` runs itself is woken at a higher price.
+        // This is a task like those of agents. Waking a future that `block_on` runs itself costs more.
         None => runtime
             .block_on(async { tokio::spawn(measure_all(arguments.clone())).await })
             .map_err(failed)?,

@@ -1,4 +1,5 @@
-//! The tables of the papers, drawn again: every system they measured and what one would pick today, beside Sealbus, in one run.
+//! The papers' tables, measured again in one run: every system in the papers, and systems that one would choose today,
+//! beside Sealbus.
 
 mod awake;
 pub(crate) mod cell;
@@ -28,7 +29,7 @@ use crate::papers::results::{Key, Measurement, Outcome, Results, Service};
 use crate::papers::scenario::{Column, Table};
 use crate::papers::system::{Places, Setting, System};
 
-/// How long a server may take until it serves.
+/// How long a server may take to become ready.
 const SERVER_START: Duration = Duration::from_secs(90);
 
 /// The subjects to measure.
@@ -75,7 +76,7 @@ enum Profile {
     Full,
 }
 
-/// Why the benchmark cannot go on, or a cell has no figures.
+/// The reason why the benchmark cannot go on, or why a cell has no figures.
 #[derive(Debug, Error)]
 pub(crate) enum PapersError {
     #[error(transparent)]
@@ -118,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), PapersError> {
         .build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
-        // Ending the run ends its processes: dropping their owner kills them.
+        // Dropping the run's owner kills its processes, so the end of the run ends them.
         tokio::select! {
             result = measure_all(arguments) => result,
             _ = terminate.recv() => Err(PapersError::Failed("ended by a signal".to_owned())),
@@ -150,7 +151,7 @@ async fn measure_all(arguments: &Arguments) -> Result<(), PapersError> {
     let logs = arguments.report.join("log");
     fs::create_dir_all(&logs)?;
     let file = arguments.report.join("results.json");
-    // A discarded result still says how long it took, if it can be read.
+    // A discarded result still tells how long it took, if it can be read.
     let earlier = Results::load(&file);
     let (mut results, forgotten) = match arguments.fresh {
         true => (Results::default(), earlier.unwrap_or_default()),
@@ -188,15 +189,15 @@ fn default_peers() -> PathBuf {
 struct Run<'a> {
     arguments: &'a Arguments,
     places: &'a Places,
-    /// Those that are selected.
+    /// The selected tables.
     tables: Vec<&'a Table>,
     logs: &'a Path,
     file: &'a Path,
-    /// The parts of Sealbus that are measured.
+    /// The commit of the measured parts of Sealbus.
     commit: String,
 }
 
-/// Which of these names are selected: each selection is one of them, or else the beginning of some.
+/// The names that are selected. Each selection is one of the names, or else the beginning of some.
 fn select<'a>(
     what: &str,
     selected: &[String],
@@ -266,7 +267,8 @@ impl<'a> Run<'a> {
         planned
     }
 
-    /// All systems in turns, repetition after repetition, so that what disturbs the machine disturbs all alike.
+    /// Measures all systems in turns, repetition after repetition, so that a disturbance of the machine affects all
+    /// alike.
     async fn measure(
         &self,
         systems: &[&System],
@@ -318,7 +320,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The cells of a setting, with its server running.
+    /// Measures the cells of a setting while its server runs.
     async fn measure_group(
         &self,
         system: &System,
@@ -332,7 +334,7 @@ impl<'a> Run<'a> {
             .iter()
             .map(|it| self.places.fill(it))
             .find(|it| {
-                // A program of this machine is looked for where programs are.
+                // A program of this machine is searched on the PATH.
                 let is_path = it.contains('/');
                 !match is_path {
                     true => Path::new(it).exists(),

@@ -1,13 +1,13 @@
-//! Measuring several things in turns, so that what disturbs the machine disturbs them alike.
+//! Measures several things in turns, so that a disturbance of the machine affects them alike.
 
 use std::time::{Duration, Instant};
 
-/// How long one batch of repetitions shall take.
+/// How long one batch of repetitions takes.
 const BATCH: Duration = Duration::from_micros(500);
 /// How often each thing has its turn.
 const TURNS: usize = 201;
 
-/// Something to be measured: called again and again.
+/// A subject of the measurement, which is called again and again.
 pub(crate) struct Subject<'a> {
     pub(crate) name: String,
     pub(crate) work: Box<dyn FnMut() + 'a>,
@@ -26,8 +26,8 @@ impl<'a> Subject<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Measured {
     pub(crate) name: String,
-    /// Nanoseconds each, in the batch that nine of ten batches are slower than: what else runs on the
-    /// machine makes batches slower, never faster.
+    /// Nanoseconds for each call, in the batch that nine of ten batches are slower than. Other load on the machine
+    /// makes batches slower, never faster.
     pub(crate) nanoseconds: f64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn measure(mut subjects: Vec<Subject<'_>>) -> Vec<Measured> {
     measured
 }
 
-/// As many as fill a batch.
+/// The number of calls that fill a batch.
 fn repetitions(work: &mut dyn FnMut()) -> u32 {
     let mut repetitions = 1;
     loop {

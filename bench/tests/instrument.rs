@@ -1,5 +1,6 @@
-//! The instrument measured: a driver whose link holds, drops and repeats messages, and says how much of each, is run as any
-//! system is; what the instrument reports must agree with what the driver did. Nothing depends on how fast the machine is.
+//! Measures the instrument itself. A driver with a link that holds, drops and repeats messages runs like any system,
+//! and reports how much of each it did. The instrument's report must agree with it. Nothing depends on the speed of the
+//! machine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -122,19 +123,19 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// The driver's means: on the way and held.
+/// The driver's means: the time on the way and the time held.
 fn told_mean_ms(figures: &Value) -> f64 {
     let told = &figures["remarks"];
     let sum = number(&told["transit_ns"]) + number(&told["held_ns"]);
     sum / number(&told["handed_over"]) / 1e6
 }
 
-/// How long the driver says it held a message, in the mean.
+/// The mean time for which the driver says it held a message.
 fn told_held_ms(remarks: &Value) -> f64 {
     number(&remarks["held_ns"]) / number(&remarks["handed_over"]) / 1e6
 }
 
-/// In each of the rounds what was sent was received, and the one in the middle is told.
+/// Checks that each round received what it sent, and that the median round is reported.
 fn assert_rounds(figures: &Value) {
     let rounds = figures["rounds"].as_array().unwrap();
     assert_eq!(rounds.len(), 3, "{figures}");
@@ -191,7 +192,7 @@ fn what_a_driver_did_is_what_is_measured() {
         }
     }
     for it in of(&results, "lossy once") {
-        // The first round was sound; one of three that is not fails the cell, and is what is told of it.
+        // The first round was sound. One faulty round of three fails the cell, and is the one reported.
         assert_eq!(it["outcome"], "failed", "{it}");
         let rounds = it["figures"]["rounds"].as_array().unwrap();
         assert_eq!(rounds.len(), 2, "{it}");

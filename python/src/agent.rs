@@ -1,4 +1,5 @@
-//! An agent's place on the bus, as `sealbus/life.py` uses it. Nothing here waits: what must, is a call of the pump.
+//! An agent's place on the bus, for `sealbus/life.py`. Nothing here waits: an operation that must wait is a call of the
+//! pump.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::message::PyMessage;
 use crate::pump::PyPump;
 use crate::runtime::{self, Owned};
 
-/// The way of one agent to the bus.
+/// One agent's access to the bus.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "AgentHandle")]
 pub(crate) struct PyAgentHandle {
     aid: Aid,
@@ -36,7 +37,7 @@ struct Place(Mutex<Option<AgentHandle>>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Leaving is told to the platform by a task.
+        // A task of the runtime reports to the platform that the agent leaves.
         let runtime = runtime::handle();
         let _entered = runtime.as_ref().map(|runtime| runtime.enter());
         drop(self.0.get_mut().take());
@@ -70,7 +71,7 @@ impl PyAgentHandle {
         }
     }
 
-    /// A message to send: receivers without a platform are of this one.
+    /// The message for sending. Receivers without a platform belong to this one.
     fn addressed(&self, message: &PyAclMessage) -> Arc<AclMessage> {
         let mut message = message.to_shared();
         if message
@@ -134,7 +135,7 @@ impl PyAgentHandle {
             .map_err(|problem| error::aid(&problem))
     }
 
-    /// Has `pump` tell of mail and wishes under the number `mailbox`.
+    /// Makes `pump` report mail and wishes under the number `mailbox`.
     fn set_hook(&self, pump: &PyPump, mailbox: u64) -> PyResult<()> {
         let signal = pump.signal()?;
         self.with(|handle| handle.set_hook(move || signal.mail(mailbox)))
@@ -154,13 +155,13 @@ impl PyAgentHandle {
 
     // ----- sending
 
-    /// Sends without waiting; what is returned has found no room, and is to be finished.
+    /// Sends without waiting. The returned rest has found no room, and `finish` must send it.
     fn try_send(&self, message: &Bound<'_, PyAclMessage>) -> PyResult<Option<PyUnsent>> {
         self.with(|handle| self.send(handle, message.get()))?
     }
 
-    /// Sends messages from number `first` on; returns the number of the first not dealt with, and the one before it if
-    /// that has found no room.
+    /// Sends messages from number `first` on. Returns the number of the first message not dealt with, and the rest of
+    /// the one before it if that one has found no room.
     fn try_send_many(
         &self,
         messages: &Bound<'_, PyList>,
@@ -178,7 +179,7 @@ impl PyAgentHandle {
         Ok((next, None))
     }
 
-    /// Waits for room for what `try_send` returned.
+    /// Waits for room for the rest that `try_send` returned.
     fn finish(&self, pump: &PyPump, call: u64, unsent: &PyUnsent) -> PyResult<()> {
         let Some(unsent) = unsent.0.lock().take() else {
             return Err(error::platform("this message was finished before"));
@@ -234,12 +235,13 @@ impl PyAgentHandle {
         })
     }
 
-    /// Pushes out on this thread what was sent last.
+    /// Pushes out the latest messages on this thread.
     fn flush(&self) -> PyResult<()> {
         self.with(|handle| handle.outbox().flush())
     }
 
-    /// Names the conversation and the reply of a request; returns it with what its reply is known by.
+    /// Names the conversation and the reply of a request. Returns the request with the filter that recognises its
+    /// reply.
     fn prepare_request(&self, request: &Bound<'_, PyAclMessage>) -> (PyAclMessage, PyFilter) {
         let mut request = Arc::unwrap_or_clone(self.addressed(request.get()));
         let expected = Expected::of(&mut request);
@@ -260,7 +262,7 @@ impl PyAgentHandle {
         }
     }
 
-    /// The first message that none of `filters` takes; without a filter one takes all.
+    /// The first message that none of `filters` takes. A filter of None takes every message.
     fn try_receive_except(
         &self,
         py: Python<'_>,
@@ -284,7 +286,7 @@ impl PyAgentHandle {
         Ok(list)
     }
 
-    /// Whether there is a message that `filter` takes; if not, the next message will be told of.
+    /// Whether there is a message that `filter` takes. If not, the next message will be reported.
     fn has_mail(&self, filter: Option<&Bound<'_, PyFilter>>) -> PyResult<bool> {
         let mut found = false;
         self.with(|handle| {
@@ -317,13 +319,13 @@ impl PyAgentHandle {
 
     // ----- living
 
-    /// The state it was moved with.
+    /// The state that the agent was moved with.
     fn take_state<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let state = self.with(AgentHandle::take_state)?;
         Ok(state.map(|state| PyBytes::new(py, &state)))
     }
 
-    /// Hands the agent's state to the platform; the outcome is whether it goes on elsewhere.
+    /// Hands the agent's state to the platform. The outcome says whether the agent goes on elsewhere.
     fn hand_over(&self, pump: &PyPump, call: u64, state: Vec<u8>) -> PyResult<()> {
         let place = self.place.get()?.clone();
         let Some(mut handle) = place.0.lock().take() else {
@@ -343,7 +345,7 @@ impl PyAgentHandle {
         self.with(|handle| handle.decline_move(reason))
     }
 
-    /// Leaves the platform: it has `ended`, `failed` or `moved`.
+    /// Leaves the platform. The agent has `ended`, `failed` or `moved`.
     fn leave(&self, parting: &str, failure: String) -> PyResult<()> {
         let runtime = runtime::handle()?;
         let _entered = runtime.enter();
@@ -359,7 +361,7 @@ impl PyAgentHandle {
     }
 }
 
-/// A name no other conversation has.
+/// A name that no other conversation has.
 #[pyfunction]
 pub(crate) fn new_conversation_id() -> String {
     sealbus::new_conversation_id()

@@ -1,4 +1,4 @@
-//! Channels, as `sealbus/channel.py` uses them. Nothing here waits: what must, is a call of the pump.
+//! Channels, for `sealbus/channel.py`. Nothing here waits: an operation that must wait is a call of the pump.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ pub(crate) fn qos(text: &str) -> PyResult<QosOverride> {
 #[pyclass(frozen, extends = PyMessage, module = "sealbus", name = "ChannelEvent")]
 pub(crate) struct PyChannelEvent {
     event: ChannelEvent,
-    /// The way of the answer to a request.
+    /// The subscription through which a request is answered.
     source: Option<Owned<Arc<ChannelSubscription>>>,
 }
 
@@ -91,13 +91,13 @@ impl PyChannelEvent {
         self.event.header().qos.to_string()
     }
 
-    /// The node from whose log it was read.
+    /// The node from whose log the event was read.
     #[getter]
     fn log(&self) -> Option<&str> {
         self.event.log()
     }
 
-    /// Events before it that were not kept long enough.
+    /// The number of earlier events that were not kept long enough.
     #[getter]
     fn missed(&self) -> u64 {
         self.event.missed()
@@ -126,7 +126,7 @@ impl PyChannelEvent {
         })
     }
 
-    /// Says that this request will not be answered here.
+    /// Tells the requester that this agent does not answer.
     fn decline(&self) -> PyResult<()> {
         if let Some(source) = &self.source {
             source.get()?.decline(&self.event);
@@ -142,10 +142,10 @@ pub(crate) struct PyChannelHandle {
     channel: Owned<Channel>,
 }
 
-/// As `sealbus.channel.Reach` has it.
+/// The fields of `sealbus.channel.Reach`.
 type Reached = (usize, usize, Option<(String, u64)>);
 
-/// How many subscriptions of this process, and how many other processes, something was sent to, and where it is kept.
+/// How many subscriptions of this process and how many other processes a message was sent to, and where it is kept.
 fn reach(reach: Reach) -> Reached {
     let kept = reach
         .kept
@@ -179,7 +179,7 @@ impl PyChannelHandle {
         Ok(self.channel.get()?.agent())
     }
 
-    /// Has so much kept of it: seconds, events, bytes.
+    /// Sets the retention of the channel: seconds, events, bytes.
     fn retain(
         &self,
         pump: &PyPump,
@@ -204,7 +204,7 @@ impl PyChannelHandle {
         })
     }
 
-    /// Publishes without waiting; None if it must wait.
+    /// Publishes without waiting. Returns None if it must wait.
     fn try_publish(
         &self,
         message: &Bound<'_, PyAclMessage>,
@@ -258,7 +258,7 @@ impl PyChannelHandle {
         })
     }
 
-    /// Asks everyone; the outcome is a `RepliesHandle`.
+    /// Asks everyone. The outcome is a `RepliesHandle`.
     fn request(
         &self,
         pump: &PyPump,
@@ -292,7 +292,7 @@ pub(crate) struct PyRepliesHandle(Owned<Arc<tokio::sync::Mutex<ChannelReplies>>>
 
 #[pymethods]
 impl PyRepliesHandle {
-    /// The outcome is the next answer, or None: it is over.
+    /// The outcome is the next answer, or None when the request is over.
     fn next(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let replies = self.0.get()?.clone();
         pump.call(call, async move {
@@ -304,7 +304,7 @@ impl PyRepliesHandle {
         })
     }
 
-    /// The agents that were asked and have not answered; the outcome is a list of names.
+    /// The agents that were asked and have not answered. The outcome is a list of names.
     fn missing(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let replies = self.0.get()?.clone();
         pump.call(call, async move {
@@ -317,7 +317,7 @@ impl PyRepliesHandle {
     }
 }
 
-/// As `sealbus.channel.Counters` has them.
+/// The fields of `sealbus.channel.Counters`.
 type Counts = (u64, u64, u64, u64, u64, u64, u64);
 
 /// A subscription of one agent.
@@ -326,7 +326,7 @@ pub(crate) struct PySubscriptionHandle(Mutex<Option<Owned<Open>>>);
 
 struct Open {
     subscription: Arc<ChannelSubscription>,
-    /// The result of a wait that nobody has taken yet: a wait can be cancelled without a loss.
+    /// The results of waits that nobody has taken yet. They are kept so that a cancelled wait loses nothing.
     found: Arc<Mutex<VecDeque<ChannelEvent>>>,
 }
 
@@ -406,7 +406,7 @@ impl PySubscriptionHandle {
             .transpose()
     }
 
-    /// Waits until there is an event; the outcome is whether there is one, or why there will be none any more.
+    /// Waits until there is an event. The outcome is whether there is one, or why there will be none any more.
     fn wait(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let (subscription, found) = match &*self.0.lock() {
             Some(open) => {
@@ -436,8 +436,8 @@ impl PySubscriptionHandle {
         })
     }
 
-    /// Events that were taken, handed out, lost by expiry and by the policy, how often publishers had to wait, and for how many
-    /// the filter could not be evaluated.
+    /// The numbers of events taken, handed out, and lost by expiry and by the policy; how often publishers had to wait;
+    /// and for how many events the filter could not be evaluated.
     fn counters(&self) -> PyResult<Option<Counts>> {
         let open = self.0.lock();
         let Some(open) = &*open else { return Ok(None) };
@@ -453,7 +453,7 @@ impl PySubscriptionHandle {
         )))
     }
 
-    /// The logs that it cannot read further: node, channel, and what is damaged.
+    /// The logs that the subscription cannot read further: node, channel, and damage.
     fn damaged(&self) -> PyResult<Vec<(String, String, String)>> {
         let open = self.0.lock();
         let Some(open) = &*open else {

@@ -1,4 +1,4 @@
-//! The requests to the DF and the AMS, and the reading of their answers; `sealbus/directory.py` sends and waits.
+//! The requests to the DF and the AMS, and the reading of their answers. `sealbus/directory.py` sends and waits.
 
 use pyo3::prelude::*;
 use sealbus::directory::{self, DirectoryError, Template};
@@ -75,13 +75,13 @@ pub(crate) fn ams_search(
     PyAclMessage::new(directory::ams_request(&ams.0, &function))
 }
 
-/// Reads an answer that only says that something was done.
+/// Reads an answer that only confirms that something was done.
 #[pyfunction]
 pub(crate) fn directory_done(answer: &Bound<'_, PyMessage>) -> PyResult<()> {
     directory::done(&PyMessage::to_facade(answer)).map_err(|problem| raised(&problem))
 }
 
-/// Reads what a search in a DF found.
+/// Reads the result of a search in a DF.
 #[pyfunction]
 pub(crate) fn df_found(answer: &Bound<'_, PyMessage>) -> PyResult<Vec<PyDfAgentDescription>> {
     directory::found(&PyMessage::to_facade(answer), DfAgentDescription::from_term)
@@ -89,7 +89,7 @@ pub(crate) fn df_found(answer: &Bound<'_, PyMessage>) -> PyResult<Vec<PyDfAgentD
         .map_err(|problem| raised(&problem))
 }
 
-/// Reads what a subscription at a DF told.
+/// Reads a notification of a subscription at a DF.
 #[pyfunction]
 pub(crate) fn df_told(news: &Bound<'_, PyMessage>) -> PyResult<Vec<PyDfAgentDescription>> {
     directory::told(&PyMessage::to_facade(news))
@@ -97,7 +97,7 @@ pub(crate) fn df_told(news: &Bound<'_, PyMessage>) -> PyResult<Vec<PyDfAgentDesc
         .map_err(|problem| raised(&problem))
 }
 
-/// Reads what a search in an AMS found.
+/// Reads the result of a search in an AMS.
 #[pyfunction]
 pub(crate) fn ams_found(answer: &Bound<'_, PyMessage>) -> PyResult<Vec<PyAmsAgentDescription>> {
     directory::found(

@@ -1,7 +1,7 @@
-//! Lets an asyncio loop drive the runtime on its own thread while it has nothing else to do.
+//! Lets an asyncio loop drive the runtime on its own thread while the loop has nothing else to do.
 //!
-//! A loop that waits for the runtime's thread to wake it, and wakes that thread to send, pays for two threads' waking
-//! up on each message. Here the loop's selector waits *in* the runtime: sockets are served where messages are handled.
+//! A loop that waits for the runtime's thread to wake it, and wakes that thread to send, pays for waking two threads
+//! with each message. Here the loop's selector waits *in* the runtime: sockets are served where messages are handled.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,28 +19,28 @@ use crate::error;
 use crate::pump::{PyPump, Signal};
 use crate::runtime::{self, Owned, Shared};
 
-/// The longest wait of a select; then the loop looks around once, for nothing.
+/// The longest wait of a select. After it the loop runs once without news.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// Something happened that a pump tells of.
+/// Something happened that a pump reports.
 const PUMPS: u8 = 1;
 /// The loop's own descriptors may be ready.
 const DESCRIPTORS: u8 = 2;
 
-/// The place where a loop's selector waits.
+/// The place in which a loop's selector waits.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "Driver")]
 pub(crate) struct PyDriver(Owned<Driver>);
 
 struct Driver {
     shared: Arc<Shared>,
-    /// The epoll instance with the loop's own descriptors, watched as a descriptor itself. None once it is closed.
+    /// The epoll instance with the loop's own descriptors, itself watched as a descriptor. None once it is closed.
     epoll: Mutex<Option<Arc<AsyncFd<OwnedFd>>>>,
     signals: Mutex<Vec<Arc<Signal>>>,
 }
 
 #[pymethods]
 impl PyDriver {
-    /// For a selector whose epoll instance has this descriptor.
+    /// Makes a driver for a selector whose epoll instance has this descriptor.
     #[new]
     fn new(epoll: i32) -> PyResult<Self> {
         let shared = runtime::shared()?;
@@ -58,7 +58,7 @@ impl PyDriver {
         })))
     }
 
-    /// From now on the pump wakes this driver, and nobody else.
+    /// From now on the pump wakes this driver alone.
     fn attach(&self, pump: &PyPump) -> PyResult<()> {
         let signal = pump.signal()?;
         signal.drive();
@@ -76,8 +76,8 @@ impl PyDriver {
         Ok(())
     }
 
-    /// Drives the runtime until something happens, or `timeout` seconds have passed; None: without end. Bit 1: a pump
-    /// has news; bit 2: descriptors are ready.
+    /// Drives the runtime until something happens, or until `timeout` seconds have passed; None waits without end. Bit
+    /// 1 means that a pump has news, bit 2 that descriptors are ready.
     fn drive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u8> {
         let driver = self.0.get()?;
         let Some(epoll) = driver.epoll.lock().clone() else {
@@ -121,7 +121,7 @@ impl Driver {
                 Some(timeout) => tokio::time::timeout(timeout, happened).await.unwrap_or(0),
             };
         }
-        // The loop has more to do, but what is ready in the runtime gets its turn.
+        // The loop has more to do, but first the ready tasks of the runtime get their turn.
         tokio::task::yield_now().await;
         poll_fn(|context| Poll::Ready(self.happened(context, epoll))).await
     }
@@ -140,7 +140,7 @@ impl Driver {
     }
 }
 
-/// Watches a duplicate of a descriptor of Python's.
+/// Watches a duplicate of a Python descriptor.
 #[expect(unsafe_code, reason = "a descriptor from Python is a number")]
 fn watch(descriptor: i32) -> io::Result<AsyncFd<OwnedFd>> {
     if descriptor < 0 {
@@ -153,11 +153,11 @@ fn watch(descriptor: i32) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?)
 }
 
-/// Ready when something among the loop's own descriptors has become ready. It is told once: the loop looks until it has
-/// found nothing.
+/// Ready when one of the loop's own descriptors has become ready. Readiness is reported once: the loop looks until it
+/// has found nothing.
 fn poll_descriptors(context: &mut Context<'_>, epoll: &AsyncFd<OwnedFd>) -> Poll<()> {
     if let Ok(mut guard) = ready!(epoll.poll_read_ready(context)) {
-        // Before the loop looks: what comes later is told again.
+        // This happens before the loop looks, so that later readiness is reported again.
         guard.clear_ready();
     }
     Poll::Ready(())

@@ -1,4 +1,4 @@
-//! From Rust's errors to the package's exceptions, which `sealbus/errors.py` defines.
+//! Conversion of Rust's errors to the package's exceptions, which `sealbus/errors.py` defines.
 
 use pyo3::PyErr;
 use sealbus::channel::{FilterError, PublishError};
@@ -34,12 +34,12 @@ pub(crate) fn encode(error: &EncodeError) -> PyErr {
     exceptions::EncodeError::new_err((error.to_string(), error.field.to_string()))
 }
 
-/// The platform, or this process's part of it, does not work.
+/// The platform, or this process's part of it, has failed.
 pub(crate) fn platform(problem: impl ToString) -> PyErr {
     exceptions::PlatformError::new_err(problem.to_string())
 }
 
-/// The agent is no longer there to do it.
+/// The agent has stopped and cannot do it.
 pub(crate) fn agent_stopped(agent: &str, what: &str) -> PyErr {
     exceptions::AgentStopped::new_err((agent.to_owned(), what.to_owned()))
 }
@@ -53,7 +53,7 @@ pub(crate) fn send(agent: &str, problem: &SendError) -> PyErr {
     }
 }
 
-/// A channel, a QoS or a pattern that is none, or that the platform cannot give.
+/// A channel, a QoS or a pattern is not valid, or the platform cannot provide it.
 pub(crate) fn channel(problem: impl ToString) -> PyErr {
     exceptions::ChannelError::new_err(problem.to_string())
 }
@@ -68,7 +68,7 @@ pub(crate) fn filter(problem: &FilterError) -> PyErr {
     ))
 }
 
-/// A message was not put on a channel.
+/// A message was not published.
 pub(crate) fn publish(agent: &str, problem: &PublishError) -> PyErr {
     let agent = agent.to_owned();
     match problem {
@@ -77,7 +77,7 @@ pub(crate) fn publish(agent: &str, problem: &PublishError) -> PyErr {
     }
 }
 
-/// A directory refused or failed, for a reason of the ontology `fipa-agent-management` if it gave one.
+/// A directory refused or failed. If it gave a reason of the ontology `fipa-agent-management`, this is `exception`.
 pub(crate) fn directory(agent: &str, problem: String, exception: Option<String>) -> PyErr {
     exceptions::DirectoryError::new_err((agent.to_owned(), problem, exception))
 }

@@ -1,4 +1,4 @@
-//! The objects of `fipa-agent-management` that agents see: entries of the DF and of the AMS, and their templates.
+//! The objects of `fipa-agent-management` for agents: entries of the DF and of the AMS, and their templates.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
@@ -11,7 +11,7 @@ use crate::acl::aid::{self, PyAid};
 use crate::acl::expression;
 use crate::error;
 
-/// Something that an agent offers, or the template of a search for it.
+/// A service that an agent offers, or the template of a search for it.
 #[pyclass(frozen, eq, module = "sealbus", name = "ServiceDescription")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyServiceDescription(pub(crate) ServiceDescription);
@@ -110,7 +110,7 @@ impl PyServiceDescription {
     }
 }
 
-/// An entry of the DF: an agent and what it offers.
+/// An entry of the DF: an agent and the services it offers.
 #[pyclass(frozen, eq, module = "sealbus", name = "DfAgentDescription")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyDfAgentDescription(pub(crate) DfAgentDescription);
@@ -188,7 +188,7 @@ impl PyDfAgentDescription {
     }
 }
 
-/// An entry of the AMS: an agent and where it is in its life.
+/// An entry of the AMS: an agent and its state.
 #[pyclass(frozen, eq, module = "sealbus", name = "AmsAgentDescription")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct PyAmsAgentDescription(pub(crate) AmsAgentDescription);
@@ -236,7 +236,7 @@ impl PyAmsAgentDescription {
     }
 }
 
-/// Texts, numbers and bytes as Python has them, anything else as it is written in SL.
+/// Texts, numbers and bytes become Python values. Any other term becomes its text in SL.
 fn term_to_python<'py>(py: Python<'py>, term: &Term<'_>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match term {
         Term::Integer(value) => PyInt::new(py, *value).into_any(),

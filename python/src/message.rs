@@ -7,11 +7,11 @@ use sealbus_bus::{Provenance, ReceivedMessage};
 use crate::acl::message::PyAclMessage;
 use crate::error;
 
-/// A message an agent received: an `AclMessage` to read, and what is known about who wrote it.
+/// A message that an agent received: an `AclMessage` to read, and the facts known about its sender.
 #[pyclass(frozen, subclass, extends = PyAclMessage, module = "sealbus", name = "Message")]
 pub(crate) struct PyMessage {
     pub(crate) provenance: Provenance,
-    /// Its number among the messages kept for this agent, and whether it may be here again.
+    /// The message's number among those kept for this agent, and whether the agent may have had it before.
     pub(crate) kept: Option<(u64, bool)>,
 }
 
@@ -23,7 +23,7 @@ impl PyMessage {
         Py::new(py, message.add_subclass(Self { provenance, kept }))
     }
 
-    /// The message as the Rust SDK has it.
+    /// The message as a value of the Rust SDK.
     pub(crate) fn to_facade(message: &Bound<'_, Self>) -> Message {
         let acl: &Bound<'_, PyAclMessage> = message.as_super();
         let received =
@@ -73,7 +73,7 @@ impl PyMessage {
         self.provenance.is_trusted()
     }
 
-    /// Which receiver did not get which message, and why, if that is what the platform says here.
+    /// If the message is the platform's notice of a failed delivery: the receiver, the message and the reason.
     #[getter]
     fn undelivered(slf: &Bound<'_, Self>) -> PyResult<Option<(String, String)>> {
         if !matches!(slf.get().provenance, Provenance::Platform) {

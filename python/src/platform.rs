@@ -1,4 +1,4 @@
-//! This program's place on a platform, as `sealbus/platform.py` uses it.
+//! This program's place on a platform, for `sealbus/platform.py`.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::error;
 use crate::pump::PyPump;
 use crate::runtime::Owned;
 
-/// A place on a platform: embedded, under a node, or with a ticket.
+/// A place on a platform: embedded, under a node, or joined with a ticket.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "PlatformHandle")]
 pub(crate) struct PyPlatformHandle(Owned<Arc<Place>>);
 
 struct Place {
     process: Process,
     placed: Option<Vec<String>>,
-    /// The addresses of the gateway, if this process has it.
+    /// The addresses of the gateway, if this process runs it.
     addresses: Vec<String>,
-    /// None once it is closed.
+    /// None once the place is closed.
     platform: Mutex<Option<Platform>>,
 }
 
-/// Takes the place that the environment names; the outcome is a `PlatformHandle`. If it is an embedded platform, it has
-/// this name, and the gateway with this configuration, which is JSON.
+/// Takes the place that the environment names. The outcome is a `PlatformHandle`. An embedded platform has this name,
+/// and the gateway with this configuration in JSON.
 #[pyfunction]
 pub(crate) fn join_platform(
     pump: &PyPump,
@@ -71,7 +71,7 @@ async fn join(name: &str, gateway: Option<HttpGatewayConfig>) -> Result<Place, S
 
 #[pymethods]
 impl PyPlatformHandle {
-    /// The addresses other platforms reach this one by, if this program has the gateway.
+    /// The addresses at which other platforms reach this one, if this program runs the gateway.
     #[getter]
     fn addresses(&self) -> PyResult<Vec<String>> {
         Ok(self.0.get()?.addresses.clone())
@@ -89,7 +89,7 @@ impl PyPlatformHandle {
         Ok(self.0.get()?.process.level().to_string())
     }
 
-    /// Which of the agents of these names are to run here, under which names: pairs of a name and an index.
+    /// The agents that run here, of those with these names: pairs of an agent's name and an index into `names`.
     fn cast(&self, names: Vec<String>) -> PyResult<Vec<(String, usize)>> {
         let roles: Vec<_> = names
             .into_iter()
@@ -102,7 +102,7 @@ impl PyPlatformHandle {
             .collect())
     }
 
-    /// Has an agent certified and puts it on the bus; the outcome is its `AgentHandle`.
+    /// Has an agent certified and puts it on the bus. The outcome is its `AgentHandle`.
     fn open_agent(&self, pump: &PyPump, call: u64, name: String) -> PyResult<()> {
         let process = self.0.get()?.process.clone();
         pump.call(call, async move {
@@ -129,7 +129,8 @@ impl PyPlatformHandle {
         Ok(())
     }
 
-    /// Waits until the agents are asked to end; the outcome is how many seconds the platform gives them, if it says.
+    /// Waits until the agents are asked to end. The outcome is the number of seconds that the platform gives them, if
+    /// it gives one.
     fn stopping(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let process = self.0.get()?.process.clone();
         pump.call(call, async move {
@@ -152,7 +153,7 @@ impl PyPlatformHandle {
         })
     }
 
-    /// Leaves the platform; an embedded one ends.
+    /// Leaves the platform. An embedded platform ends.
     fn close(&self, pump: &PyPump, call: u64) -> PyResult<()> {
         let place = self.0.get()?.clone();
         pump.call(call, async move {

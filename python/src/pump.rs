@@ -1,8 +1,8 @@
-//! The bridge from the runtime's thread to one asyncio loop: a descriptor that becomes readable, and what happened.
+//! The bridge from the runtime's thread to one asyncio loop: a descriptor that becomes readable, and a list of news.
 //!
-//! Nothing on the runtime's side takes the interpreter's lock. What happens there is put down in a list, and the loop,
-//! woken at most once for any amount of it, comes and takes the list. One future across the threads for each message
-//! would wake the loop for each, at many times the price.
+//! The runtime's side never takes the interpreter's lock. It writes its news to a list. The loop, woken at most once
+//! for any amount of news, takes the list. One future across the threads for each message would wake the loop for each,
+//! at many times the cost.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,23 +22,23 @@ use tokio::task::AbortHandle;
 use crate::error;
 use crate::runtime::{self, Owned};
 
-/// How a call ended; made into a Python value by the loop's thread.
+/// The outcome of a call. The loop's thread makes it into a Python value.
 pub(crate) type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 #[derive(Default)]
 struct Happened {
-    /// The mailboxes that have mail, by the number their owner gave them.
+    /// The mailboxes that have mail, by the numbers their owners gave them.
     mailboxes: Vec<u64>,
     /// Finished calls, by the number of the call.
     calls: Vec<(u64, Outcome)>,
 }
 
-/// The runtime's side: held by its tasks and by the hooks of mailboxes.
+/// The runtime's side of the pump. Its tasks and the hooks of mailboxes hold it.
 pub(crate) struct Signal {
     event: OwnedFd,
-    /// Whether the loop was woken and has not come yet.
+    /// Whether the loop was woken and has not taken the news yet.
     woken: AtomicBool,
-    /// Whether the loop drives the runtime itself and needs no descriptor to be woken by.
+    /// Whether the loop drives the runtime itself, so that no descriptor needs to wake it.
     driven: AtomicBool,
     driver: AtomicWaker,
     happened: Mutex<Happened>,
@@ -63,17 +63,17 @@ impl Signal {
         if self.driven.load(Ordering::Acquire) {
             self.driver.wake();
         } else {
-            // It can only fail by being full, and it is read after each write.
+            // The write can only fail if the counter is full, and the counter is read after each write.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
 
-    /// From now on a driver is woken and not the descriptor.
+    /// From now on a driver is woken instead of the descriptor.
     pub(crate) fn drive(&self) {
         self.driven.store(true, Ordering::Release);
     }
 
-    /// Whether there is news; if not, the context's task is woken when there is.
+    /// Whether there is news. If not, the context's task is woken when there is.
     pub(crate) fn poll(&self, context: &Context<'_>) -> bool {
         self.driver.register(context.waker());
         self.woken.load(Ordering::Acquire)
@@ -82,10 +82,11 @@ impl Signal {
     fn take(&self) -> Happened {
         if !self.driven.load(Ordering::Acquire) {
             let mut counter = [0u8; 8];
-            // Nothing to read: the loop came before it was woken, which does no harm.
+            // An error means that there is nothing to read: the loop came before it was woken, which does no harm.
             let _ = rustix::io::read(&self.event, &mut counter);
         }
-        // Open to the next wake before the lists are taken: what comes in between wakes once more, in vain.
+        // The next wake is allowed before the lists are taken. News that comes in between wakes the loop once more, in
+        // vain.
         self.woken.store(false, Ordering::Release);
         std::mem::take(&mut *self.happened.lock())
     }
@@ -120,7 +121,7 @@ impl PyPump {
         })
     }
 
-    /// Whether something happened that was not taken yet.
+    /// Whether there is news that was not taken yet.
     fn has_news(&self) -> PyResult<bool> {
         Ok(self.signal.get()?.woken.load(Ordering::Acquire))
     }
@@ -129,7 +130,7 @@ impl PyPump {
         Ok(self.signal.get()?.event.as_raw_fd())
     }
 
-    /// The news since the last time: mailboxes that have mail, and calls that have ended.
+    /// The news since the last call: mailboxes that have mail, and calls that have ended.
     fn take(&self, py: Python<'_>) -> PyResult<(Vec<u64>, Vec<Ended>)> {
         let happened = self.signal.get()?.take();
         let calls = self.calls.get()?;
@@ -158,7 +159,7 @@ impl PyPump {
         Ok(self.signal.get()?.clone())
     }
 
-    /// Runs `work` on the runtime; the loop learns its outcome under the number `call`.
+    /// Runs `work` on the runtime. The loop learns the outcome under the number `call`.
     pub(crate) fn call<T, F>(&self, call: u64, work: F) -> PyResult<()>
     where
         F: Future<Output = T> + Send + 'static,

@@ -1,5 +1,5 @@
-//! The runtime of this process. It has one thread of its own, which never takes the interpreter's lock, and which
-//! stands back while an event loop drives the runtime itself (`driver.rs`).
+//! The runtime of this process. It has one thread of its own, which never takes the interpreter's lock. The thread
+//! pauses while an event loop drives the runtime itself (`driver.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -13,43 +13,43 @@ use tokio::sync::Notify;
 
 use crate::error;
 
-/// How often this process's ancestors were forked; what was made before the last fork is dead.
+/// The number of forks that led to this process. Values that were made before the last fork are dead.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 static SHARED: Mutex<Option<(u32, Arc<Shared>)>> = Mutex::new(None);
 
-/// How long event loops that drive the runtime may be busy with other things before the thread drives it.
+/// How long event loops that drive the runtime may be busy otherwise before the thread drives it.
 const PATIENCE: Duration = Duration::from_millis(3);
 
-/// The runtime, and who drives it.
+/// The runtime, and the state of its drivers.
 pub(crate) struct Shared {
     runtime: Runtime,
     started: Instant,
     /// Event loops that drive the runtime when they have nothing else to do.
     loops: AtomicUsize,
-    /// Those of them that are doing it now.
+    /// The loops among them that drive it now.
     inside: AtomicUsize,
-    /// When the last one stopped doing it, in nanoseconds since the start.
+    /// When the last loop stopped driving, in nanoseconds since the start.
     left: AtomicU64,
-    /// The thread sleeps until it is unparked.
+    /// Whether the thread sleeps until it is unparked.
     parked: AtomicBool,
-    /// The thread drives the runtime, and stops when it is notified.
+    /// Whether the thread drives the runtime. It stops when it is notified.
     driving: AtomicBool,
     relieve: Notify,
     thread: Mutex<Option<Thread>>,
 }
 
-/// The runtime, started when it is first asked for.
+/// The runtime, which starts at the first call.
 pub(crate) fn shared() -> PyResult<Arc<Shared>> {
     let generation = generation();
-    // Only held by threads that hold the interpreter's lock too, so no fork can catch it locked.
+    // Only threads that hold the interpreter's lock hold this one too, so no fork can catch it locked.
     let mut started = SHARED.lock();
     if let Some((of, shared)) = &*started
         && *of == generation
     {
         return Ok(shared.clone());
     }
-    // A parent's runtime has no thread here: nothing of it may run, not even to end it.
+    // The parent's runtime has no thread here. No part of it may run, not even to end it.
     std::mem::forget(started.take());
     let failed =
         |problem: std::io::Error| error::platform(format!("the runtime did not start: {problem}"));
@@ -85,7 +85,8 @@ pub(crate) fn handle() -> PyResult<Handle> {
 }
 
 impl Shared {
-    /// The work of the runtime's thread: it drives the runtime, except while event loops do, or have only just left it.
+    /// The work of the runtime's thread. It drives the runtime, except while event loops drive it or have only just
+    /// stopped.
     fn run(&self) {
         loop {
             if self.loops.load(Ordering::SeqCst) > 0 {
@@ -101,7 +102,7 @@ impl Shared {
                 }
             }
             self.driving.store(true, Ordering::SeqCst);
-            // Arrivals from before the loop was visible are seen now.
+            // Arrivals from before the loop became visible are handled now.
             if self.inside.load(Ordering::SeqCst) == 0 {
                 self.runtime.block_on(self.relieve.notified());
             }
@@ -117,21 +118,21 @@ impl Shared {
         self.parked.store(false, Ordering::SeqCst);
     }
 
-    /// An event loop comes that will drive the runtime.
+    /// Notes that one more event loop will drive the runtime.
     pub(crate) fn join(&self) {
         self.left.store(self.now(), Ordering::SeqCst);
         self.loops.fetch_add(1, Ordering::SeqCst);
         self.relieve.notify_one();
     }
 
-    /// An event loop will drive the runtime no longer.
+    /// Notes that one event loop will drive the runtime no longer.
     pub(crate) fn part(&self) {
         self.loops.fetch_sub(1, Ordering::SeqCst);
         self.unpark();
     }
 
-    /// Drives the runtime until `until` is ready. Others may do so at the same time: one of them has the work, and the
-    /// next takes it over when that one is done.
+    /// Drives the runtime until `until` is ready. Others may drive it at the same time: one of them does the work, and
+    /// the next takes over when that one is done.
     pub(crate) fn drive<F: Future>(&self, until: F) -> F::Output {
         self.inside.fetch_add(1, Ordering::SeqCst);
         if self.driving.load(Ordering::SeqCst) {
@@ -167,17 +168,17 @@ fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// To be called in the child after each fork.
+/// Must be called in the child after each fork.
 #[pyfunction]
 pub(crate) fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Something that belongs to the runtime. In a child that was forked it can neither be used nor dropped, for the locks
-/// inside may be held for ever by a thread that is not there.
+/// A value that belongs to the runtime. A forked child can neither use nor drop it, because a thread that does not
+/// exist in the child may hold the locks inside for ever.
 pub(crate) struct Owned<T> {
     generation: u32,
-    /// None only while it is dropped.
+    /// None only while the value is being dropped.
     value: Option<T>,
 }
 

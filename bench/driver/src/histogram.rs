@@ -1,9 +1,9 @@
-//! Times in buckets, as they travel in a report.
+//! Times in buckets, the form in which a report carries them.
 
-/// Each power of two is divided into so many buckets: a value is known to better than 1 %.
+/// The number of buckets in each power of two. A value is known to better than 1 %.
 const PER_OCTAVE: u32 = 128;
 
-/// The bucket `nanoseconds` falls into. Every driver, in any language, counts in these.
+/// The bucket that `nanoseconds` falls into. Every driver, in any language, counts in these buckets.
 pub fn bucket_of(nanoseconds: u64) -> usize {
     let shift = (64 - nanoseconds.leading_zeros()).saturating_sub(PER_OCTAVE.trailing_zeros() + 1);
     (shift * PER_OCTAVE) as usize + (nanoseconds >> shift) as usize
@@ -39,7 +39,7 @@ impl Buckets {
         self.sum += u128::from(nanoseconds);
     }
 
-    /// Counts all that `other` has.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -51,12 +51,12 @@ impl Buckets {
         self.sum += other.sum;
     }
 
-    /// How many were counted.
+    /// The number of counted times.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Their mean, exact.
+    /// The mean of the counted times, exact.
     pub fn mean(&self) -> f64 {
         if self.total == 0 {
             return 0.0;

@@ -1,8 +1,8 @@
 //! The shared part of all Rust drivers of the papers' benchmark.
 //!
-//! A driver is a program that plays the agents of one side of a scenario over one system. It reads [`Order`]s from
-//! its standard input and writes [`Answer`]s to its standard output, a line of JSON each. Drivers in other languages speak
-//! the same; bench/README.md describes it.
+//! A driver is a program that plays the agents of one side of a scenario over one system. It reads [`Order`]s from its
+//! standard input and writes [`Answer`]s to its standard output, each as a line of JSON. Drivers in other languages use
+//! the same protocol, which bench/README.md describes.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -5,15 +5,15 @@ use std::io::{self, BufRead, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Which agents a driver's process plays.
+/// The agents that a driver's process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Those who send, or ask.
+    /// The agents that send or ask.
     Send,
-    /// Those who receive, or answer.
+    /// The agents that receive or answer.
     Receive,
-    /// All of them: systems that are measured inside one process.
+    /// All agents, for systems that are measured inside one process.
     Both,
 }
 
@@ -39,18 +39,18 @@ pub enum Shape {
     Broadcast,
 }
 
-/// Which time a message carries.
+/// The time that a message carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stamp {
-    /// When it was handed over to the system, as in the papers.
+    /// The time at which it was handed to the system, as in the papers.
     #[default]
     Sent,
-    /// When it was due: what waits because the system cannot keep up counts.
+    /// The time at which it was due. Waiting because the system cannot keep up then counts.
     Due,
 }
 
-/// The senders, receivers and messages; the same for all rounds.
+/// The senders, receivers and messages, the same for all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// The kind of work.
@@ -61,17 +61,17 @@ pub struct Scenario {
     pub senders: u32,
     /// Receiving agents.
     pub receivers: u32,
-    /// Bytes of content. Below 32 only for round trips.
+    /// Bytes of content. Fewer than 32 are for round trips only.
     pub size: usize,
-    /// Senders connect, and prove who they are, not before they first ask: that counts.
+    /// Whether senders connect and prove their identity only when they first ask, so that the time for it counts.
     #[serde(default)]
     pub first_contact: bool,
 }
 
-/// The settings of a system, as its file under bench/systems gives them, and the place to work in.
+/// The settings of a system from its file under bench/systems, and a folder to work in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepare {
-    /// Which side this process plays.
+    /// The side that this process plays.
     pub role: Role,
     /// The scenario.
     pub scenario: Scenario,
@@ -79,50 +79,50 @@ pub struct Prepare {
     pub system: Value,
     /// A folder for this run, shared by all its processes.
     pub folder: String,
-    /// Part of the names of queues and topics, so that runs do not meet.
+    /// A part of the names of queues and topics that keeps runs apart.
     pub run: String,
-    /// The receiving side's report after it prepared itself.
+    /// The receiving side's report after its preparation.
     #[serde(default)]
     pub there: Value,
 }
 
-/// The orders of the instrument. A round goes expect (receivers), run (senders), report (receivers).
+/// The orders of the instrument. A round goes: expect (receivers), run (senders), report (receivers).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum Order {
     /// Make the agents and connect them. Receivers come first.
     Prepare(Box<Prepare>),
-    /// For receivers: this is what the senders said.
+    /// For receivers: the senders' report.
     Meet {
-        /// The senders' words.
+        /// The senders' report.
         there: Value,
     },
     /// For receivers: a round begins.
     Expect {
-        /// Its number.
+        /// The round's number.
         round: u32,
         /// Messages of each sender.
         messages: u32,
     },
     /// For senders: play a round.
     Run {
-        /// Its number.
+        /// The round's number.
         round: u32,
         /// Messages of each sender.
         messages: u32,
         /// Nanoseconds between two messages of a sender; 0 for none.
         interval_ns: u64,
-        /// Which time a message carries.
+        /// The time that a message carries.
         #[serde(default)]
         stamp: Stamp,
-        /// When to begin.
+        /// The time to begin.
         start_ns: u64,
     },
-    /// For receivers: say what came, as soon as `expected` messages have, or none for `quiet_ms`.
+    /// For receivers: report as soon as `expected` messages have come, or none for `quiet_ms`.
     Report {
-        /// All messages of the round.
+        /// The number of all messages of the round.
         expected: u64,
-        /// How long to wait for one more.
+        /// How long to wait for one more message.
         quiet_ms: u64,
     },
     /// End.
@@ -149,11 +149,11 @@ pub enum Answer {
     Done {
         /// Messages that the system accepted.
         sent: u64,
-        /// When the first was sent.
+        /// When the first message was sent.
         first_ns: u64,
-        /// When the last was sent, or answered.
+        /// When the last message was sent or answered.
         last_ns: u64,
-        /// Round trips: answers that were right.
+        /// Round trips: the number of right answers.
         #[serde(default)]
         answered: u64,
         /// Round trips: how long they took.
@@ -177,12 +177,12 @@ pub enum Answer {
         /// Messages that nobody sent.
         #[serde(default)]
         corrupt: u64,
-        /// When the last came.
+        /// When the last message came.
         last_ns: u64,
-        /// From sending to receiving, in buckets.
+        /// Times from sending to receiving, in buckets.
         #[serde(default)]
         times: Vec<(u64, u64)>,
-        /// Their mean, in nanoseconds.
+        /// The mean of these times, in nanoseconds.
         #[serde(default)]
         mean_ns: f64,
         /// Further facts from the driver.
@@ -191,7 +191,7 @@ pub enum Answer {
     },
     /// The order could not be carried out.
     Error {
-        /// The event and the remedy.
+        /// The fault and its remedy.
         text: String,
     },
 }

@@ -1,21 +1,21 @@
 //! The content of a benchmark message: its round, its sender, its number and the time of sending.
 
-/// Bytes of the part that is read; what is longer is padded.
+/// Length of the part that is read. A longer content is padded.
 pub const PAYLOAD_BYTES: usize = 32;
-/// Rounds are counted modulo this.
+/// The round's number is counted modulo this.
 pub const ROUNDS: u32 = 256;
 
-/// The content of a message: 32 hexadecimal digits of ASCII, which every system can carry. 2 digits are the round, 6 the sender, 8
-/// the number, 16 the time in nanoseconds of the monotonic clock.
+/// The content of a message: 32 hexadecimal digits of ASCII, which every system can carry. They are 2 digits for the
+/// round, 6 for the sender, 8 for the number, and 16 for the time in nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// The round it belongs to.
+    /// The message's round.
     pub round: u32,
-    /// The number of its sender.
+    /// The number of the message's sender.
     pub sender: u32,
-    /// Its number, from 0, among those of its sender in this round.
+    /// The message's number, from 0, among those of its sender in this round.
     pub number: u32,
-    /// When it was sent, or was due.
+    /// When the message was sent, or was due.
     pub time_ns: u64,
 }
 
@@ -36,7 +36,7 @@ fn read_digits(text: &[u8]) -> Option<u64> {
 }
 
 impl Payload {
-    /// Writes it to the beginning of `out`, which has at least [`PAYLOAD_BYTES`].
+    /// Writes the payload to the beginning of `out`, which has at least [`PAYLOAD_BYTES`].
     pub fn write(&self, out: &mut [u8]) {
         write_digits(&mut out[..2], u64::from(self.round));
         write_digits(&mut out[2..8], u64::from(self.sender));
@@ -44,7 +44,8 @@ impl Payload {
         write_digits(&mut out[16..32], self.time_ns);
     }
 
-    /// Reads it from the beginning of a message; `None` if it is not one of ours.
+    /// Reads the payload from the beginning of a message. Returns `None` if the message does not belong to the
+    /// benchmark.
     pub fn read(text: &[u8]) -> Option<Self> {
         let text = text.get(..PAYLOAD_BYTES)?;
         let small = |range: std::ops::Range<usize>| u32::try_from(read_digits(&text[range])?).ok();

@@ -6,23 +6,23 @@ use crate::order::{Answer, Stamp};
 use crate::payload::Payload;
 use crate::schedule::Schedule;
 
-/// A round as its senders are to play it.
+/// A round as its senders must play it.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Its number.
+    /// The round's number.
     pub round: u32,
     /// Messages of each sender.
     pub messages: u32,
     /// Nanoseconds between two messages of a sender; 0 for none.
     pub interval_ns: u64,
-    /// Which time a message carries.
+    /// The time that a message carries.
     pub stamp: Stamp,
-    /// When it begins.
+    /// When the round begins.
     pub start_ns: u64,
 }
 
 impl Part {
-    /// When `sender` of `senders` sends what.
+    /// The schedule of `sender`, one of `senders`.
     pub fn schedule(&self, sender: u32, senders: u32) -> Schedule {
         Schedule::new(self.start_ns, self.interval_ns, sender, senders)
     }
@@ -42,7 +42,7 @@ impl Part {
         payload.write(content);
     }
 
-    /// Fills `content` of any length with what is, if it fits, different in every round trip.
+    /// Fills `content` of any length. If there is room, the content differs in every round trip.
     pub fn write_question(&self, content: &mut [u8], sender: u32, number: u32) {
         let text = format!("{number:06x}{sender:06x}{:02x}", self.round);
         let length = text.len().min(content.len());
@@ -53,20 +53,20 @@ impl Part {
 /// The work of one sender, or of all of them.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// Messages the system accepted.
+    /// Messages that the system accepted.
     pub sent: u64,
     /// Right answers.
     pub answered: u64,
-    /// When the first was sent.
+    /// When the first message was sent.
     pub first_ns: u64,
-    /// When the last was sent, or answered.
+    /// When the last message was sent or answered.
     pub last_ns: u64,
-    /// How long round trips took.
+    /// The times of the round trips.
     pub times: Buckets,
 }
 
 impl Played {
-    /// Nothing yet, by a sender that begins now.
+    /// No work yet, by a sender that begins now.
     pub fn begin() -> Self {
         Self {
             first_ns: monotonic_ns(),
@@ -74,7 +74,7 @@ impl Played {
         }
     }
 
-    /// Nothing, by nobody.
+    /// No work, by no sender.
     pub fn nothing() -> Self {
         Self {
             sent: 0,
@@ -85,7 +85,7 @@ impl Played {
         }
     }
 
-    /// Adds what another sender did.
+    /// Adds the work of another sender.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.answered += other.answered;
@@ -94,7 +94,7 @@ impl Played {
         self.times.add(&other.times);
     }
 
-    /// As it is told.
+    /// The answer that reports this work.
     pub fn to_answer(&self) -> Answer {
         Answer::Done {
             sent: self.sent,

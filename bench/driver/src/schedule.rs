@@ -1,7 +1,7 @@
 //! When each message of a sender is due.
 
-/// The times of one sender's messages. The senders of a process are spread evenly over the interval, so that they do not all
-/// speak at the same moment.
+/// The times of one sender's messages. The senders of a process are spread evenly over the interval, so that they do
+/// not all send at the same moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     first_ns: u64,
@@ -9,7 +9,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// For `sender` of `senders`, all starting at `start_ns` and each sending every `interval_ns`; 0 is without a pause.
+    /// The schedule of `sender`, one of `senders`. All start at `start_ns` and each sends every `interval_ns`; 0 means
+    /// without a pause.
     pub fn new(start_ns: u64, interval_ns: u64, sender: u32, senders: u32) -> Self {
         let offset = u128::from(interval_ns) * u128::from(sender) / u128::from(senders.max(1));
         Self {

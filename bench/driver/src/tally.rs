@@ -6,26 +6,26 @@ use crate::histogram::Buckets;
 use crate::order::Answer;
 use crate::payload::Payload;
 
-/// Counts what the receivers of a process get: each message once, the rest as duplicates.
+/// Counts the messages of a process's receivers: each message once, repetitions as duplicates.
 #[derive(Debug, Default)]
 pub struct Tally {
     round: u32,
     messages: u32,
-    /// For each receiver and sender, which numbers were seen, and the highest.
+    /// For each receiver and sender, the numbers that were seen, and the highest of them.
     seen: Vec<Vec<(Vec<u64>, Option<u32>)>>,
     /// Distinct messages of this round.
     pub received: u64,
     /// Messages seen before.
     pub duplicated: u64,
-    /// Messages that came after one their sender had sent later.
+    /// Messages that came after one that their sender had sent later.
     pub disordered: u64,
     /// Messages of an earlier round.
     pub late: u64,
-    /// Messages that are not ours, or damaged.
+    /// Messages that do not belong to the benchmark, or are damaged.
     pub corrupt: u64,
-    /// When the last one came.
+    /// When the last message came.
     pub last_ns: u64,
-    /// From sending to receiving.
+    /// Times from sending to receiving.
     pub times: Buckets,
 }
 
@@ -40,7 +40,7 @@ impl Tally {
         };
     }
 
-    /// Adds what others have got in the same round.
+    /// Adds the counts of other receivers in the same round.
     pub fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.duplicated += other.duplicated;
@@ -51,7 +51,7 @@ impl Tally {
         self.times.add(&other.times);
     }
 
-    /// As it is told. `received` is given because round trips are not counted here.
+    /// The answer that reports these counts. `received` is an argument because round trips are not counted here.
     pub fn to_answer(&self, received: u64) -> Answer {
         Answer::Report {
             received,
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Counts what `receiver` got at `now_ns`; `size` is what its sender gave it.
+    /// Counts a message that `receiver` got at `now_ns`. `size` is the length that its sender gave it.
     pub fn count(&mut self, receiver: u32, content: &[u8], size: usize, now_ns: u64) {
         let Some(payload) = Payload::read(content).filter(|_| content.len() == size) else {
             self.corrupt += 1;

@@ -1,4 +1,4 @@
-//! Drivers whose client library blocks: a thread for each sender, and receivers on whatever threads the library has.
+//! Drivers with a client library that blocks. Each sender has a thread, and receivers use the library's own threads.
 
 use std::error::Error;
 use std::io::BufReader;
@@ -15,10 +15,10 @@ use crate::payload::fill;
 use crate::played::{Part, Played};
 use crate::tally::Tally;
 
-/// How often it is looked whether all has come.
+/// How often the driver checks whether all messages have come.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The error.
+/// The error of a driver.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
 /// The messages that the receivers of a process have got. Each receiver has its own lock.
@@ -85,18 +85,18 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One who sends.
+/// An agent that sends.
 pub trait Sender: Send + 'static {
     /// Hands a message over.
     ///
     /// # Errors
-    /// If the system does not take it.
+    /// If the system does not take the message.
     fn send(&mut self, content: &[u8]) -> Result<(), Fault>;
 
-    /// Sends a message and waits for its answer; says whether it was the same.
+    /// Sends a message and waits for its answer. Returns whether the answer was the same.
     ///
     /// # Errors
-    /// If the system does not take it, or no answer comes.
+    /// If the system does not take the message, or no answer comes.
     fn ask(&mut self, content: &[u8]) -> Result<bool, Fault>;
 }
 
@@ -105,7 +105,7 @@ pub trait Sender: Send + 'static {
 pub struct Prepared<S: System> {
     /// The agents.
     pub system: S,
-    /// Those who send.
+    /// The agents that send.
     pub senders: Vec<S::Sender>,
     /// The facts that the other side needs.
     pub here: Value,
@@ -124,18 +124,18 @@ pub trait System: Sized {
     /// If the system cannot be used.
     fn prepare(order: &Prepare, received: Arc<Received>) -> Result<Prepared<Self>, Fault>;
 
-    /// Receivers hear what the senders said.
+    /// Gives receivers the senders' report.
     ///
     /// # Errors
-    /// If the words are not understood.
+    /// If the report is not understood.
     fn meet(&mut self, _there: &Value) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Senders wait until they can be heard.
+    /// Makes senders wait until they can be heard.
     ///
     /// # Errors
-    /// If they cannot.
+    /// If they cannot be heard.
     fn begin(&mut self, _senders: &mut [Self::Sender]) -> Result<(), Fault> {
         Ok(())
     }
@@ -151,7 +151,7 @@ struct Stage<S: System> {
 /// Follows the orders on the standard input until there are no more.
 ///
 /// # Errors
-/// If the instrument has gone, or says what is not an order.
+/// If the instrument has gone, or sends something that is not an order.
 pub fn serve<S: System>() -> Result<(), Fault> {
     let mut input = BufReader::new(std::io::stdin());
     let mut stage = None;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::Row;
 
-/// The line that the Java program prints for each message and work.
+/// The line that the Java program prints for each message and task.
 #[derive(Deserialize)]
 struct Measured {
     message: usize,
@@ -17,7 +17,7 @@ struct Measured {
     bytes: usize,
 }
 
-/// Measures JADE with the same messages; the error says why it could not.
+/// Measures JADE with the same messages. An error says why that is not possible.
 pub(super) fn run(messages: &[(&'static str, AclMessage)]) -> Result<Vec<Row>, String> {
     let peer: PathBuf = [env!("CARGO_MANIFEST_DIR"), "peers/jade"].iter().collect();
     let directory = std::env::temp_dir().join(format!("sealbus-bench-{}", std::process::id()));

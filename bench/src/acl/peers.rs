@@ -1,4 +1,4 @@
-//! The same message for the libraries beside which ours are measured.
+//! The same message for the libraries that are compared with Sealbus.
 
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
@@ -125,7 +125,7 @@ impl From<&AclMessage> for ProstMessage {
     }
 }
 
-/// All that an XML parser has to do, and nothing with the result.
+/// Parses XML completely, and does nothing with the result.
 pub(super) fn pass_over_xml(bytes: &[u8]) -> usize {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let mut reader = Reader::from_str(text);

@@ -1,5 +1,5 @@
-//! The cost of TLS beyond the sockets: the rate at which one processor encrypts and decrypts full records, without a network.
-//! A transport cannot be faster than the slower of encryption and decryption.
+//! The cost of TLS beyond the sockets: the rate at which one processor encrypts and decrypts full records, without a
+//! network. A transport cannot be faster than the slower of the two.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ use crate::papers::PapersError;
 
 /// The most content of a record (RFC 8446 section 5.1).
 const RECORD: usize = 16 << 10;
-/// The number of the record that is decrypted: numbers only grow where records are encrypted.
+/// The number of the record that is decrypted. Numbers only grow where records are encrypted.
 const LAST: u64 = 1 << 32;
-/// How long each of both is measured.
+/// How long encryption and decryption are each measured.
 const TIME: Duration = Duration::from_millis(300);
 /// The length of a key of AES-256.
 const KEY: usize = 32;
-/// Header of a record, which `encode` puts before what is encrypted.
+/// Length of a record's header, which `encode` puts before the encrypted bytes.
 const HEADER: usize = 5;
 
-/// Bytes a second of one processor, of content in full records.
+/// Bytes of content in full records that one processor handles in a second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records {
     pub(crate) encrypted_per_s: f64,
     pub(crate) decrypted_per_s: f64,
 }
 
-/// Measures with the cipher that two processes agree on, AES-256-GCM, as the mesh and raw TLS here use it.
+/// Measures the cipher that two processes agree on, AES-256-GCM, as the mesh and raw TLS use it here.
 pub(crate) fn measure() -> Result<Records, PapersError> {
     let provider = tls::provider();
     let suite = (provider.cipher_suites.iter())
@@ -61,7 +61,7 @@ pub(crate) fn measure() -> Result<Records, PapersError> {
         black_box(seal(number)?);
         Ok(())
     })?;
-    // Decrypting is in place, so each record has to be put there first.
+    // Decryption is in place, so each record must first be copied there.
     let sealed = seal(LAST)?.encode();
     let mut record = sealed.clone();
     let decrypted_per_s = rate(|_| {
@@ -80,7 +80,7 @@ pub(crate) fn measure() -> Result<Records, PapersError> {
     })
 }
 
-/// Bytes a second, where `step` takes a record.
+/// Bytes a second, where each call of `step` handles a record.
 fn rate(mut step: impl FnMut(u64) -> Result<(), PapersError>) -> Result<f64, PapersError> {
     for number in 0..100 {
         step(number)?;

@@ -1,4 +1,4 @@
-//! The figures as tables with their proportions, and as JSON.
+//! The figures as tables with their ratios, and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,14 +20,14 @@ const BEGIN: &str = "<!-- figures: written by sealbus-bench bus --markdown -->";
 /// All that was measured.
 #[derive(Default)]
 pub(crate) struct Report {
-    /// The turns of each cell. Columns in the order they were measured.
+    /// The turns of each cell. The columns are in the order in which they were measured.
     columns: BTreeMap<Part, Vec<String>>,
     cells: BTreeMap<(Part, String, Way), Vec<Figures>>,
     /// The rate at which one processor encrypts and decrypts, without a network.
     records: Option<Records>,
 }
 
-/// Two ways whose figures are put in proportion, where both were measured.
+/// Pairs of ways whose figures are compared, where both were measured.
 const RATIOS: [(Way, Way); 7] = [
     (Way::BusAtAuth, Way::RawTcp),
     (Way::BusAtAuth, Way::RawTls),
@@ -43,7 +43,7 @@ struct WrittenCell<'a> {
     table: &'static str,
     column: &'a str,
     way: &'static str,
-    /// The table's figure: of all turns, and the middle one.
+    /// The table's figure for all turns, and the median.
     turns: Vec<f64>,
     median: f64,
     p50_ms: f64,
@@ -121,13 +121,13 @@ impl Report {
         figures.map(|it| part.figure(it)).collect()
     }
 
-    /// The proportions of the turns, each to the one beside it.
+    /// The ratios of the turns, each to the one beside it.
     fn ratio(&self, part: Part, column: &str, of: Way, to: Way) -> Option<Spread> {
         let (of, to) = (self.turns(part, column, of), self.turns(part, column, to));
         Spread::of(of.iter().zip(&to).map(|(of, to)| of / to))
     }
 
-    /// The rows of a table: figures by way, then the proportions.
+    /// The rows of a table: the figures of each way, then the ratios.
     fn rows(&self, part: Part, columns: &[String]) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         let mut add = |name: String, cells: Vec<Option<String>>| {
@@ -174,7 +174,7 @@ impl Report {
         }
     }
 
-    /// Puts the tables into a page, between its marks.
+    /// Puts the tables between the marks of a page.
     pub(crate) fn put_into(&self, page: &Path) -> Result<(), PapersError> {
         marks::put(page, BEGIN, &self.markdown())
     }

@@ -1,4 +1,4 @@
-//! A RabbitMQ set up as a platform sets it up, for the papers' benchmark, and how its clients reach it.
+//! A RabbitMQ for the papers' benchmark, set up as a platform sets it up, and its clients' access to it.
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +21,7 @@ use crate::drivers::stage::{DriverError, failed};
 use crate::mesh::credentials::{Authority, platform};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// File name of the socket at which clients are certified.
+/// File name of the socket on which clients are certified.
 const AUTHORITY: &str = "authority";
 
 /// The options of a setting.
@@ -37,11 +37,12 @@ pub(crate) struct Access {
     management: String,
     operator: Login,
     agents: Login,
-    /// Where certificates are asked for.
+    /// The socket on which certificates are requested.
     authority: PathBuf,
 }
 
-/// Starts a broker as the first line of the input says, prints how it is reached, and ends it when the input ends.
+/// Starts a broker with the settings in the first line of the input, prints its address, and ends it when the input
+/// ends.
 pub(crate) fn serve() -> Result<(), DriverError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -51,7 +52,8 @@ pub(crate) fn serve() -> Result<(), DriverError> {
     let Settings { level } = serde_json::from_str(&line).map_err(failed)?;
     let folder = std::env::temp_dir().join(format!("sealbus-bench-{}", std::process::id()));
     let result = runtime.block_on(async {
-        // A run that is broken off ends this by a signal; the broker is in a group of its own and would stay.
+        // A run that is broken off ends this process by a signal. The broker is in a process group of its own and would
+        // stay.
         let mut broken_off = signal(SignalKind::terminate())?;
         let (mut broker, access) = start(&folder, level).await?;
         let mut output = std::io::stdout().lock();
@@ -129,7 +131,7 @@ async fn prepare(access: &Access, level: SecurityLevel) -> Result<(), DriverErro
     management.prepare(shared).await.map_err(failed)
 }
 
-/// The way to the broker for the agents of a process.
+/// The access to the broker for the agents of a process.
 pub(crate) struct Doorway {
     access: Access,
     level: SecurityLevel,
@@ -172,7 +174,7 @@ impl Doorway {
             return Ok(management.clone());
         }
         let name = platform().map_err(failed)?;
-        // The management interface asks for no certificate; which one would be shown does not matter.
+        // The management interface asks for no certificate, so any one will do.
         let identity = Identity::agent(&name, names::BROKER).map_err(failed)?;
         let credential = self.certificates.credential(identity)?;
         let source = CertificateSource::new(&credential).map_err(failed)?;
@@ -189,7 +191,7 @@ impl Doorway {
         Ok(self.management.insert(Arc::new(management)).clone())
     }
 
-    /// Makes an agent's queue and user, as the Master does; its certificate.
+    /// Makes an agent's queue and user, as the Master does. Returns the agent's certificate.
     pub(crate) async fn admit(
         &mut self,
         agent: &str,
@@ -209,7 +211,7 @@ impl Doorway {
         self.certificates.credential(identity).map(Some)
     }
 
-    /// Makes a process' queue and user, as the Master does; how the process logs in.
+    /// Makes a process's queue and user, as the Master does. Returns the process's login.
     pub(crate) async fn admit_process(
         &mut self,
         identity: Identity,
@@ -235,13 +237,13 @@ impl Doorway {
         })
     }
 
-    /// Messages published under `key` also come to the queue of `agent`.
+    /// Binds the queue of `agent` so that messages published under `key` reach it too.
     pub(crate) async fn bind(&mut self, agent: &str, key: &str) -> Result<(), DriverError> {
         let management = self.management()?;
         bare::bind(&management, agent, key).await.map_err(failed)
     }
 
-    /// Removes the queues it made, so that the next cell finds the broker as this one did.
+    /// Removes the queues that this process made, so that the next cell finds the broker in the same state.
     pub(crate) async fn dismiss(self) {
         if let Some(management) = self.management {
             for queue in &self.queues {

@@ -1,5 +1,6 @@
-//! Certificates for the two processes of a run: the receiving one is the authority, the sending one asks it over a unix
-//! socket in the run's folder. With a broker, which must be certified before both, both ask the process that started it.
+//! Certificates for the two processes of a run. The receiving process is the authority. The sending process asks it
+//! over a unix socket in the run's folder. A broker must be certified first, so with a broker both processes ask the
+//! process that started it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +15,7 @@ use crate::mesh::credentials::{Authority, Customer};
 
 const SOCKET: &str = "authority";
 
-/// Where a process gets its certificates from.
+/// The source of a process's certificates.
 pub(crate) enum Certificates {
     Own(Arc<Authority>),
     Asked(Box<Customer<BufReader<UnixStream>, UnixStream>>),
@@ -31,7 +32,7 @@ impl Certificates {
         Ok(Self::Own(authority))
     }
 
-    /// Those of the authority that listens at `path`.
+    /// Takes certificates from the authority that listens at `path`.
     pub(crate) fn ask(path: &Path) -> Result<Self, DriverError> {
         let stream = UnixStream::connect(path)?;
         let answers = BufReader::new(stream.try_clone()?);
@@ -39,13 +40,13 @@ impl Certificates {
         Ok(Self::Asked(Box::new(customer)))
     }
 
-    /// Certifies who asks at `path`, as long as the process lives.
+    /// Certifies every client at `path`, as long as the process lives.
     pub(crate) fn serve(authority: Arc<Authority>, path: &Path) -> Result<(), DriverError> {
         let listener = UnixListener::bind(path)?;
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let authority = authority.clone();
-                // A customer that goes away has what it needs.
+                // A customer that goes away has all it needs.
                 std::thread::spawn(move || answer(&authority, stream));
             }
         });

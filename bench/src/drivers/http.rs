@@ -1,5 +1,5 @@
-//! Agents of Sealbus on two platforms, each a process with its gateway, over FIPA's message transport for HTTP. Either
-//! side may as well be JADE.
+//! Agents of Sealbus on two platforms, each a process with its gateway, over FIPA's message transport for HTTP. JADE
+//! may take the place of either side.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::drivers::sealbus::{Speaker, Writing, answer};
 use crate::drivers::stage::{DriverError, Prepared, Received, System, failed};
 
-/// The platform of those who ask, and of those who answer.
+/// The platform of the agents that ask, and the platform of those that answer.
 const SENDERS: &str = "senders";
 const RECEIVERS: &str = "receivers";
 
@@ -31,14 +31,14 @@ struct Settings {
 #[derive(Serialize, Deserialize)]
 struct Platform {
     platform: String,
-    /// Of its gateway.
+    /// The address of its gateway.
     address: String,
 }
 
 /// The agents of a platform.
 pub(crate) struct Agents {
     gateway: Arc<HttpGateway>,
-    /// The gateway's own mailbox, and agents that answer.
+    /// The gateway's own mailbox, and the agents that answer.
     running: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -112,7 +112,7 @@ impl System for Agents {
         })
     }
 
-    /// The asking side names the address for answers.
+    /// Nothing to do: the asking side names the address for answers.
     fn meet(&mut self, _there: &Value) -> Result<(), DriverError> {
         Ok(())
     }
@@ -125,7 +125,7 @@ impl System for Agents {
     }
 }
 
-/// As it comes, but open to the other platform and in the encoding that is measured.
+/// The default configuration, but open to the other platform and with the measured encoding.
 fn config(there: &str, settings: Settings) -> HttpGatewayConfig {
     let known = KnownPlatform {
         encoding: Some(settings.encoding),

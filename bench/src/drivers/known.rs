@@ -1,5 +1,5 @@
-//! The measure of the instrument itself: a TCP link that holds each message for a while, drops some and repeats some, and says what
-//! it did, so that it can be compared with what the instrument says was measured.
+//! The measure of the instrument itself: a TCP link that holds each message for a while, drops some and repeats some.
+//! It reports what it did, and the report is compared with the instrument's figures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use crate::drivers::stage::{DriverError, Prepared, Received, System, failed};
 
 #[derive(Deserialize)]
 struct Settings {
-    /// How long each message is held: in turns, round by round.
+    /// How long each message is held. Each round uses the next value.
     delays_us: Vec<u64>,
-    /// Every so many-th message of a sender is dropped, from its first; 0 for none.
+    /// One in this many messages of a sender is dropped, beginning with the first; 0 means none.
     drop_every: u32,
-    /// Every so many-th message that is not dropped comes twice.
+    /// One in this many messages that are not dropped comes twice.
     repeat_every: u32,
-    /// The only round in which messages are dropped or repeated; when missing, it is done in all.
+    /// The only round in which messages are dropped or repeated. Without this value it happens in all rounds.
     only_in: Option<u32>,
 }
 
@@ -29,9 +29,9 @@ struct Settings {
 struct Done {
     dropped: AtomicU64,
     repeated: AtomicU64,
-    /// From sending to arriving at the link's end.
+    /// Time from sending to the arrival at the link's end.
     transit_ns: AtomicU64,
-    /// From there to being handed over.
+    /// Time from that arrival to delivery.
     held_ns: AtomicU64,
     handed_over: AtomicU64,
 }

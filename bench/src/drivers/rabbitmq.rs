@@ -1,5 +1,5 @@
-//! RabbitMQ by its client library alone: the same queues, connections, confirms and acknowledgements as Sealbus asks for, and
-//! nothing else. What Sealbus adds is measured against it.
+//! RabbitMQ through its client library alone, with the same queues, connections, confirms and acknowledgements as
+//! Sealbus uses, and nothing else. The overhead of Sealbus is measured against it.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::drivers::broker::{Access, Doorway};
 use crate::drivers::stage::{DriverError, Prepared, Received, Sender, System, failed};
 
-/// Messages acknowledged together, if so many come at once.
+/// Messages acknowledged together, if that many come at once.
 const TOGETHER: usize = 64;
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ fn channel_key(run: &str) -> String {
     format!("channel-{run}")
 }
 
-/// Connects to the first broker of `config`; the connection, and the user that logged in.
+/// Connects to the first broker of `config`. Returns the connection, and the user that logged in.
 async fn connect(
     config: &BrokerConfig,
     name: &str,
@@ -60,7 +60,7 @@ struct Client {
     user: String,
     credential: Option<Arc<Credential>>,
     out: Channel,
-    /// They close when they are dropped.
+    /// The connections close when this is dropped.
     connections: Vec<Connection>,
 }
 
@@ -105,8 +105,9 @@ impl Client {
         Ok((channel, consumer))
     }
 
-    /// Publishes; what the broker will say to it. The message stands in the library's line when this returns: to wait until
-    /// it is written, which the library offers as well, costs two switches of threads for each.
+    /// Publishes a message. Returns a future of the broker's answer. When this returns, the message is in the library's
+    /// queue. The library could also wait until the message is written, but that costs two switches of threads for
+    /// each.
     fn publish(&self, to: &str, content: &[u8]) -> Result<Answer, DriverError> {
         let properties = BasicProperties::default()
             .with_delivery_mode(2)
@@ -132,7 +133,7 @@ impl Client {
 /// The broker's answer to a message.
 type Answer = Pin<Box<dyn Future<Output = LapinResult<Confirmation>> + Send>>;
 
-/// Acknowledges, without waiting until it is written.
+/// Acknowledges without waiting until the acknowledgement is written.
 fn acknowledge(channel: &Channel, tag: u64, multiple: bool) -> Result<(), DriverError> {
     let sent = channel.basic_ack(tag, BasicAckOptions { multiple });
     sent.now_or_never().unwrap_or(Ok(())).map_err(failed)
@@ -144,9 +145,9 @@ pub(crate) struct Speaker {
     /// The routing key.
     receiver: String,
     unconfirmed: VecDeque<(usize, Answer)>,
-    /// Their content.
+    /// Length of the messages' content in bytes.
     bytes: usize,
-    /// Round trips: where answers come.
+    /// Round trips: the channel and consumer of the answers.
     answers: Option<(Channel, Consumer)>,
 }
 
@@ -155,7 +156,7 @@ impl Sender for Speaker {
         let answer = self.client.publish(&self.receiver, content)?;
         self.unconfirmed.push_back((content.len(), answer));
         self.bytes += content.len();
-        // Takes the confirmations that are there, and waits for more if too many are missing.
+        // This takes the present confirmations, and waits for more if too many are missing.
         let config = &self.client.config;
         loop {
             let is_full = self.unconfirmed.len() >= config.unconfirmed_messages
@@ -219,7 +220,7 @@ impl System for Clients {
         let config = door.config()?;
         let scenario = &order.scenario;
         let name = |role: &str, number: u32| format!("{role}-{}-{number}@bench", order.run);
-        // The senders hear which receivers there are.
+        // The senders are told the receivers.
         let run = order.there.as_str().unwrap_or(&order.run).to_owned();
         let mut listening = Vec::new();
         if order.role != Role::Send {
@@ -285,7 +286,7 @@ impl System for Clients {
     }
 }
 
-/// Counts what comes.
+/// Counts the messages that come.
 async fn take(
     number: u32,
     size: usize,
@@ -316,7 +317,7 @@ async fn take(
     Ok(())
 }
 
-/// Sends each message's content back.
+/// Sends each message's content back to its sender.
 async fn answer(
     client: Client,
     channel: Channel,
@@ -327,7 +328,7 @@ async fn answer(
         let delivery = delivery.map_err(failed)?;
         let to = delivery.properties.reply_to().as_ref();
         let to = to.ok_or_else(|| failed("a question says not who asks"))?;
-        // The library takes note of its confirmation, which nobody asks for.
+        // The library tracks the confirmation, which nobody waits for.
         drop(client.publish(to.as_str(), &delivery.data)?);
         received.answered.fetch_add(1, Ordering::Relaxed);
         acknowledge(&channel, delivery.delivery_tag, false)?;

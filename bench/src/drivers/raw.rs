@@ -1,5 +1,5 @@
-//! The limit: framed messages over bare TCP or bare mutual TLS, on the runtime Sealbus uses. A connection for each pair;
-//! for a broadcast, one to each receiver.
+//! The limit: framed messages over bare TCP or bare mutual TLS, on the runtime that Sealbus uses. Each pair has a
+//! connection; in a broadcast the sender has one to each receiver.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::mesh::raw::{self, Security, Stream};
 /// Waiting bytes are written when there are this many.
 const WRITE: usize = 32 << 10;
 const READ: usize = 64 << 10;
-/// As many as may call at once.
+/// Most connections that may arrive at once.
 const BACKLOG: u32 = 4096;
 /// The longest message.
 const LONGEST: usize = 64 << 20;
@@ -31,13 +31,13 @@ pub(crate) struct Settings {
     pub(crate) level: SecurityLevel,
 }
 
-/// Where the receivers are.
+/// The addresses of the receivers.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Here {
     pub(crate) address: SocketAddr,
 }
 
-/// A connection with what waits to be written.
+/// A connection with the bytes that wait to be written.
 pub(crate) struct Line {
     stream: Stream,
     waiting: Vec<u8>,
@@ -67,7 +67,7 @@ impl Line {
 /// A sender writes to the lines of its receivers; in a broadcast, all senders to the same ones.
 pub(crate) struct Writer {
     lines: Vec<Arc<Mutex<Line>>>,
-    /// To be called before anything is sent.
+    /// Must be called before anything is sent.
     number: Option<Number>,
     answer: Vec<u8>,
 }
@@ -227,7 +227,7 @@ pub(crate) async fn open(
             let security = security.clone();
             tokio::spawn(async move {
                 let stream = raw::greet(tcp, level, &security).await.map_err(failed)?;
-                // It ends when the sender goes; what is missing then is counted.
+                // The task ends when the sender goes. Missing messages are counted.
                 match kind {
                     Kind::Stream => take(stream, &received, deliver).await,
                     Kind::RoundTrip => answer(stream, &received).await,
@@ -249,7 +249,7 @@ async fn take(
     let (mut begin, mut end) = (0, 0);
     loop {
         if end == buffer.len() {
-            // The frame that is not whole yet moves to the front, and gets more room if it needs it.
+            // An incomplete frame moves to the front, and gets more room if it needs it.
             buffer.copy_within(begin..end, 0);
             (begin, end) = (0, end - begin);
             if end == buffer.len() {

@@ -1,4 +1,5 @@
-//! Agents of Sealbus, driven through the bus as the SDK drives them: in one process, or in two over the mesh or a RabbitMQ.
+//! Agents of Sealbus, driven through the bus as the SDK drives them: in one process, or in two processes over the mesh
+//! or a RabbitMQ.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,25 +34,25 @@ const TOGETHER: usize = 256;
 /// The channel of a broadcast.
 const CHANNEL: &str = "/bench";
 const FAREWELL: Duration = Duration::from_millis(200);
-/// How long an agent may take to be there for the broker.
+/// How long an agent may take to become reachable through the broker.
 const REACHABLE: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 struct Settings {
-    /// The mesh's level; agents of one process have none.
+    /// The mesh's level. Agents of one process have none.
     #[serde(default)]
     level: SecurityLevel,
-    /// The broker, if they run on one.
+    /// The broker, if the agents use one.
     #[serde(flatten)]
     broker: Option<Access>,
 }
 
-/// How the other process is reached.
+/// The facts by which the other process is reached.
 #[derive(Clone, Serialize, Deserialize)]
 struct Endpoint {
     identity: String,
     address: SocketAddr,
-    /// In the names of its agents: a broker remembers those of runs before.
+    /// A part of the agents' names, because a broker remembers the agents of earlier runs.
     run: String,
 }
 
@@ -64,7 +65,7 @@ impl Endpoint {
     }
 }
 
-/// All agents that are not of this process are in the other one.
+/// A directory in which every agent outside this process is in the other one.
 #[derive(Default)]
 struct Elsewhere(RwLock<Option<ProcessEndpoint>>);
 
@@ -89,7 +90,7 @@ enum Carrier {
     RabbitMq(BrokerEndpoint, Box<Doorway>),
 }
 
-/// How agents write what the instrument gives them, which is ASCII.
+/// The form in which agents write the instrument's content, which is ASCII.
 #[derive(Clone, Copy)]
 pub(crate) enum Writing {
     /// As bytes.
@@ -117,7 +118,7 @@ pub(crate) struct Speaker {
     /// The part that is the same in every message.
     pub(crate) sample: AclMessage,
     pub(crate) writing: Writing,
-    /// Where a broadcast goes.
+    /// The channel of a broadcast.
     pub(crate) channel: Option<(Channels, ChannelPath)>,
 }
 
@@ -370,7 +371,7 @@ async fn bind(
         .map_err(failed)
 }
 
-/// Counts what comes. The outbox keeps the agent attached.
+/// Counts the messages that come. The outbox keeps the agent attached.
 async fn take(
     number: u32,
     size: usize,
@@ -390,7 +391,7 @@ async fn take(
     }
 }
 
-/// Counts what is published.
+/// Counts the published events.
 async fn hear(
     number: u32,
     size: usize,
@@ -410,7 +411,7 @@ async fn hear(
     }
 }
 
-/// Sends each message's content back.
+/// Sends each message's content back to its sender.
 pub(crate) async fn answer(
     mut mailbox: Mailbox,
     received: Arc<Received>,

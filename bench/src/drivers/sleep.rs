@@ -1,4 +1,4 @@
-//! Sleeping to the microsecond: the runtime's own timers know milliseconds only.
+//! Sleeps that are exact to the microsecond. The runtime's own timers have a resolution of milliseconds.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,15 +16,16 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// The least time between two wake-ups, which is how exactly the kernel wakes a thread that sleeps. On a virtual machine a timer that
-/// is set for the next moment takes up to ten microseconds: with a hundred senders, more than there is.
+/// The least time between two wake-ups, which is as exact as the kernel wakes a sleeping thread. On a virtual machine,
+/// setting a timer for the next moment takes up to ten microseconds. With a hundred senders, this is more time than
+/// there is.
 const APART_NS: u64 = 50_000;
 
-/// A timer of the kernel that wakes all who sleep in this process. With one for each, the timers of a hundred senders took
-/// most of the processor time there was, and their messages waited for it.
+/// A timer of the kernel that wakes all sleepers in this process. With a timer for each, the timers of a hundred
+/// senders took most of the processor time, and their messages waited for it.
 pub(crate) struct Timer {
     asleep: Arc<Asleep>,
-    /// The thread that wakes them.
+    /// The task that wakes the sleepers.
     waking: AbortHandle,
 }
 
@@ -35,9 +36,9 @@ struct Asleep {
 
 #[derive(Default)]
 struct Sleepers {
-    /// The next one due comes first.
+    /// The sleepers, the next one due first.
     due: BinaryHeap<Reverse<Due>>,
-    /// Nobody is woken before this.
+    /// No sleeper is woken before this.
     not_before_ns: u64,
 }
 
@@ -68,7 +69,8 @@ impl PartialEq for Due {
 impl Eq for Due {}
 
 impl Timer {
-    // The successor is an unsafe function; what it asks for, that the descriptor stays the same, an OwnedFd keeps.
+    // The successor of this function is unsafe. It requires that the descriptor stays the same, and an OwnedFd ensures
+    // that.
     #[allow(deprecated)]
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -78,7 +80,8 @@ impl Timer {
             sleepers: Mutex::default(),
         });
         let its = asleep.clone();
-        // A timer that cannot be read or set wakes nobody any more: the instrument finds that nothing comes, and this in the log.
+        // A timer that cannot be read or set wakes nobody any more. The instrument then finds that nothing comes, and
+        // the log has this error.
         let waking = tokio::spawn(async move {
             loop {
                 if let Err(error) = its.wake_next().await {
@@ -93,7 +96,7 @@ impl Timer {
         })
     }
 
-    /// One who sleeps by this timer.
+    /// A sleeper that uses this timer.
     pub(crate) fn sleeper(&self) -> Sleeper {
         Sleeper {
             asleep: self.asleep.clone(),
@@ -109,7 +112,7 @@ impl Drop for Timer {
 }
 
 impl Asleep {
-    /// Has the timer expire at a moment.
+    /// Sets the timer to expire at a moment.
     fn set(&self, at_ns: u64) -> io::Result<()> {
         let second = 1_000_000_000;
         let value = Timespec {
@@ -128,7 +131,7 @@ impl Asleep {
         Ok(())
     }
 
-    /// Waits for the timer and wakes who is due.
+    /// Waits for the timer and wakes the sleepers that are due.
     async fn wake_next(&self) -> io::Result<()> {
         let mut ready = self.timer.readable().await?;
         let mut count = [0; 8];
@@ -151,7 +154,7 @@ impl Asleep {
     }
 }
 
-/// One who sleeps.
+/// One sleeper.
 pub(crate) struct Sleeper {
     asleep: Arc<Asleep>,
     wake: Arc<Notify>,

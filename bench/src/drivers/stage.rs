@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 
 use crate::drivers::sleep::{Sleeper, Timer};
 
-/// How often it is looked whether all has come.
+/// How often the driver checks whether all messages have come.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Why a driver could not go on.
+/// The reason why a driver could not go on.
 #[derive(Debug, Error)]
 pub(crate) enum DriverError {
     #[error(transparent)]
@@ -39,19 +39,19 @@ pub(crate) struct Received {
     pub(crate) tally: Mutex<Tally>,
     /// Round trips: messages answered.
     pub(crate) answered: AtomicU64,
-    /// Messages that will not come: the driver dropped them itself and knows it.
+    /// Messages that will not come because the driver itself dropped them.
     pub(crate) dropped: AtomicU64,
 }
 
-/// One who sends.
+/// An agent that sends.
 pub(crate) trait Sender: Send + 'static {
-    /// Hands a message over; waits while there is no room.
+    /// Hands a message over. Waits while there is no room.
     fn send(&mut self, content: &[u8]) -> impl Future<Output = Result<(), DriverError>> + Send;
 
-    /// Nothing follows for the moment: what waits is to go now.
+    /// Sends waiting messages now, because none follows for the moment.
     fn flush(&mut self) -> impl Future<Output = Result<(), DriverError>> + Send;
 
-    /// Sends a message and waits for its answer; says whether it was the same.
+    /// Sends a message and waits for its answer. Returns whether the answer was the same.
     fn ask(&mut self, content: &[u8]) -> impl Future<Output = Result<bool, DriverError>> + Send;
 }
 
@@ -65,13 +65,13 @@ pub(crate) trait System: Sized + Send + 'static {
         received: Arc<Received>,
     ) -> impl Future<Output = Result<Prepared<Self>, DriverError>> + Send;
 
-    /// Receivers hear what the senders said.
+    /// Gives receivers the senders' report.
     fn meet(&mut self, there: &Value) -> Result<(), DriverError>;
 
-    /// Adds what this driver knows to its report.
+    /// Adds the driver's own facts to its report.
     fn remark(&self, _report: &mut Answer) {}
 
-    /// The end.
+    /// Ends the agents.
     fn leave(self) -> impl Future<Output = ()> + Send;
 }
 

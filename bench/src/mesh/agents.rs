@@ -1,4 +1,4 @@
-//! Agents that measure: in one process, and over the mesh.
+//! Agents that measure, in one process and over the mesh.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) const ECHO: &str = "echo@bench";
 pub(crate) const SINK: &str = "sink@bench";
 pub(crate) const METER: &str = "meter@bench";
 
-/// Where agents are.
+/// The places of agents.
 #[derive(Default)]
 pub(crate) struct Table(Mutex<HashMap<String, Location>>);
 
@@ -51,14 +51,14 @@ fn message(receiver: &str, size: usize) -> Result<AclMessage, BenchError> {
         .with_content("x".repeat(size)))
 }
 
-/// Bytes of a message with so much content, encoded.
+/// Bytes of an encoded message with content of this size.
 pub(crate) fn encoded_size(size: usize) -> Result<usize, BenchError> {
     let mut encoded = Vec::new();
     bitefficient::encode(&message(ECHO, size)?, &mut encoded).map_err(failed)?;
     Ok(encoded.len())
 }
 
-/// This process's agent, and the way to the other process's.
+/// This process's agent, and the access to the other process's agent.
 pub(crate) struct Agents {
     endpoint: MeshEndpoint,
     table: Arc<Table>,
@@ -107,12 +107,12 @@ impl Agents {
         })
     }
 
-    /// This process.
+    /// The endpoint of this process.
     pub(crate) fn process(&self) -> ProcessEndpoint {
         self.endpoint.process()
     }
 
-    /// Says where the other process is.
+    /// Sets the endpoint of the other process.
     pub(crate) fn meet(&self, there: ProcessEndpoint) {
         for agent in [ECHO, SINK] {
             self.table.put(agent, there.clone());
@@ -142,7 +142,7 @@ impl Agents {
     }
 }
 
-/// Sends a new message each time and waits for its answer.
+/// Sends a new message each time and waits for the answer to it.
 async fn round_trips(
     outbox: &Outbox,
     mailbox: &mut Mailbox,
@@ -172,7 +172,7 @@ async fn round_trips(
     Ok(times)
 }
 
-/// Sends messages one way and asks at the end whether all have come; gives messages a second.
+/// Sends messages one way, and asks at the end whether all have come. Returns messages a second.
 async fn stream(
     outbox: &Outbox,
     mailbox: &mut Mailbox,
@@ -235,7 +235,7 @@ pub(crate) async fn in_process_stream(size: usize, messages: usize) -> Result<f6
     rate
 }
 
-/// Sends each message's content back.
+/// Sends each message's content back to its sender.
 pub(crate) async fn be_echo(outbox: Outbox, mut mailbox: Mailbox) {
     while let Some(received) = mailbox.recv().await {
         let message = received.message();
@@ -249,7 +249,7 @@ pub(crate) async fn be_echo(outbox: Outbox, mut mailbox: Mailbox) {
     }
 }
 
-/// Looks at each message; answers the one that asks.
+/// Reads each message, and answers the one that asks.
 pub(crate) async fn be_sink(outbox: Outbox, mut mailbox: Mailbox) {
     let mut batch = Vec::new();
     let mut bytes = 0;

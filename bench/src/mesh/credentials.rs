@@ -1,4 +1,4 @@
-//! Certificates for the two processes: the first one is the authority, the second asks it over its pipes.
+//! Certificates for the two processes. The first process is the authority; the second asks it over its pipes.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -82,7 +82,7 @@ fn trust(root: &[u8]) -> Result<Arc<Trust>> {
     )?))
 }
 
-/// The second process's side: it asks for its certificates over a pipe or a socket.
+/// The second process's side, which asks for its certificates over a pipe or a socket.
 pub(crate) struct Customer<R, W> {
     pub(crate) trust: Arc<Trust>,
     answers: R,

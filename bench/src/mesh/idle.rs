@@ -6,10 +6,10 @@ use sealbus_seal::Identity;
 use crate::mesh::credentials::{Authority, platform};
 use crate::mesh::{BenchError, failed};
 
-/// Prints bytes for each agent, without and with a certificate of its own.
+/// Prints the bytes of each agent, without and with a certificate of its own.
 pub(crate) async fn measure(agents: usize) -> Result<(), BenchError> {
     let authority = Authority::create().map_err(failed)?;
-    // All stay, so that none takes the memory of one that has gone.
+    // All agents stay, so that none reuses the memory of one that has gone.
     let mut attached = Vec::with_capacity(2 * agents);
     for is_certified in [false, true] {
         let config = BusConfig::new(platform().map_err(failed)?);

@@ -1,4 +1,4 @@
-//! The other process: echoes round trips, swallows streams.
+//! The other process, which echoes round trips and swallows streams.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) async fn run(level: &str) -> Result<(), BenchError> {
         });
     }
     let trust = customer.trust.clone();
-    // Lets go of the standard input.
+    // This releases the standard input.
     drop(customer);
     println!("ready");
     let order = read_line().map_err(failed)?;
@@ -79,7 +79,7 @@ pub(crate) async fn run(level: &str) -> Result<(), BenchError> {
     println!("{process}");
     tokio::spawn(be_echo(echo, echo_mailbox));
     tokio::spawn(be_sink(sink, sink_mailbox));
-    // Until the first process closes the pipe.
+    // The process waits until the first one closes the pipe.
     let _ = tokio::task::spawn_blocking(read_line).await;
     Ok(())
 }

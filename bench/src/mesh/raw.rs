@@ -31,7 +31,7 @@ pub(crate) fn process(node: &str) -> Result<Identity, BenchError> {
     Identity::process(&platform().map_err(failed)?, node, id).map_err(failed)
 }
 
-/// The certificate that one side of a connection shows, and the roots that it trusts; none at level `none`.
+/// The certificate that one side of a connection presents, and the roots that it trusts. `None` at level `none`.
 pub(crate) type Security = Option<(Arc<Credential>, Arc<Trust>)>;
 
 pub(crate) async fn connect(
@@ -109,7 +109,7 @@ pub(crate) async fn round_trips(
     Ok(times)
 }
 
-/// Sends messages one way; gives messages a second.
+/// Sends messages one way. Returns messages a second.
 pub(crate) async fn stream(
     stream: &mut Stream,
     size: usize,
@@ -128,7 +128,7 @@ pub(crate) async fn stream(
     Ok((batches * TOGETHER) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The other side of both.
+/// The other side of round trips and streams.
 pub(crate) async fn serve(
     listener: TcpListener,
     level: SecurityLevel,

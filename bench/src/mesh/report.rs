@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::mesh::BenchError;
 
-/// A way for bytes or messages to go.
+/// A way for bytes or messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     RawTcp,
@@ -43,12 +43,12 @@ impl Way {
     }
 }
 
-/// All that was measured.
+/// All measured figures.
 #[derive(Default)]
 pub(crate) struct Report {
     round_trips: BTreeMap<(Way, usize), Vec<RoundTrips>>,
     streams: BTreeMap<Way, Vec<f64>>,
-    /// Bytes of an idle agent.
+    /// Bytes of memory of an idle agent.
     pub(crate) idle: Vec<(String, u64)>,
 }
 
@@ -83,7 +83,7 @@ fn median<T: Copy>(values: &[T], key: impl Fn(&T) -> f64) -> Option<T> {
 
 impl Report {
     pub(crate) fn add_round_trips(&mut self, way: Way, size: usize, times: Vec<Duration>) {
-        // Up to a second, to three digits.
+        // The range goes up to a second, with three digits.
         let Ok(mut histogram) = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3) else {
             return;
         };
@@ -114,7 +114,7 @@ impl Report {
         median(self.streams.get(&way)?, |rate| *rate)
     }
 
-    /// The ratios the goals are stated in.
+    /// The ratios in which the goals are stated.
     fn ratios(&self) -> BTreeMap<&'static str, f64> {
         let [small, large] = crate::mesh::ROUND_TRIP_SIZES;
         let p50 = |way, size| self.round_trip(way, size).map(|turn| turn.p50_ns as f64);

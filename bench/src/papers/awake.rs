@@ -1,20 +1,21 @@
-//! Processors that are not halted while they wait. To wake a virtual processor that its host has taken away costs a hundred
-//! microseconds, or nothing if it happens to be busy still: without this a latency says more of that than of a system.
+//! Keeps waiting processors from being halted. Waking a virtual processor that its host has taken away costs a hundred
+//! microseconds, or nothing if it happens to be busy still. Without this, a latency would tell more about that than
+//! about a system.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 
-/// Where Linux is told how long waking a processor may take, as long as the file is open.
+/// The file that tells Linux how long waking a processor may take. It applies as long as the file is open.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// Holds all processors awake until it is dropped, if this machine allows it.
+/// Keeps all processors awake until it is dropped, if this machine allows it.
 pub(crate) struct Awake(io::Result<File>);
 
 impl Awake {
     pub(crate) fn hold() -> Self {
         let wish = || {
             let mut file = OpenOptions::new().write(true).open(LATENCY)?;
-            // In microseconds.
+            // The value is in microseconds.
             file.write_all(&0_i32.to_ne_bytes())?;
             Ok(file)
         };

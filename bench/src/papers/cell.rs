@@ -16,24 +16,24 @@ use crate::papers::round::{Round, Rounds, histogram};
 use crate::papers::scenario::{Column, Mode, Table};
 use crate::papers::system::{Places, Setting, System};
 
-/// From the order to the first message: time for all to have read the order.
+/// Time from the order to the first message, in which all processes read the order.
 const LEAD_NS: u64 = 20_000_000;
-/// A round of a search.
+/// Length of a round of a search.
 const SEARCH_ROUND_S: f64 = 0.3;
 const SEARCH_STEPS: u32 = 5;
-/// Messages of all senders in the first round of a search, which says how many fill a round.
+/// Messages of all senders in the first round of a search. That round tells how many messages fill a round.
 const PILOT: u32 = 2_000;
 
-/// Deliveries of a round that does not count: enough for every compiler.
+/// Deliveries of a warm-up round: enough for every compiler.
 const MOST_WARM_UP: u64 = 20_000;
 
-/// When the rounds that count have taken so long, there are no more, however many the table wants.
+/// The time after which no further counting round begins, however many the table wants.
 const ROUNDS_TIME: Duration = Duration::from_millis(1500);
 
-/// Round trips that say how many there is time for.
+/// Round trips from which the possible number is estimated.
 const CUT_SAMPLE: u32 = 20;
 
-/// The subject of the measurement, and its tool.
+/// The subject of the measurement, and its tools.
 pub(crate) struct Cell<'a> {
     pub(crate) table: &'a Table,
     pub(crate) column: &'a Column,
@@ -44,7 +44,7 @@ pub(crate) struct Cell<'a> {
     /// The server's own description.
     pub(crate) served: &'a Value,
     pub(crate) places: &'a Places,
-    /// For what the processes write.
+    /// The folder for the processes' logs.
     pub(crate) logs: &'a Path,
 }
 
@@ -75,7 +75,7 @@ impl Cell<'_> {
         self.column.size.unwrap_or(self.table.size)
     }
 
-    /// How often a message is delivered.
+    /// How many receivers get each message.
     fn copies(&self) -> u64 {
         match self.table.shape {
             Shape::Broadcast => u64::from(self.column.receivers),
@@ -98,7 +98,7 @@ impl Cell<'_> {
         Duration::from_secs(self.table.patience_s)
     }
 
-    /// Measures it. What goes wrong is its outcome.
+    /// Measures the cell. A failure is an outcome too.
     pub(crate) async fn measure(&self) -> Outcome {
         if let Err(why) = self
             .system
@@ -106,7 +106,7 @@ impl Cell<'_> {
         {
             return Outcome::Cannot { why };
         }
-        // The payload names its round in two digits; the folder is for sockets, whose paths must be short.
+        // The payload names its round in two digits. The folder is for sockets, and their paths must be short.
         let folder = std::env::temp_dir().join(format!("sb-{:x}", monotonic_ns()));
         if let Err(error) = fs::create_dir_all(&folder) {
             return Outcome::failed(error);
@@ -257,7 +257,7 @@ impl Cell<'_> {
             expected,
             received: match is_stream {
                 true => received,
-                // The number of answers must agree with their contents.
+                // The number of answers must agree with the correct ones.
                 false => received.min(answered),
             },
             duplicated,
@@ -271,13 +271,13 @@ impl Cell<'_> {
         })
     }
 
-    /// Plays what does not count, and says how many messages of each sender fit into the time there is.
+    /// Plays the warm-up. Returns how many messages of each sender fit into the available time.
     async fn warm_up(&self, drivers: &mut Drivers, messages: u32) -> Result<u32, PapersError> {
         let interval_ns = self.table.interval_ns(self.column);
         let stamp = self.table.stamp;
         let mut most = u32::MAX;
         if let Some(cut_s) = self.table.cut_s {
-            // The first ones take longest, and some systems take a tenth of a second for each.
+            // The first messages take longest, and some systems take a tenth of a second for each.
             let few = self.table.warm_up.min(CUT_SAMPLE);
             let round = self.round(drivers, 0, few, interval_ns, stamp).await?;
             let each_s = round.mean_ns.max(1.0) / 1e9;
@@ -320,7 +320,7 @@ impl Cell<'_> {
         let began = Instant::now();
         let mut played: Vec<Round> = Vec::new();
         for number in 0..self.table.rounds.max(1) {
-            // Of an odd number, one is in the middle.
+            // An odd number of rounds has one in the middle.
             let has_middle = played.len() % 2 == 1;
             if has_middle && began.elapsed() > ROUNDS_TIME {
                 break;
@@ -342,12 +342,12 @@ impl Cell<'_> {
         })
     }
 
-    /// Without a pause first; then between nothing and that rate, halving on a scale of ratios.
+    /// Sends without a pause first. Then searches between zero and that rate by halving on a scale of ratios.
     async fn search(&self, drivers: &mut Drivers) -> Result<Outcome, PapersError> {
         let senders = self.column.senders;
         let most = self.table.messages;
         let clamp = |total: f64| ((total / f64::from(senders)) as u32).clamp(10, most);
-        // Each speaks often enough for its compiler, if it has one at run time.
+        // Each sender sends often enough for its compiler, if it has one at run time.
         let pilot = PILOT.div_ceil(senders).max(self.table.warm_up);
         let started = Instant::now();
         let mut rate = 0.0;
@@ -372,7 +372,7 @@ impl Cell<'_> {
         let Outcome::Measured(middle) = outcome(None) else {
             return Ok(outcome(None));
         };
-        // Senders keep a rate of messages; what is told is, as of the rounds without a pause, what was received.
+        // Senders keep a rate of messages. The reported figure is the received rate, as for rounds without a pause.
         let highest = middle.sent as f64 / middle.seconds;
         let limit_ns = (self.table.limit_ms * 1e6) as u64;
         let (mut low, mut high) = (highest / 32.0, highest * 1.2);

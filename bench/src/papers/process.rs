@@ -1,4 +1,4 @@
-//! Processes of a run: drivers and servers, what they say, and what they cost.
+//! Processes of a run, drivers and servers: their answers and their costs.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,11 +18,11 @@ use crate::papers::PapersError;
 /// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A process that speaks lines of JSON, with all it starts.
+/// A process that speaks lines of JSON, with all processes it starts.
 pub(crate) struct Process {
     name: String,
     child: Child,
-    /// It leads a group of its own, which may outlive it.
+    /// The group that the process leads. The group may outlive the process.
     group: Option<Pid>,
     to: Option<ChildStdin>,
     from: Lines<BufReader<ChildStdout>>,
@@ -30,7 +30,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`; its standard error goes to `log`.
+    /// Starts `command`. Its standard error goes to `log`.
     pub(crate) fn start(name: &str, command: &[String], log: &Path) -> Result<Self, PapersError> {
         let failed = |error: &dyn std::fmt::Display| {
             PapersError::Failed(format!("{} cannot be started: {error}", command.join(" ")))
@@ -116,9 +116,9 @@ impl Process {
         PapersError::Failed(format!("{} ended: {}", self.name, last.trim()))
     }
 
-    /// Ends it and all it started.
+    /// Ends the process and all processes it started.
     pub(crate) async fn end(mut self) {
-        // Servers end when nobody speaks to them any more.
+        // Servers end when their input is closed.
         drop(self.to.take());
         let has_ended = tokio::time::timeout(FAREWELL, self.child.wait())
             .await
@@ -131,14 +131,14 @@ impl Process {
 
     fn kill_group(&mut self) {
         if let Some(group) = self.group.take() {
-            // None of it may be left.
+            // No process of the group may be left.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
 impl Drop for Process {
-    /// The run was broken off. Servers may have something to clear away.
+    /// The run was broken off. Servers may have something to clean up.
     fn drop(&mut self) {
         if let Some(group) = self.group.take() {
             let _ = kill_process_group(group, Signal::TERM);
@@ -151,11 +151,11 @@ impl Drop for Process {
 pub(crate) struct Cost {
     /// Seconds of processor time.
     pub(crate) processor_s: f64,
-    /// The sum of the largest memory each has held, in bytes.
+    /// The sum of the largest memory that each has held, in bytes.
     pub(crate) memory: u64,
-    /// Seconds all processors were busy with anything.
+    /// Seconds in which processors were busy with anything, summed.
     pub(crate) busy_s: f64,
-    /// Seconds all processors were there, busy or not.
+    /// Seconds in which processors existed, busy or not, summed.
     pub(crate) there_s: f64,
 }
 
@@ -172,12 +172,13 @@ impl Cost {
     }
 }
 
-/// Seconds all processors were busy, and were there.
+/// Seconds in which all processors were busy, and seconds in which they existed.
 fn machine() -> (f64, f64) {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "));
     let fields = line.unwrap_or_default().split_whitespace();
-    // user, nice, system, idle, waiting for a disk, interrupts, the same in software, taken by the host.
+    // The fields are user, nice, system, idle, waiting for a disk, interrupts, software interrupts, and time taken by
+    // the host.
     let times: Vec<f64> = fields.take(8).filter_map(|it| it.parse().ok()).collect();
     let all: f64 = times.iter().sum();
     let idle: f64 = times.iter().skip(3).take(2).sum();
@@ -203,7 +204,7 @@ pub(crate) fn cost(roots: &[u32]) -> Cost {
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
             continue;
         };
-        // The name, in brackets, may hold anything.
+        // The name, in brackets, may contain anything.
         let Some((_, rest)) = stat.rsplit_once(')') else {
             continue;
         };
@@ -215,7 +216,7 @@ pub(crate) fn cost(roots: &[u32]) -> Cost {
                 .unwrap_or(0)
         };
         parents.insert(id, u32::try_from(field(1)).unwrap_or(0));
-        // User and system time, of itself and of children it has waited for.
+        // User and system time, of the process itself and of children it has waited for.
         ticks.insert(id, (11..15).map(field).sum::<u64>());
     }
     let (busy_s, there_s) = machine();

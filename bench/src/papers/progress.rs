@@ -7,13 +7,13 @@ use crate::papers::results::{Key, Measurement, Outcome, Results};
 use crate::papers::scenario::Table;
 use crate::papers::system::{Setting, System};
 
-/// The rest of a run: the cells of a system's setting, between a start and an end of its server.
+/// The rest of a run: the cells of a system's setting, between the start and the end of its server.
 pub(crate) struct Ahead {
     system: String,
     setting: String,
     /// Table and column of each cell, last first.
     cells: Vec<(String, String)>,
-    /// The estimate for a system that was not measured yet, in seconds.
+    /// The estimate in seconds for a system that was not measured yet.
     cell_s: f64,
     service_s: f64,
 }
@@ -41,21 +41,21 @@ impl Ahead {
     }
 }
 
-/// Seconds that something took, and how often it was done.
+/// The seconds that something took, and how often it was done.
 type Took = (f64, u32);
 
-/// Says how far the run is.
+/// Reports how far the run is.
 pub(crate) struct Progress {
-    /// Last first.
+    /// The groups still ahead, last first.
     ahead: Vec<Ahead>,
     all: usize,
     cells: HashMap<Key, f64>,
-    /// By system and setting.
+    /// The seconds of each server's start and end, by system and setting.
     services: HashMap<(String, String), f64>,
 }
 
 impl Progress {
-    /// Cells measured by earlier runs say how long those of this one will take.
+    /// Estimates the times of this run's cells from the cells measured by earlier runs.
     pub(crate) fn new(mut ahead: Vec<Ahead>, earlier: &Results) -> Self {
         ahead.reverse();
         let mut progress = Self {
@@ -87,8 +87,8 @@ impl Progress {
         self.ahead.iter().map(|it| it.cells.len()).sum()
     }
 
-    /// How long what is left will take: each cell as the same one before, else as its system's others in the same table, else
-    /// as all others of its system.
+    /// The estimated time of the rest. Each cell counts as the same cell did before, else as the mean of its system's
+    /// cells in the same table, else as the mean of all cells of its system.
     pub(crate) fn minutes(&self) -> f64 {
         let mut same: HashMap<(&str, &str, &str, &str), Took> = HashMap::new();
         let mut of_table: HashMap<(&str, &str), Took> = HashMap::new();
@@ -118,7 +118,7 @@ impl Progress {
         sum_s / 60.0
     }
 
-    /// A cell is done.
+    /// Reports that a cell is done.
     pub(crate) fn show(&mut self, system: &System, table: &Table, measurement: &Measurement) {
         if let Some(it) = self.ahead.last_mut() {
             it.cells.pop();
@@ -141,7 +141,7 @@ impl Progress {
         );
     }
 
-    /// All cells of a setting are done, and its server has ended.
+    /// Reports that all cells of a setting are done, and that its server has ended.
     pub(crate) fn leave(&mut self, service_s: Option<f64>) {
         if let Some(it) = self.ahead.pop()
             && let Some(took_s) = service_s
@@ -204,7 +204,8 @@ mod tests {
             ..Results::default()
         };
         let mut known = Progress::new(vec![ahead("plain", &cells), ahead("tls", &[])], &earlier);
-        // The same cell, the table's mean, the system's mean; the server of the one and what is said of the other.
+        // The terms are the same cell, the table's mean, the system's mean, the measured server, and the estimate for
+        // the other.
         let expected = 1.0 + 2.0 + 5.0 + 7.0 + 5.0;
         assert!((known.minutes() * 60.0 - expected).abs() < 1e-9);
         known.leave(Some(7.0));

@@ -18,7 +18,7 @@ use crate::papers::results::{Figures, Key, Outcome, Results, Spread};
 use crate::papers::scenario::{Shown, Table};
 use crate::papers::system::{Setting, System};
 
-/// Writes all of it.
+/// Writes the whole report.
 pub(crate) fn write(
     folder: &Path,
     tables: &[Table],
@@ -76,7 +76,8 @@ const BANDWIDTH: Metric = Metric {
     is_less_better: false,
 };
 
-/// The figure that judges a table first. At a given pace all systems that keep up have one throughput; only their latency differs.
+/// The figure that first judges a table. At a given pace, all systems that keep up have the same throughput, and only
+/// their latency differs.
 pub(crate) fn judged(shows: Shown) -> Metric {
     match shows {
         Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => LATENCY,
@@ -98,7 +99,7 @@ pub(crate) fn judged(shows: Shown) -> Metric {
     }
 }
 
-/// All a table is judged by, the most important first.
+/// All figures that judge a table, the most important first.
 pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
     let first = judged(shows);
     match shows {
@@ -114,7 +115,7 @@ pub(crate) fn metrics(shows: Shown) -> Vec<Metric> {
     }
 }
 
-/// The figure in a table's plot: for latencies the mean, as the papers print it.
+/// The figures in a table's plot. For latencies this is the mean, as in the papers.
 pub(crate) fn plotted(shows: Shown) -> Vec<Metric> {
     match shows {
         Shown::LatencyAndThroughput | Shown::ThroughputAndLatency => vec![MEAN],
@@ -122,7 +123,7 @@ pub(crate) fn plotted(shows: Shown) -> Vec<Metric> {
     }
 }
 
-/// A figure with as many digits as mean something.
+/// A figure with its meaningful digits.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -134,7 +135,7 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// Thousands apart, by a narrow space that does not break.
+/// A number with its thousands separated by a narrow space that does not break.
 fn grouped(value: f64) -> String {
     let plain = format!("{value:.0}");
     let mut text = String::new();
@@ -210,23 +211,24 @@ pub(crate) fn cells_in_words(table: &Table, results: &Results) -> String {
     }
 }
 
-/// The repetition in the middle, by the table's first metric, with the spread of that metric over all rounds of all repetitions.
+/// The median repetition by the table's first metric, with the spread of that metric over all rounds of all
+/// repetitions.
 pub(crate) struct Middle {
     pub(crate) figures: Figures,
     pub(crate) spread: Spread,
 }
 
-/// Why a cell has no figures.
+/// The reason why a cell has no figures.
 #[derive(Clone)]
 pub(crate) enum Lack {
-    /// It failed.
+    /// The cell failed.
     Failed(String),
-    /// It could not be tried.
+    /// The cell could not be tried.
     Cannot(String),
 }
 
 impl Lack {
-    /// The word in the table, and why.
+    /// The word in the table, and the reason.
     pub(crate) fn words(&self) -> (&'static str, &str) {
         match self {
             Self::Failed(why) => ("failed", why),
@@ -235,7 +237,7 @@ impl Lack {
     }
 }
 
-/// The outcome of a cell's repetitions: the middle one, or the reason why there is none.
+/// The outcome of a cell's repetitions: the median one, or the reason why there is none.
 pub(crate) fn middle(
     results: &Results,
     table: &Table,
@@ -270,7 +272,7 @@ pub(crate) fn middle(
     Some(Ok(Middle { figures, spread }))
 }
 
-/// Where and when it was measured, how long that took, and what else ran.
+/// The place and time of the measurement, its duration, and the machine's other load.
 pub(crate) fn conditions(results: &Results) -> Vec<(String, String)> {
     let machine = results.machine.iter();
     let mut conditions: Vec<_> = machine
@@ -315,7 +317,7 @@ pub(crate) fn conditions(results: &Results) -> Vec<(String, String)> {
     conditions
 }
 
-/// How often each of some words is there.
+/// The number of occurrences of each word.
 fn counted<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
     let mut counts = BTreeMap::new();
     for word in words {
@@ -324,7 +326,7 @@ fn counted<'a>(words: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize>
     counts
 }
 
-/// The cells that failed, and why.
+/// The cells that failed, with the reasons.
 pub(crate) fn failed(results: &Results) -> impl Iterator<Item = (&Key, &str)> {
     let all = results.measurements.iter();
     all.filter_map(|it| match &it.outcome {
@@ -333,7 +335,7 @@ pub(crate) fn failed(results: &Results) -> impl Iterator<Item = (&Key, &str)> {
     })
 }
 
-/// The columns and rows that the quick profile leaves to the full one and that were not measured, in words.
+/// The columns and rows, in words, that the quick profile leaves to the full one and that were not measured.
 pub(crate) fn left_to_full(table: &Table, systems: &[System], results: &Results) -> Option<String> {
     let columns = table.columns.iter();
     let columns = columns.filter(|it| !it.quick && !has_figures(results, table, &it.title));
@@ -369,13 +371,13 @@ pub(crate) fn left_to_full(table: &Table, systems: &[System], results: &Results)
     (!parts.is_empty()).then(|| format!("Measured in the full profile only: {}.", parts.join("; ")))
 }
 
-/// Whether anything is known of a column.
+/// Whether there is any figure for a column.
 pub(crate) fn has_figures(results: &Results, table: &Table, column: &str) -> bool {
     let mut measured = results.measurements.iter();
     measured.any(|it| it.key.table == table.id && it.key.column == column)
 }
 
-/// δ of a row: the mean, over the columns both tables have, of another table's figure over this one's.
+/// The δ of a row: the mean, over the columns in both tables, of another table's figure over this one's.
 pub(crate) fn proportion(
     results: &Results,
     (table, other): (&Table, &Table),

@@ -1,4 +1,4 @@
-//! The measured results, as they are kept between runs: bench/report/results.json.
+//! The measured results, as kept between runs in bench/report/results.json.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,16 +13,17 @@ use crate::papers::PapersError;
 /// The figures of one cell in one repetition.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// From sending to receiving, or of a round trip.
+    /// The mean time from sending to receiving, or of a round trip.
     pub(crate) mean_ms: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) p999_ms: f64,
     pub(crate) max_ms: f64,
-    /// Messages received in a second, from the first sent to the last received; of a broadcast, by each receiver.
+    /// Messages received in a second, from the first sent to the last received. In a broadcast this is the rate of each
+    /// receiver.
     pub(crate) per_s: f64,
     pub(crate) seconds: f64,
-    /// Of a search: the highest rate that kept the limit, counted as `per_s` is.
+    /// In a search, the highest rate that kept the limit, counted like `per_s`.
     pub(crate) rate_under_limit: Option<f64>,
     pub(crate) bytes_per_s: f64,
     pub(crate) sent: u64,
@@ -33,14 +34,14 @@ pub(crate) struct Figures {
     pub(crate) processor_us: f64,
     /// The most memory all processes held.
     pub(crate) memory_mib: f64,
-    /// The share of the machine's processor time that others used meanwhile.
+    /// The share of the machine's processor time that other processes used in the meantime.
     #[serde(default)]
     pub(crate) others: f64,
     pub(crate) clients: Vec<String>,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) remarks: Value,
-    /// All rounds that counted, in their order; the figures above are those of the one in the middle, but for the costs, which are of
-    /// all.
+    /// All rounds that counted, in their order. The figures above come from the median round, except the costs, which
+    /// cover all rounds.
     #[serde(default)]
     pub(crate) rounds: Vec<RoundFigures>,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Figures {
 /// One round of a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RoundFigures {
-    /// The figure that judges the table.
+    /// The figure by which the table is judged.
     pub(crate) value: f64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
@@ -66,7 +67,7 @@ pub(crate) enum Outcome {
         why: String,
         figures: Option<Box<Figures>>,
     },
-    /// The system has no such thing, or is not here.
+    /// The system does not support it, or is not installed.
     Cannot {
         why: String,
     },
@@ -81,7 +82,7 @@ impl Outcome {
     }
 }
 
-/// Which cell of which table.
+/// A cell: its table, column and row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Key {
     pub(crate) table: String,
@@ -95,9 +96,9 @@ pub(crate) struct Key {
 pub(crate) struct Measurement {
     #[serde(flatten)]
     pub(crate) key: Key,
-    /// Seconds it took, with everything around it.
+    /// Seconds that the cell took, with everything around it.
     pub(crate) took_s: f64,
-    /// When, and what of Sealbus: a run may go on with another's results.
+    /// The time of the measurement and the version of Sealbus. A run may continue with another run's results.
     #[serde(default)]
     pub(crate) measured: String,
     #[serde(default)]
@@ -114,13 +115,13 @@ pub(crate) struct Service {
     pub(crate) took_s: f64,
 }
 
-/// All that was measured, and where.
+/// All results, and the machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
     /// Kernel, processors, memory, versions.
     pub(crate) machine: BTreeMap<String, String>,
     pub(crate) measurements: Vec<Measurement>,
-    /// Each time one was needed.
+    /// The time of each server, once for each time it was needed.
     #[serde(default)]
     pub(crate) services: Vec<Service>,
 }
@@ -141,7 +142,7 @@ impl Results {
         })
     }
 
-    /// Written whole or not at all.
+    /// Writes the results, either completely or not at all.
     pub(crate) fn save(&self, path: &Path) -> Result<(), PapersError> {
         let text = serde_json::to_string_pretty(self)
             .map_err(|error| PapersError::Failed(error.to_string()))?;
@@ -156,19 +157,19 @@ impl Results {
         self.measurements.push(measurement);
     }
 
-    /// Minutes that all of this took to measure.
+    /// Minutes that the measurement of all results took.
     pub(crate) fn minutes(&self) -> f64 {
         let cells = self.measurements.iter().map(|it| it.took_s);
         let services = self.services.iter().map(|it| it.took_s);
         cells.chain(services).sum::<f64>() / 60.0
     }
 
-    /// Notes something about where and how this was measured.
+    /// Notes a fact about the machine or the method.
     pub(crate) fn note(&mut self, what: &str, words: String) {
         self.machine.insert(what.to_owned(), words);
     }
 
-    /// Whether a cell need not be measured again: it was, and did not fail.
+    /// Whether a cell need not be measured again, because it was measured and did not fail.
     pub(crate) fn has(&self, key: &Key) -> bool {
         let found = self.measurements.iter().find(|it| it.key == *key);
         found.is_some_and(|it| matches!(it.outcome, Outcome::Measured(_)))
@@ -191,7 +192,7 @@ impl Results {
         })
     }
 
-    /// The outcome of all repetitions of a cell, or the one that failed: other repetitions do not make up for a failure.
+    /// The outcome of all repetitions of a cell, or the failed one: other repetitions do not make up for a failure.
     pub(crate) fn figures<'a>(
         &'a self,
         table: &'a str,
@@ -210,7 +211,7 @@ impl Results {
             .collect()
     }
 
-    /// Notes where this runs.
+    /// Notes the machine that this runs on.
     pub(crate) fn note_machine(&mut self) {
         let read = |path: &str, field: &str| {
             let text = fs::read_to_string(path).ok()?;
@@ -257,13 +258,13 @@ pub(crate) fn moment() -> String {
     first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default()
 }
 
-/// The commit of this folder's repository, and whether anything in it differs from that.
+/// The commit of this folder's repository, and whether anything in the folder differs from it.
 pub(crate) fn commit() -> String {
     let arguments = ["describe", "--always", "--dirty", "--exclude", "*"];
     first_line("git", &arguments).unwrap_or_default()
 }
 
-/// The middle of some values, and their least and greatest.
+/// The median of some values, with their least and greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

@@ -1,4 +1,4 @@
-//! A round as both sides report it, and what the rounds of a cell come to.
+//! A round as both sides report it, and the result of a cell's rounds.
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// The fault in its counts, if there is one.
+    /// The fault in the round's counts, if there is one.
     pub(crate) fn fault(&self) -> Option<String> {
         let Self {
             sent,
@@ -48,12 +48,12 @@ impl Round {
         self.last_ns.saturating_sub(self.first_ns).max(1) as f64 / 1e9
     }
 
-    /// Messages received in a second; of a broadcast, each time they were.
+    /// Messages received in a second. In a broadcast each delivery counts.
     pub(crate) fn received_per_s(&self) -> f64 {
         self.received as f64 / self.seconds()
     }
 
-    /// Without what is known only of the whole cell.
+    /// The figures of the round, without those known only for the whole cell.
     fn figures(&self, size: usize) -> Figures {
         let at = |quantile| self.times.value_at_quantile(quantile) as f64 / 1e6;
         Figures {
@@ -75,8 +75,8 @@ impl Round {
     }
 }
 
-/// The rounds that count, one after the other in the same processes, and what all of them cost. After one whose counts disagree there
-/// is no other.
+/// The rounds that count, one after another in the same processes, and the cost of all of them. After a round whose
+/// counts disagree there is no other.
 pub(crate) struct Rounds {
     pub(crate) played: Vec<Round>,
     pub(crate) before: Cost,
@@ -84,12 +84,12 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// The fault in the counts of one of them, if there is one.
+    /// The fault in the counts of a round, if there is one.
     pub(crate) fn fault(&self) -> Option<String> {
         self.played.iter().find_map(Round::fault)
     }
 
-    /// The round in the middle, by what the table is judged by; or the one whose counts disagree, which fails the cell.
+    /// The median round by the figure that judges the table, or the round whose counts disagree, which fails the cell.
     pub(crate) fn outcome(
         &self,
         table: &Table,
@@ -140,9 +140,9 @@ impl Rounds {
     }
 }
 
-/// Times as a driver tells them, in buckets.
+/// Times in buckets, as a driver reports them.
 pub(crate) fn histogram(pairs: &[(u64, u64)]) -> Result<Histogram<u64>, PapersError> {
-    // Up to an hour.
+    // The range goes up to an hour.
     let failed = |error: &dyn std::fmt::Display| PapersError::Failed(error.to_string());
     let mut histogram =
         Histogram::new_with_bounds(1, 3_600_000_000_000, 3).map_err(|error| failed(&error))?;

@@ -1,4 +1,4 @@
-//! The papers' tables, each described once in a file under bench/scenarios.
+//! The papers' tables. A file under bench/scenarios describes each.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,11 @@ use crate::papers::{PapersError, read_folder};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// Every sender keeps the interval, or pauses not at all when it is 0.
+    /// Every sender keeps the interval, or sends without a pause if the interval is 0.
     #[default]
     Paced,
-    /// First without a pause, then the highest rate is searched at which 99 of 100 messages stay under the limit.
+    /// Senders send without a pause first. Then the highest rate is searched at which 99 of 100 messages stay under the
+    /// limit.
     Search,
 }
 
@@ -43,10 +44,10 @@ pub(crate) struct Column {
     pub(crate) size: Option<usize>,
     pub(crate) messages: Option<u32>,
     pub(crate) interval_us: Option<u64>,
-    /// Part of the quick profile.
+    /// Whether the column is part of the quick profile.
     #[serde(default)]
     pub(crate) quick: bool,
-    /// The systems of which it is part there, by their files' names; when empty, all.
+    /// The systems for which the column is part of that profile, by their files' names; all if empty.
     #[serde(default)]
     pub(crate) quick_for: Vec<String>,
 }
@@ -74,9 +75,9 @@ pub(crate) struct Printed {
     #[serde(default)]
     pub(crate) secure: bool,
     pub(crate) cells: Vec<String>,
-    /// The system of ours that measures the same.
+    /// The system here that measures the same.
     pub(crate) beside: Option<String>,
-    /// Why the system is not measured here.
+    /// The reason why the system is not measured here.
     pub(crate) cannot: Option<String>,
 }
 
@@ -87,52 +88,53 @@ pub(crate) struct Table {
     /// The file's name.
     #[serde(skip)]
     pub(crate) id: String,
-    /// The paper, by authors and title.
+    /// The paper's authors and title.
     pub(crate) paper: String,
     pub(crate) title: String,
-    /// The paper's method, and the differences here.
+    /// The paper's method, and the differences from it here.
     pub(crate) about: String,
     #[serde(default)]
     pub(crate) mode: Mode,
     pub(crate) shows: Shown,
-    /// The bound of a search.
+    /// The limit of a search.
     #[serde(default)]
     pub(crate) limit_ms: f64,
     pub(crate) kind: Kind,
     pub(crate) shape: Shape,
     pub(crate) size: usize,
-    /// Messages of each sender; for a search, at most.
+    /// Messages of each sender. For a search this is the maximum.
     pub(crate) messages: u32,
     #[serde(default)]
     pub(crate) interval_us: u64,
     #[serde(default)]
     pub(crate) stamp: Stamp,
-    /// Senders connect, and prove who they are, not before they first ask: that counts.
+    /// Whether senders connect and prove their identity only when they first ask, so that the time for it counts.
     #[serde(default)]
     pub(crate) first_contact: bool,
-    /// Messages of each sender before those that count.
+    /// Warm-up messages of each sender, before those that count.
     #[serde(default)]
     pub(crate) warm_up: u32,
-    /// Round trips are cut to as many as take about so long; all are done when it is missing.
+    /// The time in seconds to which round trips are cut. Without it, all are made.
     pub(crate) cut_s: Option<f64>,
-    /// How often what counts is played by the same processes, of slow systems less often: the round in the middle is the cell's.
+    /// How many counting rounds the same processes play; slow systems play fewer. The median round is the cell's
+    /// result.
     #[serde(default = "one")]
     pub(crate) rounds: u32,
-    /// The table this one is put in proportion to, row by row: its figures over those here.
+    /// The table with which this one is compared, row by row: its figures over those here.
     pub(crate) beside: Option<String>,
-    /// The proportions that the paper prints, by row.
+    /// The ratios that the paper prints, by row.
     #[serde(default)]
     pub(crate) proportions: BTreeMap<String, String>,
     /// Seconds a cell may take.
     pub(crate) patience_s: u64,
-    /// How long nothing must have come before what is missing counts as lost.
+    /// How long nothing must have come before missing messages count as lost.
     #[serde(default = "quiet_s")]
     pub(crate) quiet_s: u64,
     /// Repetitions of the quick profile.
     pub(crate) quick: u32,
-    /// Repetitions of the full one.
+    /// Repetitions of the full profile.
     pub(crate) full: u32,
-    /// Which systems are measured, by the beginning of their file's name; when empty, all.
+    /// The systems that are measured, by the beginnings of their files' names; all if empty.
     #[serde(default)]
     pub(crate) systems: Vec<String>,
     pub(crate) columns: Vec<Column>,

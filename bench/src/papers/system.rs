@@ -1,4 +1,4 @@
-//! The systems that are measured, each described in a file under bench/systems.
+//! The measured systems. A file under bench/systems describes each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use serde_json::Value;
 use crate::papers::scenario::{Column, Table};
 use crate::papers::{PapersError, read_folder};
 
-/// The protection of a setting, weakest first: only rows of one class are compared.
+/// The protection of a setting, weakest first. Only rows of one class are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
-    /// Nothing.
+    /// No protection.
     None,
-    /// Each hop is encrypted; the server shows who it is.
+    /// Each hop is encrypted, and the server proves its identity.
     Encrypted,
-    /// Each hop is encrypted, and both ends of it show who they are.
+    /// Each hop is encrypted, and both of its ends prove their identity.
     Mutual,
-    /// As `Mutual`, and every message's sender is proved.
+    /// Like `Mutual`, and every message's sender is proved.
     Sender,
 }
 
@@ -45,11 +45,11 @@ impl Class {
 pub(crate) enum Side {
     /// Sealbus.
     Ours,
-    /// Sealbus on one side and another on the other: shown, but not held against anything.
+    /// Sealbus on one side and another system on the other. The row is shown but not compared.
     Mixed,
     /// The limit that nothing can beat.
     Limit,
-    /// The others.
+    /// Another system.
     Peer,
 }
 
@@ -59,15 +59,15 @@ pub(crate) enum Side {
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) class: Class,
-    /// How messages are encoded, where the table tells encodings apart: only rows of one encoding are compared.
+    /// The encoding of messages, where the table distinguishes encodings. Only rows of one encoding are compared.
     pub(crate) encoding: Option<String>,
-    /// Handed to the drivers and the service.
+    /// Settings that are handed to the drivers and the service.
     #[serde(default)]
     pub(crate) with: toml::Table,
-    /// All agents in one process.
+    /// Whether all agents are in one process.
     #[serde(default)]
     pub(crate) one_process: bool,
-    /// Left out of the quick profile.
+    /// Whether the setting is left out of the quick profile.
     #[serde(default)]
     pub(crate) full_only: bool,
 }
@@ -81,24 +81,24 @@ pub(crate) struct System {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) side: Side,
-    /// The language of its agents: ours in Python are compared with others in Python.
+    /// The language of its agents. Sealbus in Python is compared with other systems in Python.
     pub(crate) language: String,
-    /// The settings that give its best figures, and where they are documented.
+    /// The settings that give its best figures, and their documentation.
     pub(crate) settings: String,
-    /// The system that carries it, driven without it: what it adds is shown.
+    /// The system that carries it, driven alone to show the overhead.
     pub(crate) carried_by: Option<String>,
-    /// Why there are no figures of it.
+    /// The reason why it has no figures.
     pub(crate) cannot: Option<String>,
     /// The program that plays its agents.
     #[serde(default)]
     pub(crate) driver: Vec<String>,
-    /// The program that plays its receivers, where it is another.
+    /// The program that plays its receivers, if it is another.
     #[serde(default)]
     pub(crate) receivers: Vec<String>,
     /// The server it needs.
     #[serde(default)]
     pub(crate) service: Vec<String>,
-    /// Files without which it cannot run; `make peers` makes them.
+    /// Files that it needs to run; `make peers` makes them.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
     /// The tables that its driver can play.
@@ -106,27 +106,27 @@ pub(crate) struct System {
     pub(crate) shapes: Vec<Shape>,
     #[serde(default)]
     pub(crate) kinds: Vec<Kind>,
-    /// Rounds before the one that counts: more where code is compiled while it runs.
+    /// Rounds before the one that counts. Code that is compiled while it runs needs more.
     #[serde(default = "one")]
     pub(crate) warm_ups: u32,
-    /// The tables it is measured for; when empty, all that take it.
+    /// The tables it is measured for. If empty, all tables that include it.
     #[serde(default)]
     pub(crate) tables: Vec<String>,
-    /// The tables it is measured for in the quick profile; when missing, as many as in the full one.
+    /// The tables it is measured for in the quick profile. If missing, the same as in the full one.
     pub(crate) quick: Option<Vec<String>>,
-    /// The most agents on one side in the quick profile, by table; all where it says nothing.
+    /// The most agents on one side in the quick profile, by table. Tables without an entry have no limit.
     #[serde(default)]
     pub(crate) quick_agents: BTreeMap<String, u32>,
-    /// About how many seconds a cell of the quick profile takes, for the estimate before one was measured.
+    /// About how many seconds a cell of the quick profile takes, as the estimate before the first measurement.
     #[serde(default = "two_seconds")]
     pub(crate) cell_s: f64,
-    /// The same for starting and ending its server.
+    /// The same estimate for starting and ending its server.
     #[serde(default = "two_seconds")]
     pub(crate) service_s: f64,
-    /// Its cells take long: it has its turn after the others.
+    /// Whether its cells take long. Such a system has its turn after the others.
     #[serde(default)]
     pub(crate) slow: bool,
-    /// The most agents on one side, where it has a limit.
+    /// The most agents on one side, if it has a limit.
     pub(crate) most_agents: Option<u32>,
     /// The largest content it takes, in bytes.
     pub(crate) largest: Option<usize>,
@@ -143,7 +143,7 @@ fn two_seconds() -> f64 {
 }
 
 impl Table {
-    /// Whether it has rows of this system.
+    /// Whether the table has rows of this system.
     pub(crate) fn includes(&self, system: &System) -> bool {
         let is_wanted = |it: &String| system.id.starts_with(it.as_str());
         let is_at_home = system.tables.is_empty() || system.tables.contains(&self.id);
@@ -171,7 +171,7 @@ impl System {
             && !self.is_quick(setting, table, column)
     }
 
-    /// Whether it can play a table, or why not.
+    /// Checks whether it can play a table.
     pub(crate) fn plays(&self, table: &Table, agents: u32, size: usize) -> Result<(), String> {
         if !self.kinds.contains(&table.kind) || !self.shapes.contains(&table.shape) {
             return Err("has no such mechanism".to_owned());
@@ -206,7 +206,7 @@ impl Setting {
     }
 }
 
-/// Where things are.
+/// The places of files and folders.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     pub(crate) bench: PathBuf,
@@ -214,7 +214,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Fills the places into a word of a command.
+    /// Inserts the places into a word of a command.
     pub(crate) fn fill(&self, word: &str) -> String {
         let own = std::env::current_exe().unwrap_or_default();
         word.replace("{self}", &own.to_string_lossy())
@@ -233,7 +233,7 @@ pub(crate) fn load(bench: &Path) -> Result<Vec<System>, PapersError> {
         })?;
         systems.push(System { id, ..system });
     }
-    // If the time is short, what matters most is there.
+    // If the time is short, the most important systems are measured first.
     systems.sort_by_key(|it| (it.slow, it.side == Side::Peer));
     Ok(systems)
 }

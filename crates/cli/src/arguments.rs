@@ -1,4 +1,4 @@
-//! The commands and their options, with the help and one example each.
+//! The commands and their options, each command with its help and one example.
 
 mod agents;
 mod broker;
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// Otherwise what is typed for the one is taken for the other as well.
+    /// Otherwise a value meant for one of them is taken for the other as well.
     #[test]
     fn no_argument_of_a_command_has_the_id_of_a_global_option() {
         fn check(command: &clap::Command, global: &[clap::Id]) {

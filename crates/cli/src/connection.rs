@@ -1,4 +1,4 @@
-//! Finding the platform that runs here, and asking its Master.
+//! Finds the platform that runs here, and asks its Master.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use sealbus_control::{Fault, FaultCode};
 use crate::arguments::General;
 use crate::error::CliError;
 
-/// How long the Master may take to answer, beyond the time a request itself asks for.
+/// How long the Master may take to answer, beyond the time that a request itself asks for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection to a running Master.
@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the platform the options name, or to the only one that runs here.
+    /// Connects to the platform that the options name, or to the only one that runs here.
     pub(crate) async fn open(general: &General) -> Result<Self, CliError> {
         Self::to(&running(general)?).await
     }
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// Asks, and turns the platform's fault into an error of the command line.
+    /// Asks the Master, and turns the platform's fault into an error of the command line.
     pub(crate) async fn ask(&mut self, request: AdminRequest) -> Result<AdminAnswer, CliError> {
         let asked = match &request {
             AdminRequest::Send { message } => message.wait,
@@ -82,7 +82,7 @@ impl From<Fault> for CliError {
     }
 }
 
-/// The state directory of the platform meant.
+/// The state directory of the chosen platform.
 fn running(general: &General) -> Result<PathBuf, CliError> {
     if let Some(directory) = &general.state {
         return Ok(directory.clone());
@@ -106,7 +106,7 @@ fn running(general: &General) -> Result<PathBuf, CliError> {
     }
 }
 
-/// Where the state of a platform is kept unless said otherwise.
+/// The default state directory of a platform.
 pub(crate) fn directory_of(general: &General, platform: &str) -> Result<PathBuf, CliError> {
     match &general.state {
         Some(directory) => Ok(directory.clone()),
@@ -114,8 +114,7 @@ pub(crate) fn directory_of(general: &General, platform: &str) -> Result<PathBuf,
     }
 }
 
-/// `$XDG_STATE_HOME/sealbus`, which the XDG base directory specification lets default to
-/// `$HOME/.local/state/sealbus`.
+/// `$XDG_STATE_HOME/sealbus`. By the XDG base directory specification, its default is `$HOME/.local/state/sealbus`.
 fn base() -> Result<PathBuf, CliError> {
     let home = |variable: &str| {
         std::env::var_os(variable)

@@ -1,4 +1,4 @@
-//! Every error a command can end with: what happened, what to do, and the exit code.
+//! Every error of a command: what happened, what to do, and the exit code.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,33 +6,33 @@ use std::process::ExitCode;
 use miette::Diagnostic;
 use serde_json::json;
 
-/// Why a command failed. The help text says what to do about it.
+/// The reason why a command failed. The help text says what to do about it.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub(crate) enum CliError {
-    /// No Master listens behind the state directory.
+    /// No Master listens in the state directory.
     #[error("no platform is running at {}", directory.display())]
     #[diagnostic(help("start one with `sealbus up`, or name its state directory with --state"))]
     NoPlatform {
-        /// The state directory that was looked at.
+        /// The state directory that was tried.
         directory: PathBuf,
     },
-    /// Several platforms run here, and none was named.
+    /// Several platforms run here, and the command line names none of them.
     #[error("several platforms run here: {}", names.join(", "))]
     #[diagnostic(help("say which with --platform NAME"))]
     SeveralPlatforms {
-        /// Their names.
+        /// The platforms' names.
         names: Vec<String>,
     },
     /// The named thing does not exist.
     #[error("{message}")]
     #[diagnostic(help("{help}"))]
     NotFound {
-        /// The name that was looked for.
+        /// The missing name, in a sentence.
         message: String,
-        /// Where to look instead.
+        /// Advice on where to look instead.
         help: String,
     },
-    /// The platform refused.
+    /// The platform refused the request.
     #[error("{message}")]
     Refused {
         /// The platform's own words.
@@ -47,7 +47,7 @@ pub(crate) enum CliError {
     Usage {
         /// The mistake.
         message: String,
-        /// The text to type instead.
+        /// The correct form.
         help: String,
     },
     /// A file or stream could not be read or written.
@@ -69,14 +69,14 @@ pub(crate) enum CliError {
         #[help]
         help: Option<String>,
     },
-    /// An error that already carries its own place, label and help (a manifest).
+    /// An error that already carries its own place, label and help, such as an error in a manifest.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Located(Box<dyn Diagnostic + Send + Sync>),
 }
 
 impl CliError {
-    /// The process's exit code, as the help of `sealbus` lists them.
+    /// The process's exit code, as listed in the help of `sealbus`.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage { .. } => 2,
@@ -87,7 +87,7 @@ impl CliError {
         })
     }
 
-    /// Writes the error to standard error, as text or, for programs, as one JSON object.
+    /// Writes the error to standard error, as text, or as one JSON object for programs.
     pub(crate) fn print(self, as_json: bool) {
         if as_json {
             let help = self.help().map(|help| help.to_string());

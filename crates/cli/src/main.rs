@@ -56,7 +56,7 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One thread: a process keeps its sockets and its thinking together.
+/// A runtime with one thread, which serves both the process's sockets and its work.
 fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -67,7 +67,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
         })
 }
 
-/// The commands that ask a running platform.
+/// Runs the commands that ask a running platform.
 async fn ask(general: &General, command: &Command, output: Output) -> Result<(), CliError> {
     let mut connection = Connection::open(general).await?;
     let connection = &mut connection;

@@ -12,10 +12,11 @@ use serde::Serialize;
 
 use crate::arguments::{Color, General};
 
-/// How often a command that goes on looks whether it is still read.
+/// How often a long-running command checks whether anyone still reads its output.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Where a command's results go. Progress and errors go to standard error, results to standard output.
+/// The destination and form of a command's output. Results go to standard output; progress and errors go to standard
+/// error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
@@ -23,7 +24,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Decides once, from the options and the terminal, about colours and the format.
+    /// Decides once about colours and the format, from the options and the terminal.
     pub(crate) fn new(general: &General) -> Self {
         match general.color {
             Color::Auto => {}
@@ -37,7 +38,7 @@ impl Output {
             Color::Always => true,
             Color::Never => false,
         };
-        // Fails only if a hook is already set, and this is the only place that sets one.
+        // This fails only if a hook is already set, and this is the only place that sets one.
         let _ = miette::set_hook(Box::new(move |_| {
             Box::new(
                 miette::MietteHandlerOpts::new()
@@ -58,12 +59,12 @@ impl Output {
         self.json
     }
 
-    /// Whether what goes to standard error may have colours.
+    /// Whether the text on standard error may have colours.
     pub(crate) fn is_coloured(self) -> bool {
         self.coloured
     }
 
-    /// Prints a sentence for people; programs get the value instead.
+    /// Prints a sentence for people. Programs get the value instead.
     pub(crate) fn show(self, value: &impl Serialize, text: impl FnOnce() -> String) {
         if self.json {
             match serde_json::to_string_pretty(value) {
@@ -75,7 +76,7 @@ impl Output {
         }
     }
 
-    /// Prints one line of a stream: for programs, one JSON object a line.
+    /// Prints one line of a stream. Programs get one JSON object a line.
     pub(crate) fn line(self, value: &impl Serialize, text: impl FnOnce() -> String) {
         if self.json {
             match serde_json::to_string(value) {
@@ -87,7 +88,7 @@ impl Output {
         }
     }
 
-    /// A spinner on standard error that names what is being waited for; silent off a terminal.
+    /// A spinner on standard error that names what the command waits for. It is silent outside a terminal.
     pub(crate) fn waiting(self, for_what: &str) -> ProgressBar {
         if self.json || !std::io::stderr().is_terminal() {
             return ProgressBar::hidden();
@@ -102,8 +103,8 @@ impl Output {
     }
 }
 
-/// Ends when nobody reads standard output any more: the reader behind a pipe, such as `head`, has seen enough. Output
-/// that is printed then is lost, which is no error.
+/// Ends when nobody reads standard output any more, because the reader behind a pipe, such as `head`, has seen enough.
+/// Output that is printed later is lost, which is no error.
 pub(crate) async fn unread() {
     let mut looks = tokio::time::interval(LOOK);
     loop {
@@ -123,7 +124,7 @@ pub(crate) struct Cells(Table);
 
 pub(crate) fn table(head: &[&str]) -> Cells {
     let mut table = Table::new();
-    // Colours are taken out again where they do not belong, when the table is printed.
+    // When the table is printed, colours are removed where they do not belong.
     table
         .enforce_styling()
         .load_style(NOTHING)

@@ -9,7 +9,7 @@ use sealbus_fipa::{Aid, AidRef, Expression};
 use crate::acl::expression;
 use crate::error;
 
-/// An agent's identifier: its globally unique name, and where to find it.
+/// An agent's identifier: its globally unique name, and its addresses.
 #[pyclass(frozen, module = "sealbus", name = "AID")]
 pub(crate) struct PyAid(pub(crate) Aid);
 
@@ -99,7 +99,7 @@ impl PyAid {
     }
 }
 
-/// An `AID`, or the name of one.
+/// Reads an `AID`, or the name of an agent.
 pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Aid> {
     if let Ok(aid) = value.cast::<PyAid>() {
         return Ok(aid.get().0.clone());
@@ -113,7 +113,7 @@ pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Aid> {
     )))
 }
 
-/// None, one agent, or a list or tuple of agents.
+/// Reads None, one agent, or a list or tuple of agents.
 pub(crate) fn list_from_python(value: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Aid>> {
     let Some(value) = value else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Parameter values and date-times, to Python and back.
+//! Conversion of parameter values and date-times to Python and back.
 
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -9,7 +9,7 @@ use sealbus_fipa::{DateTime, Expression, Number, Origin};
 
 use crate::error;
 
-/// Deepest list accepted from Python; no decoder reads deeper ones by default.
+/// Deepest nesting of a list accepted from Python. By default no decoder reads deeper lists.
 const DEPTH: usize = 32;
 
 pub(crate) fn to_python<'py>(
@@ -78,8 +78,8 @@ pub(crate) fn bytes_from_python(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec
     Ok(None)
 }
 
-/// An int or float if Python writes it as it was written; otherwise the text, since `007` and `12345E67` are rather
-/// identifiers.
+/// An int or float if Python writes it exactly as it was written. Otherwise the text, because `007` and `12345E67` are
+/// more likely identifiers.
 fn number_to_python<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py, PyAny>> {
     let text = number.as_str();
     if let Some(value) = number.as_hexadecimal() {
@@ -95,8 +95,8 @@ fn number_to_python<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py
     Ok(PyString::new(py, text).into_any())
 }
 
-/// UTC becomes an aware `datetime`, local time a naive one, a relative token a `timedelta`; what Python has no
-/// type for, such as another time zone's letter, stays the token.
+/// UTC becomes an aware `datetime`, local time a naive one, and a relative token a `timedelta`. A token without a
+/// Python type, such as another time zone's letter, stays a token.
 pub(crate) fn date_time_to_python<'py>(
     py: Python<'py>,
     moment: &DateTime,
@@ -143,7 +143,8 @@ fn token<'py>(py: Python<'py>, moment: &DateTime) -> PyResult<Bound<'py, PyAny>>
     Ok(PyString::new(py, &moment.to_string()).into_any())
 }
 
-/// A `datetime` (aware: written in UTC; naive: written without a zone), a `timedelta` from reception, or a token.
+/// Reads a `datetime` (an aware one is written in UTC, a naive one without a zone), a `timedelta` from reception, or a
+/// token.
 pub(crate) fn date_time_from_python(value: &Bound<'_, PyAny>) -> PyResult<DateTime> {
     if let Ok(text) = value.extract::<String>() {
         return DateTime::parse(text.as_bytes()).map_err(error::acl);

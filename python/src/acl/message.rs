@@ -11,15 +11,15 @@ use sealbus_fipa::{bitefficient, string};
 use crate::acl::{aid, expression, performative};
 use crate::error;
 
-/// A message: what it does, who says it to whom, and its content.
+/// A message: its act, its sender and receivers, and its content.
 ///
-/// It never changes; `replace` makes another one.
+/// A message never changes; `replace` makes another one.
 #[pyclass(frozen, subclass, module = "sealbus", name = "AclMessage")]
 pub(crate) struct PyAclMessage(Body);
 
 enum Body {
     Made(Arc<AclMessage>),
-    /// Decoded as it is looked at.
+    /// The message is decoded when it is first read.
     Received(ReceivedMessage),
 }
 
@@ -29,7 +29,8 @@ impl PyAclMessage {
     }
 
     pub(crate) fn received(message: ReceivedMessage) -> Self {
-        // The gateway's note in a message from outside is the platform's own: the provenance has it.
+        // The gateway adds a note to a message from outside. The note belongs to the platform, and the provenance shows
+        // it.
         if matches!(message.provenance(), Provenance::Foreign(_)) {
             return Self(Body::Made(message.into_message()));
         }
@@ -43,7 +44,7 @@ impl PyAclMessage {
         }
     }
 
-    /// The message, to be sent: shared if it was made here.
+    /// The message for sending. A message that was made here is shared.
     pub(crate) fn to_shared(&self) -> Arc<AclMessage> {
         match &self.0 {
             Body::Made(message) => message.clone(),
@@ -207,7 +208,7 @@ impl PyAclMessage {
                 ..self.to_message()
             }));
         };
-        // Field by field, so that the content that goes is not copied.
+        // The message is built field by field, so that the replaced content is not copied.
         Ok(Self::new(AclMessage {
             performative: message.performative.clone(),
             sender: message.sender.clone(),
@@ -264,8 +265,8 @@ impl PyAclMessage {
         Ok(Self::new(message))
     }
 
-    /// An answer to this message: to its `reply_to` or else its sender, in the same conversation, protocol, language
-    /// and ontology.
+    /// An answer to this message, in the same conversation, protocol, language and ontology. It goes to the message's
+    /// `reply_to`, or else to its sender.
     #[pyo3(signature = (performative, content = None))]
     fn create_reply(
         &self,
@@ -291,7 +292,7 @@ impl PyAclMessage {
         ))
     }
 
-    /// The message in the String encoding, as FIPA documents write it.
+    /// The message in the String encoding, as it is written in FIPA documents.
     fn __str__(&self) -> String {
         to_text(&self.to_message())
     }
@@ -326,7 +327,8 @@ impl PyAclMessage {
     }
 }
 
-/// A parameter that names something is text, whatever it looks like: JADE writes the identifier `42` without quotes.
+/// A parameter that names something is text, even if it looks like a number: JADE writes the identifier `42` without
+/// quotes.
 fn parameter<'py>(
     py: Python<'py>,
     value: Option<ExpressionRef<'_>>,
@@ -352,7 +354,7 @@ fn content_from_python(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Cont
     }
 }
 
-/// The message in the String encoding, or why it cannot be written so.
+/// The message in the String encoding, or the reason why it cannot be written so.
 fn to_text(message: &AclMessage) -> String {
     let mut out = Vec::new();
     match string::encode(message, &mut out) {

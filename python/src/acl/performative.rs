@@ -1,4 +1,4 @@
-//! Performatives: members of `sealbus.Performative`, or plain text for user-defined acts.
+//! Performatives are members of `sealbus.Performative`, or plain text for user-defined acts.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -7,7 +7,7 @@ use sealbus_fipa::Performative;
 
 use crate::error;
 
-/// The members of the enumeration by the code of the act, from 1; looked up once.
+/// The members of the enumeration by the code of the act, from 1. They are looked up once.
 static MEMBERS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
 
 pub(crate) fn to_python<'py>(
@@ -33,7 +33,7 @@ pub(crate) fn to_python<'py>(
 }
 
 pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Performative> {
-    // A member is known by its address, which is quicker than by its name.
+    // A member is recognised by its address, which is quicker than by its name.
     if let Some(members) = MEMBERS.get(value.py())
         && let Some(index) = members.iter().position(|member| member.is(value))
     {

@@ -33,10 +33,10 @@ pub(crate) fn decode(data: &[u8], representation: &str) -> PyResult<PyAclMessage
     Ok(PyAclMessage::new(message))
 }
 
-/// A run of bytes: from, to, depth, meaning, reference.
+/// A run of bytes: start, end, depth, meaning, reference.
 type Piece = (usize, usize, usize, String, &'static str);
 
-/// Takes a message apart: its encoding, the pieces, why it stops before the end, and all of it as text.
+/// Takes a message apart. Returns its encoding, its pieces, why it stops before the end, and the whole as text.
 #[pyfunction]
 pub(crate) fn explain(
     data: &[u8],
@@ -95,7 +95,7 @@ pub(crate) fn representation_name(representation: &str) -> PyResult<&'static str
     Ok(named(representation)?.name())
 }
 
-/// The encoding that these bytes are in, by how they begin.
+/// The encoding of these bytes, recognised by their beginning.
 #[pyfunction]
 pub(crate) fn detect(data: &[u8]) -> Option<&'static str> {
     sealbus_fipa::detect(data).map(Representation::short_name)

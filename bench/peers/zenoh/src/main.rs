@@ -1,4 +1,5 @@
-//! Agents over Zenoh, peer to peer: a session for each side, a key for each agent; receivers on Zenoh's own threads.
+//! Agents over Zenoh, peer to peer. Each side has a session, each agent a key, and receivers run on Zenoh's own
+//! threads.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -18,7 +19,7 @@ use zenoh::{Config, Session, Wait};
 type Result<T> = std::result::Result<T, Fault>;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a publisher looks whether somebody listens.
+/// How often a publisher checks whether somebody listens.
 const LOOK: Duration = Duration::from_millis(5);
 
 fn main() -> Result<()> {
@@ -35,7 +36,7 @@ struct Agents {
 /// An agent that sends.
 struct Speaker {
     publisher: Publisher<'static>,
-    /// Where answers go, and whence they come.
+    /// The key of the answers, and the channel on which they come.
     answers: Option<(String, Mutex<Receiver<Vec<u8>>>)>,
 }
 
@@ -87,7 +88,7 @@ impl System for Agents {
         })
     }
 
-    /// Answers are subscribed to before the senders say that they are there.
+    /// Nothing to do: senders subscribe to answers before they report that they are there.
     fn meet(&mut self, _there: &Value) -> Result<()> {
         match self.session.is_closed() {
             true => Err("the session was closed".into()),
@@ -96,7 +97,7 @@ impl System for Agents {
     }
 }
 
-/// Receivers listen, senders connect; nobody looks for others.
+/// Receivers listen and senders connect. Neither looks for others.
 fn configure(order: &Prepare) -> Result<(Config, String)> {
     let mut config = Config::default();
     let mut put = |key: &str, value: Value| config.insert_json5(key, &value.to_string());
@@ -136,7 +137,7 @@ fn configure(order: &Prepare) -> Result<(Config, String)> {
     Ok((config, endpoint))
 }
 
-/// The key a receiver hears.
+/// The key that a receiver listens to.
 fn key(shape: Shape, receiver: u32) -> String {
     match shape {
         Shape::Broadcast => "bench/all".to_owned(),
@@ -149,7 +150,7 @@ fn speaker(session: &Session, scenario: &Scenario, number: u32) -> Result<Speake
     let publisher = session
         .declare_publisher(key(scenario.shape, number))
         .congestion_control(CongestionControl::Block)
-        // As its own ping does: what is waited for is not held back to be sent with others.
+        // Zenoh's own ping does the same: a message that somebody waits for is not held back for batching.
         .express(scenario.kind == Kind::RoundTrip)
         .wait()?;
     let mut answers = None;
@@ -159,7 +160,7 @@ fn speaker(session: &Session, scenario: &Scenario, number: u32) -> Result<Speake
         session
             .declare_subscriber(own.clone())
             .callback(move |sample: Sample| {
-                // Nobody waits any more when the sender has gone.
+                // When the sender has gone, nobody waits any more.
                 let _ = heard.send(sample.payload().to_bytes().into_owned());
             })
             .background()

@@ -1,5 +1,6 @@
-//! Agents over ZeroMQ: push and pull sockets for streams, publish and subscribe for a broadcast, request and reply for round
-//! trips; a socket for each agent, and a thread for each socket. With CURVE each side proves its key to the other.
+//! Agents over ZeroMQ: push and pull sockets for streams, publish and subscribe sockets for a broadcast, request and
+//! reply sockets for round trips. Each agent has a socket, and each socket a thread. With CURVE each side proves its
+//! key to the other.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// How often a receiver looks whether it is over.
+/// How often a receiver checks whether the run is over.
 const WAIT_MS: i32 = 200;
 const TIMEOUT_MS: i32 = 20_000;
 
@@ -26,7 +27,7 @@ struct Agents {
     scenario: Scenario,
     received: Arc<Received>,
     keys: Option<Keys>,
-    /// Every publisher of a broadcast knows all its subscribers.
+    /// Whether every publisher of a broadcast knows all its subscribers.
     has_subscribers: bool,
 }
 
@@ -102,7 +103,7 @@ fn socket(
     is_server: bool,
 ) -> Result<zmq::Socket> {
     let socket = context.socket(kind)?;
-    // No limit: what is sent is kept, as the other systems keep it.
+    // There is no limit: unsent messages are kept, as the other systems keep them.
     socket.set_sndhwm(0)?;
     socket.set_rcvhwm(0)?;
     socket.set_linger(0)?;
@@ -159,7 +160,7 @@ impl System for Agents {
         })
     }
 
-    /// The receivers of a broadcast connect to the senders, with the keys they have made.
+    /// The receivers of a broadcast connect to the senders, with the keys that the receivers made.
     fn meet(&mut self, there: &Value) -> Result<()> {
         if self.scenario.shape != Shape::Broadcast {
             return Ok(());
@@ -176,7 +177,7 @@ impl System for Agents {
         Ok(())
     }
 
-    /// Publishers wait until all have subscribed.
+    /// Makes publishers wait until all receivers have subscribed.
     fn begin(&mut self, senders: &mut [Speaker]) -> Result<()> {
         if self.scenario.shape != Shape::Broadcast || self.has_subscribers {
             return Ok(());
@@ -194,7 +195,7 @@ impl System for Agents {
 impl Agents {
     fn receivers(&self) -> Result<Value> {
         let mut endpoints = Vec::new();
-        // In a broadcast it is the publishers that can be connected to.
+        // In a broadcast, the receivers connect to the publishers.
         let is_broadcast = self.scenario.shape == Shape::Broadcast;
         for receiver in 0..if is_broadcast {
             0
@@ -226,7 +227,7 @@ impl Agents {
             socket.set_sndtimeo(TIMEOUT_MS)?;
             socket.set_rcvtimeo(TIMEOUT_MS)?;
             if is_broadcast {
-                // Each subscription is told, also one that is there already.
+                // Each subscription is reported, even a repeated one.
                 socket.set_xpub_verbose(true)?;
                 endpoints.push(bind(&socket)?);
             } else {

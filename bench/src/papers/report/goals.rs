@@ -1,4 +1,4 @@
-//! The goals of the project, and what they are judged by.
+//! The goals of the project, and the figures that judge them.
 
 use crate::papers::report::standing::{self, Entry, Row, Standing, measured};
 use crate::papers::report::{LATENCY, THROUGHPUT, digits, judged};
@@ -25,7 +25,7 @@ impl Evidence {
     }
 }
 
-/// The cost of security for one of our systems in one column.
+/// The cost of security for one Sealbus system in one column.
 pub(crate) struct Cost {
     /// The table's file name.
     pub(crate) id: String,
@@ -33,7 +33,7 @@ pub(crate) struct Cost {
     pub(crate) in_python: bool,
     /// Whether another system carries it, such as a broker.
     pub(crate) is_carried: bool,
-    /// Its most secure row over its plain one, less 1; positive is worse.
+    /// Its most secure row over its plain one, less 1. A positive value is worse.
     pub(crate) share: f64,
 }
 
@@ -75,18 +75,18 @@ fn costs(tables: &[Table], systems: &[System], results: &Results) -> Vec<Cost> {
     costs
 }
 
-/// The overhead of ours over the system that carries them, at one class of security in one column.
+/// The overhead of Sealbus over the system that carries it, at one class of security in one column.
 pub(crate) struct Added {
     /// The table's file name.
     pub(crate) id: String,
     pub(crate) what: String,
-    /// Our latency over that of the carrier alone.
+    /// The latency of Sealbus over that of the carrier alone.
     pub(crate) latency: f64,
-    /// Our throughput over its.
+    /// The throughput of Sealbus over that of the carrier alone.
     pub(crate) throughput: f64,
 }
 
-/// The overhead of ours over the systems that carry them.
+/// The overheads of Sealbus over the systems that carry it.
 fn added(tables: &[Table], systems: &[System], results: &Results) -> Vec<Added> {
     let mut added = Vec::new();
     for table in tables {
@@ -123,16 +123,16 @@ fn added(tables: &[Table], systems: &[System], results: &Results) -> Vec<Added> 
 
 /// The bandwidth of secure events beside that of a raw socket without security, in one column.
 pub(crate) struct Bandwidth {
-    /// With what the raw socket itself loses by TLS.
+    /// The column, with the loss of the raw socket itself by TLS.
     pub(crate) what: String,
-    /// Ours over that of raw TCP.
+    /// The bandwidth of Sealbus over that of raw TCP.
     pub(crate) of_tcp: f64,
 }
 
-/// Events smaller than this are limited by what is done for each of them.
+/// The cost of each single event limits events smaller than this.
 const LARGE_EVENT: usize = 10_000;
 
-/// The bandwidths of our own mesh at its strongest.
+/// The bandwidths of the mesh of Sealbus at its strongest.
 fn bandwidths(tables: &[Table], systems: &[System], results: &Results) -> Vec<Bandwidth> {
     let mut found = Vec::new();
     for table in tables.iter().filter(|it| it.shows == Shown::Bandwidth) {
@@ -165,10 +165,10 @@ fn bandwidths(tables: &[Table], systems: &[System], results: &Results) -> Vec<Ba
     found
 }
 
-/// The goals, and how far they are reached.
+/// A goal, and how far it is reached.
 pub(crate) struct Goal {
     pub(crate) text: &'static str,
-    /// The worst of all columns, and which; `None` if it was not measured.
+    /// The worst of all columns, with its name; `None` if it was not measured.
     pub(crate) measured: Option<(f64, String)>,
     pub(crate) is_met: bool,
 }
@@ -181,7 +181,7 @@ impl Goal {
             .map_or_else(|| "–".to_owned(), |(ratio, _)| digits(*ratio))
     }
 
-    /// Whether it is met, in words.
+    /// Whether the goal is met, in words.
     pub(crate) fn verdict(&self) -> &'static str {
         match (&self.measured, self.is_met) {
             (None, _) => "not measured",
@@ -191,7 +191,7 @@ impl Goal {
     }
 }
 
-/// The goals of the project, each judged by the worst column.
+/// The goals of the project. The worst column judges each of them.
 pub(crate) fn all(evidence: &Evidence) -> Vec<Goal> {
     let Evidence {
         standings,
@@ -206,7 +206,7 @@ pub(crate) fn all(evidence: &Evidence) -> Vec<Goal> {
         (standings.iter())
             .filter(move |it| it.kin.is_between_processes() && ids.contains(&it.id.as_str()))
     };
-    // The tables of the paper, and what is beyond them.
+    // Tables of the paper begin with `c` or `f`. The others go beyond the paper.
     let of_paper = |it: &&Added| it.id.starts_with('c') || it.id.starts_with('f');
     let beyond = |it: &&Added| !of_paper(it);
     let latencies = |it: &Added| (it.latency, it.what.clone());

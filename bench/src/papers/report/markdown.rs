@@ -1,5 +1,5 @@
-//! The figures of docs/benchmarks.md, written between marks, so that they are those of a run and no others: what is to be said
-//! first, and the tables.
+//! The figures of docs/benchmarks.md, written between marks so that all of them come from one run: a summary first,
+//! then the tables.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -117,7 +117,7 @@ fn conditions(text: &mut String, results: &Results) {
     }
 }
 
-/// The columns that were measured; a paper's figures are in its scenario file and in index.html.
+/// The measured columns. The paper's figures are in its scenario file and in index.html.
 fn one_table(
     text: &mut String,
     table: &Table,
@@ -205,7 +205,7 @@ fn row(
     let _ = writeln!(text, " {} | {} |", cost.0, cost.1);
 }
 
-/// The least and the greatest of all rounds, where the cell shows what they are compared by.
+/// The least and the greatest of all rounds, if the cell shows the figure that is compared.
 fn spread(table: &Table, it: &Middle) -> String {
     let Spread {
         least,

@@ -1,4 +1,4 @@
-//! index.html: where Sealbus is behind, the goals, how it stands in every table, and then the tables.
+//! The page index.html: where Sealbus is behind, the goals, its standing in every table, and then the tables.
 
 use std::fmt::Write;
 
@@ -54,7 +54,7 @@ received and checked messages disagree has failed and shows no figure; <i>full</
 measured, the processor time of all processes, servers included, for each message received in any of the rounds, and the sum of their peaks of memory. \
 <b>Bold</b>: Sealbus. <i>Italic</i>: the limit, bare sockets.</p>\n";
 
-/// Where and when, in a line.
+/// The place and time of the measurement, in a line.
 fn summary(results: &Results) -> String {
     let machine = |what: &str| results.machine.get(what).map_or("", String::as_str);
     let count = results.measurements.len();

@@ -1,5 +1,5 @@
-//! Plots as SVG, for print in black and white: a row for each setting, a panel for each column, a mark on a scale of powers
-//! of ten. What is whose is told by the mark's shape, not by colour.
+//! Plots as SVG, for print in black and white. Each setting has a row, each column a panel, and each figure a mark on a
+//! scale of powers of ten. The shape of a mark shows the owner of the row, not its colour.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::papers::system::{Setting, Side, System};
 const ROW: f64 = 17.0;
 const LEFT: f64 = 262.0;
 const WIDTH: f64 = 1080.0;
-/// Between a panel's scale and the next panel: room for the figures.
+/// The space between a panel's scale and the next panel, for the figures.
 const FIGURES: f64 = 62.0;
 const TOP: f64 = 62.0;
 const MOST_PANELS: usize = 4;
@@ -20,14 +20,14 @@ const MOST_PANELS: usize = 4;
 struct Row {
     name: String,
     side: Side,
-    /// Of each panel.
+    /// One value for each panel.
     values: Vec<Option<Spread>>,
 }
 
 struct Panel<'a> {
     metric: Metric,
     column: &'a Column,
-    /// Powers of ten.
+    /// The scale's beginning, as a power of ten.
     from: f64,
     to: f64,
     x: f64,
@@ -41,14 +41,14 @@ impl Panel<'_> {
     }
 }
 
-/// All that was measured of a table; `None` if nothing was.
+/// All measured figures of a table; `None` if there are none.
 pub(crate) fn draw(table: &Table, systems: &[System], results: &Results) -> Option<String> {
     let value = |system: &System, setting: &Setting, column: &Column, metric: Metric| {
         let middle = middle(results, table, system, setting, &column.title)?.ok()?;
         let value = (metric.get)(&middle.figures).filter(|it| *it > 0.0)?;
         Some(Spread {
             median: value,
-            // The spread is known of the metric the repetitions are sorted by; for another it would mislead.
+            // Only the metric that sorts the repetitions has a known spread. For another metric it would mislead.
             least: value,
             greatest: value,
             count: middle.spread.count,
@@ -65,7 +65,7 @@ pub(crate) fn draw(table: &Table, systems: &[System], results: &Results) -> Opti
             }
         }
     }
-    // Of many columns the first, the last and what lies evenly between.
+    // Of many columns, the first, the last and some evenly between them are shown.
     let last = wanted.len().checked_sub(1)?;
     let count = wanted.len().min(MOST_PANELS);
     let chosen = (0..count).map(|it| match count {
@@ -122,7 +122,7 @@ pub(crate) fn draw(table: &Table, systems: &[System], results: &Results) -> Opti
     Some(svg)
 }
 
-/// The best first; what has no figure in the first panel goes by the next.
+/// Sorts the best row first. A row without a figure in the first panel is sorted by the next.
 fn sort(rows: &mut [Row], metric: Metric) {
     let key = |row: &Row| {
         let value = row.values.iter().flatten().next();
@@ -206,7 +206,7 @@ fn head(table: &Table, panels: &[Panel<'_>], height: f64) -> String {
             caption(panel, unit, better)
         );
         let mut decade = panel.from;
-        // Not more than the panel has room for.
+        // There are no more labels than the panel has room for.
         let room = (panel.width / 34.0).max(1.0);
         let step = ((panel.to - panel.from) / room).ceil().max(1.0);
         while decade <= panel.to {
@@ -231,7 +231,7 @@ fn head(table: &Table, panels: &[Panel<'_>], height: f64) -> String {
     svg
 }
 
-/// As much of it as the panel has room for.
+/// As much of the caption as the panel has room for.
 fn caption(panel: &Panel<'_>, unit: &str, better: &str) -> String {
     let name = panel.metric.name;
     let room = panel.width + FIGURES - 8.0 - panel.column.title.chars().count() as f64 * 6.6;
@@ -267,7 +267,7 @@ fn draw_row(svg: &mut String, row: &Row, panels: &[Panel<'_>], y: f64) {
             continue;
         };
         mark(svg, row.side, panel.at(value.median), middle);
-        // At the panel's edge, so that it meets no mark.
+        // The text is at the panel's edge, so that it meets no mark.
         let _ = writeln!(
             svg,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"10\" font-weight=\"{weight}\">{}</text>",
@@ -278,7 +278,7 @@ fn draw_row(svg: &mut String, row: &Row, panels: &[Panel<'_>], y: f64) {
     }
 }
 
-/// The room in the column of names.
+/// The name, shortened to the width of its column.
 fn shortened(name: &str) -> String {
     const MOST: usize = 44;
     if name.chars().count() <= MOST {

@@ -1,4 +1,4 @@
-//! How Sealbus stands against the best peer and the limit, in every table: only what is alike is compared.
+//! The standing of Sealbus against the best peer and the limit, in every table. Only like is compared with like.
 
 use crate::papers::report::{Metric, metrics};
 use crate::papers::results::{Results, Spread};
@@ -17,18 +17,19 @@ pub(crate) struct Entry {
 /// The properties that rows must share to be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kin {
-    /// In one process, or between two.
+    /// Whether all agents are in one process.
     pub(crate) one_process: bool,
-    /// In one process there is nothing to encrypt.
+    /// Whether the row is secure. In one process there is nothing to encrypt.
     pub(crate) is_secure: bool,
-    /// Ours in Python are held against others in Python; ours in other languages against all.
+    /// Whether the row competes among Python rows. Rows of Sealbus in Python are compared with others in Python, and
+    /// its rows in other languages with all.
     pub(crate) in_python: bool,
-    /// How messages are encoded, where a table tells encodings apart.
+    /// The encoding of messages, where a table distinguishes encodings.
     pub(crate) encoding: Option<String>,
 }
 
 impl Kin {
-    /// Of one of our rows.
+    /// The class of a row of Sealbus.
     fn of(system: &System, setting: &Setting) -> Self {
         Self {
             one_process: setting.one_process,
@@ -66,18 +67,18 @@ impl Kin {
         words.join(", ")
     }
 
-    /// The subject of the goals.
+    /// Whether the class is a subject of the goals.
     pub(crate) fn is_main(&self) -> bool {
         self.is_secure && !self.in_python
     }
 
-    /// The same, and what is as insecure as each other.
+    /// Whether the class is between processes and not in Python, secure or not.
     pub(crate) fn is_between_processes(&self) -> bool {
         !self.one_process && !self.in_python
     }
 }
 
-/// Sealbus beside others of its kin in one column of one table.
+/// Sealbus beside comparable systems in one column of one table.
 pub(crate) struct Standing {
     /// The table's file name.
     pub(crate) id: String,
@@ -92,7 +93,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// So many times better than another.
+    /// How many times better this is than another entry.
     pub(crate) fn ratio(&self, other: &Entry) -> f64 {
         let (ours, theirs) = (self.ours.spread.median, other.spread.median);
         match self.metric.is_less_better {
@@ -101,12 +102,12 @@ impl Standing {
         }
     }
 
-    /// So many times better than the best peer; below 1 is behind.
+    /// How many times better this is than the best peer. A value below 1 means behind.
     pub(crate) fn to_best(&self) -> Option<f64> {
         self.best.as_ref().map(|best| self.ratio(best))
     }
 
-    /// Our figure over the limit's.
+    /// The figure of Sealbus over the limit's.
     pub(crate) fn to_limit(&self) -> Option<f64> {
         let limit = self.limit.as_ref()?;
         Some(self.ours.spread.median / limit.spread.median)
@@ -122,7 +123,7 @@ fn rows(systems: &[System]) -> impl Iterator<Item = (&System, &Setting)> {
     rows.flat_map(|system| system.ways.iter().map(move |setting| (system, setting)))
 }
 
-/// All comparisons that can be made.
+/// All possible comparisons.
 pub(crate) fn all(tables: &[Table], systems: &[System], results: &Results) -> Vec<Standing> {
     let mut kins: Vec<Kin> = Vec::new();
     for (system, setting) in rows(systems).filter(|(system, _)| system.side == Side::Ours) {
@@ -131,7 +132,7 @@ pub(crate) fn all(tables: &[Table], systems: &[System], results: &Results) -> Ve
             kins.push(kin);
         }
     }
-    // The most important rows come first: secure, not in Python.
+    // The most important rows come first: secure, and not in Python.
     kins.sort_by_key(|kin| (kin.in_python, kin.one_process, !kin.is_secure));
     let mut found = Vec::new();
     for table in tables {
@@ -190,7 +191,7 @@ fn stand(
             false => order.reverse(),
         }
     };
-    // Of ours, the one that promises most.
+    // Of the rows of Sealbus, this is the one with the most guarantees.
     let most = |a: &(Class, &Entry), b: &(Class, &Entry)| {
         let order = a.0.cmp(&b.0);
         order.then_with(|| better(b.1, a.1))
@@ -211,13 +212,13 @@ fn stand(
 }
 
 impl Standing {
-    /// Which table and column.
+    /// The table and the column, in words.
     pub(crate) fn place(&self) -> String {
         format!("{}, {}", self.table, self.column)
     }
 }
 
-/// With how many peers' figures ours are compared.
+/// The number of peers' figures in the comparisons.
 pub(crate) fn comparisons(standings: &[Standing]) -> usize {
     standings.iter().filter(|it| it.best.is_some()).count()
 }

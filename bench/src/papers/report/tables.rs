@@ -1,4 +1,4 @@
-//! The papers' tables in their own layout, with the paper's figures beside ours.
+//! The papers' tables in their own layout, with the paper's figures beside the measured ones.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Columns of which neither we nor the paper say anything are left out.
+    /// Makes the frame. Columns without any figure, measured or printed in the paper, are left out.
     fn new(table: &'a Table, results: &'a Results) -> Self {
         let columns = table.columns.iter().enumerate();
         let columns = columns.filter(|(number, column)| {
@@ -42,7 +42,7 @@ impl<'a> Frame<'a> {
         self.columns.len() * if self.has_paper() { 2 } else { 1 } + 4
     }
 
-    /// The paper's text on a column.
+    /// The paper's entry for a column.
     fn printed(&self, printed: Option<&Printed>, column: &Column) -> String {
         let titles = self.table.columns.iter();
         let place = titles.take_while(|it| it.title != column.title).count();
@@ -105,7 +105,7 @@ pub(crate) fn draw(
             printed_row(page, &frame, printed);
         }
     }
-    // Where the paper's rows are there, they say so themselves.
+    // A missing system is named here only if the paper's rows do not name it.
     let missing = systems.iter().filter(|_| !frame.has_paper());
     for system in missing.filter(|it| table.includes(it)) {
         if let Some(why) = &system.cannot {
@@ -154,7 +154,7 @@ fn head(page: &mut String, frame: &Frame<'_>) {
     }
 }
 
-/// Writes a row, unless nothing is known of it.
+/// Writes a row, unless it has no figures.
 fn row(
     page: &mut String,
     frame: &Frame<'_>,
@@ -230,7 +230,7 @@ fn cell_of(page: &mut String, table: &Table, it: &Middle) {
     let _ = write!(page, "<td>{shown}{disorder}{spread}</td>");
 }
 
-/// The rows that the paper measured and this run did not.
+/// Writes the row of a system that the paper measured and this run did not.
 fn printed_row(page: &mut String, frame: &Frame<'_>, printed: &Printed) {
     let why = printed.cannot.as_deref().unwrap_or("");
     if printed.cells.is_empty() {

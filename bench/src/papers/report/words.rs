@@ -1,4 +1,4 @@
-//! How Sealbus stands, in words.
+//! The standing of Sealbus, in words.
 
 use crate::papers::report::digits;
 use crate::papers::report::goals::{self, Evidence, Goal};
@@ -61,7 +61,7 @@ pub(crate) fn sentence(standing: &Standing) -> String {
     text
 }
 
-/// The report in some lines of text: what we are behind in comes first.
+/// The report in some lines of text. Comparisons in which Sealbus is behind come first.
 pub(crate) fn lines(tables: &[Table], systems: &[System], results: &Results) -> Vec<String> {
     let evidence = Evidence::gather(tables, systems, results);
     let goals = goals::all(&evidence);

@@ -6,7 +6,7 @@ use sealbus_channels::QosOverride;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Channel {
-    /// Show who subscribes to what, and what is kept
+    /// Show the subscribers of channels, and the events kept
     #[command(after_help = "Example: sealbus channel list --json")]
     List,
     /// Publish an event on a channel
@@ -19,7 +19,7 @@ pub(crate) enum Channel {
         after_help = "Example: sealbus channel tail '/offers/**' --filter 'properties.price < 10'"
     )]
     Tail(ChannelTail),
-    /// Ask everyone on a channel; print the answers as they come, and the names of those who gave none
+    /// Ask everyone on a channel; print the answers as they come, and the names of agents that gave none
     #[command(after_help = "Example: sealbus channel request /wanted/tea '10 kg?' --deadline 2s")]
     Request(ChannelRequest),
 }
@@ -44,7 +44,7 @@ pub(crate) struct ChannelTail {
     /// The channel, or channels: `*` stands for one level, `**` for the rest
     #[arg(value_name = "CHANNEL")]
     pub(crate) channel: String,
-    /// Print only what fulfils this expression (CEL), such as "sender == 'seller-1@factory'"
+    /// Print only events that fulfil this expression (CEL), such as "sender == 'seller-1@factory'"
     #[arg(long, value_name = "EXPR")]
     pub(crate) filter: Option<String>,
     /// On persistent channels, begin this long ago (10m), or with the event of this number (17); each node counts what
@@ -96,7 +96,7 @@ pub(crate) struct ChannelHeader {
     pub(crate) qos: QosOverride,
 }
 
-/// From where on a channel is read.
+/// The position from which a channel is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Since {
     Time(Lifetime),
@@ -107,7 +107,7 @@ impl std::str::FromStr for Since {
     type Err = sealbus_bus::LifetimeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Numbers are shown with a #, which begins a comment in a shell: it may be left out.
+        // The number may come without the #, because # begins a comment in a shell.
         match text.strip_prefix('#').unwrap_or(text).parse() {
             Ok(number) => Ok(Self::Number(number)),
             Err(_) => text.parse().map(Self::Time),

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output, shown, table};
 
-/// Time an agent has to leave by itself before its process is ended.
+/// Time that an agent has to leave by itself before its process is ended.
 const GRACE: Duration = Duration::from_secs(5);
 /// How often `logs --follow` asks for more.
 const FOLLOW: Duration = Duration::from_millis(200);
@@ -182,7 +182,7 @@ pub(crate) async fn logs(
             }
         } else {
             let mut out = anstream::stdout().lock();
-            // A closed pipe (`| head`) is how a reader says it has seen enough.
+            // A closed pipe (`| head`) means that the reader has seen enough.
             if out
                 .write_all(shown(&text).as_bytes())
                 .and_then(|()| out.flush())

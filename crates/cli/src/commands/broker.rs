@@ -1,4 +1,4 @@
-//! `broker`: the files a RabbitMQ of the operator's own needs, and what it holds.
+//! `broker`: the files for an operator's own RabbitMQ, and the state of that broker.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -182,7 +182,7 @@ fn place(text: &str) -> Option<(IpAddr, u16)> {
     Some((host, port.parse().ok()?))
 }
 
-/// Where the broker is to listen.
+/// The address on which the broker listens.
 fn listen(broker: &BrokerRabbitMq, addresses: &[String]) -> Result<IpAddr, CliError> {
     if let Some(address) = broker.listen {
         return Ok(address);
@@ -199,7 +199,7 @@ fn listen(broker: &BrokerRabbitMq, addresses: &[String]) -> Result<IpAddr, CliEr
     }
 }
 
-/// The operator's password in `file`, or a new one, kept there from now on.
+/// Reads the operator's password from `file`, or makes a new one and keeps it there.
 fn password(file: &Path) -> Result<String, CliError> {
     let failed = |action| {
         move |source| CliError::File {
@@ -226,7 +226,7 @@ fn password(file: &Path) -> Result<String, CliError> {
     Ok(password)
 }
 
-/// Has the broker certified: by the Master if it runs, else by the CA that lies in its state.
+/// Has the broker certified: by the Master if it runs, otherwise by the CA in its state directory.
 async fn certify(
     state: &Path,
     name: PlatformName,

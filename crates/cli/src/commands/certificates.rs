@@ -1,4 +1,4 @@
-//! `ca log`, `ca list`, `ca revoke`: what the CA service did.
+//! `ca log`, `ca list`, `ca revoke`: the work of the CA service.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output, table};
 
-/// Events asked for at a time.
+/// Events requested at a time.
 const PAGE: u32 = 500;
 /// How often `ca log --follow` asks for more.
 const FOLLOW: Duration = Duration::from_millis(200);
 
-/// `sealbus ca log`: every event from the first on, one page after the other.
+/// `sealbus ca log`: every event from the first on, page by page.
 pub(crate) async fn log(
     connection: &mut Connection,
     log: &CaLog,

@@ -1,5 +1,5 @@
-//! `channel list`, `channel publish`, `channel tail`, `channel request`: an agent of its own, certified like any, for as
-//! long as the command runs.
+//! `channel list`, `channel publish`, `channel tail`, `channel request`. Each command runs an agent of its own,
+//! certified like any other, for as long as the command runs.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,11 +25,11 @@ use crate::connection::Connection;
 use crate::error::CliError;
 use crate::output::{self, Output, shown, table};
 
-/// How long the ticket may be used that the command makes for itself, in seconds.
+/// How long the command's own ticket may be used, in seconds.
 const TICKET_LIFETIME: u64 = 60;
-/// How long the other processes may take to say what they subscribe to.
+/// How long the other processes may take to report their subscriptions.
 const INTRODUCTION: Duration = Duration::from_secs(5);
-/// How often a reader looks whether the logs it reads are damaged.
+/// How often a reader checks whether its logs are damaged.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A command's agent and its place on the platform.
@@ -39,7 +39,7 @@ struct Member {
 }
 
 impl Member {
-    /// Joins with a ticket of its own.
+    /// Joins with a ticket of the command's own.
     async fn join(connection: &mut Connection, command: &str) -> Result<Self, CliError> {
         let name = format!("{command}-{}", std::process::id());
         let request = AdminRequest::Ticket {
@@ -66,7 +66,7 @@ impl Member {
             .map_err(|error| wrong_channel(&error))
     }
 
-    /// Does the command's work, and leaves, however that ends.
+    /// Does the command's work, and then leaves, whether the work succeeded or not.
     async fn during<T>(
         self,
         work: impl AsyncFnOnce(&Self) -> Result<T, CliError>,
@@ -184,7 +184,7 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
     Ok(())
 }
 
-/// A table of the events that nodes keep of persistent channels.
+/// A table of the events that nodes keep from persistent channels.
 fn kept(logs: &[KeptLog]) -> String {
     let mut shown = table(&[
         "KEPT", "NODE", "EVENTS", "BYTES", "FROM", "DURABLE", "STATE",
@@ -300,16 +300,16 @@ fn published(channel: &ChannelPath, reach: &Reach) -> String {
 #[derive(Serialize)]
 struct Seen<'a> {
     channel: &'a str,
-    /// The node from whose log it was read.
+    /// The node from whose log the event was read.
     log: Option<&'a str>,
-    /// Events before it that were not kept long enough.
+    /// The number of earlier events that were not kept long enough.
     missed: u64,
     mechanism: &'static str,
     published: u64,
     number: u64,
     qos: String,
     sender: &'a str,
-    /// How the sender is known.
+    /// How well the sender is known.
     provenance: &'static str,
     performative: String,
     content: Option<String>,

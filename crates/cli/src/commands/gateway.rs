@@ -1,4 +1,4 @@
-//! `gateway`: what other platforms may do here, and have done.
+//! `gateway`: the rights of other platforms here, and their traffic.
 
 use sealbus::Platform;
 use sealbus_control::admin::{AdminAnswer, AdminRequest};
@@ -161,7 +161,7 @@ fn not_running() -> CliError {
     }
 }
 
-/// `sealbus gateway run`: the process that a node starts.
+/// `sealbus gateway run`: the process started by a node.
 pub(crate) async fn run() -> Result<(), CliError> {
     sealbus::log_to_stderr();
     let failed = |message: String, help: &str| CliError::Failed {

@@ -20,8 +20,8 @@ use crate::output::Output;
 /// Bytes shown on either side of a mistake.
 const AROUND: usize = 24;
 
-/// `sealbus acl convert --from ENCODING --to ENCODING`: the bytes themselves, or, for programs, an object with them as
-/// text, or in base64 where they are none.
+/// `sealbus acl convert --from ENCODING --to ENCODING`: prints the bytes themselves. For programs it prints an object
+/// with the bytes as text, or in base64 if they are not text.
 pub(crate) fn convert(convert: &AclConvert, output: Output) -> Result<(), CliError> {
     let (from, to) = (named(&convert.from)?, named(&convert.to)?);
     let bytes = input(convert.file.as_deref())?;
@@ -58,7 +58,7 @@ pub(crate) fn convert(convert: &AclConvert, output: Output) -> Result<(), CliErr
     }
 }
 
-/// `sealbus acl validate`: first the encoding, then what a strict receiver checks beyond it.
+/// `sealbus acl validate`: checks first the encoding, then everything that a strict receiver checks beyond it.
 pub(crate) fn validate(validate: &AclValidate, output: Output) -> Result<(), CliError> {
     let bytes = input(validate.file.as_deref())?;
     let encoding = chosen(validate.from.as_deref(), &bytes)?;
@@ -132,7 +132,7 @@ fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// The encoding asked for, or the one the first bytes betray.
+/// The requested encoding, or the one recognised from the first bytes.
 fn chosen(asked: Option<&str>, bytes: &[u8]) -> Result<&'static dyn Representation, CliError> {
     match asked {
         Some(name) => named(name),
@@ -158,7 +158,7 @@ fn names() -> String {
         .join(", ")
 }
 
-/// The file, or standard input, up to one byte more than a message may have.
+/// Reads the file or standard input, up to one byte more than a message may have.
 fn input(file: Option<&Path>) -> Result<Vec<u8>, CliError> {
     let path = file.map_or_else(|| PathBuf::from("standard input"), Path::to_owned);
     let failed = |source| CliError::File {
@@ -194,7 +194,7 @@ fn invalid(encoding: &dyn Representation, bytes: &[u8], error: &DecodeError) -> 
     }
 }
 
-/// A run of a message's bytes and what it is, for programs.
+/// A run of a message's bytes and its meaning, for programs.
 #[derive(Serialize)]
 struct Piece {
     offset: usize,
@@ -204,7 +204,7 @@ struct Piece {
     reference: &'static str,
 }
 
-/// `sealbus acl explain`: as far as the message is valid, and then why not.
+/// `sealbus acl explain`: explains the valid part of the message, and then the fault.
 pub(crate) fn explain(explain: &AclExplain, output: Output) -> Result<(), CliError> {
     let bytes = input(explain.file.as_deref())?;
     let encoding = chosen(explain.from.as_deref(), &bytes)?;

@@ -1,4 +1,4 @@
-//! The nodes on the Master's machine, which `up` starts, keeps running, and ends.
+//! The nodes on the Master's machine. `up` starts them, keeps them running, and ends them.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,21 +20,21 @@ use crate::error::CliError;
 
 /// How long a local node's token may be used, in seconds.
 const TOKEN_LIFETIME: u64 = 60;
-/// Pause before a local node that ended is started again: the first, and the longest as it doubles.
+/// The first and the longest pause before a local node that ended is started again. The pause doubles each time.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How long a node that was told to end may take for it.
+/// How long a node may take to end after it was told to.
 const ENDING: Duration = Duration::from_secs(15);
-/// How often it is looked whether one that is not a child has ended.
+/// How often a process that is not a child is checked for its end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The request to the local nodes.
+/// The state requested of the local nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
-    /// To run, and to be started again.
+    /// Run, and start again after an end.
     Run,
-    /// Not to be started any more; the Master ends those it knows.
+    /// Start no more. The Master ends the nodes that it knows.
     Rest,
-    /// To end.
+    /// End.
     End,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct LocalNodes {
 }
 
 impl LocalNodes {
-    /// Starts `count` nodes, and again when they end.
+    /// Starts `count` nodes, and restarts them when they end.
     pub(super) fn keep(count: u32, platform: &Path, address: IpAddr) -> Result<Self, CliError> {
         let wish = watch::Sender::new(Wish::Run);
         let mut keepers = JoinSet::new();
@@ -56,13 +56,13 @@ impl LocalNodes {
         Ok(Self { keepers, wish })
     }
 
-    /// None is started any more.
+    /// Lets no node be started any more.
     pub(super) fn stop_keeping(&self) {
         self.wish.send_replace(Wish::Rest);
     }
 
-    /// Ends those that still run, also one that was only just started, and the agents of those that were killed; returns when
-    /// they have ended.
+    /// Ends the nodes that still run, including one that has only just started, and the agents of nodes that were
+    /// killed. Returns when all have ended.
     pub(super) async fn end(mut self) -> Result<(), CliError> {
         self.wish.send_replace(Wish::End);
         let mut still_run = Vec::new();
@@ -93,7 +93,7 @@ impl LocalNodes {
     }
 }
 
-/// A node on the Master's machine: a process of its own, which outlives a Master that is killed.
+/// A node on the Master's machine. It is a process of its own, and outlives a Master that is killed.
 struct LocalNode {
     program: PathBuf,
     name: String,
@@ -119,7 +119,7 @@ impl LocalNode {
         })
     }
 
-    /// The process that runs it already, as after the end of a Master before this one.
+    /// The process that already runs this node, for example after the end of an earlier Master.
     async fn running(&self) -> Option<Pid> {
         let stream = UnixStream::connect(self.directory.join("node.sock")).await;
         Pid::from_raw(stream.ok()?.peer_cred().ok()?.pid()?)
@@ -165,13 +165,14 @@ impl LocalNode {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(twin)
-            // Ctrl-C is for the Master, which ends its nodes when their agents have left.
+            // Ctrl-C is for the Master, which ends its nodes after their agents have left.
             .process_group(0)
             .spawn()
             .map_err(failed("start", &self.program))
     }
 
-    /// Keeps it running until it is to end, and ends it, with the programs it left behind if it was killed.
+    /// Keeps the node running until it must end, and ends it then. If the node was killed, the programs it left behind
+    /// are returned.
     async fn keep(self, wish: watch::Receiver<Wish>) -> Result<Vec<LeftBehind>, CliError> {
         self.run(wish).await;
         let ended = end_left_behind(&self.directory, GRACE).await;
@@ -204,7 +205,7 @@ impl LocalNode {
                 wait(AGAIN.0, &mut wish).await;
                 continue;
             }
-            // The child comes at the very end of starting: none is lost when that is given up.
+            // The child process appears at the very end of starting, so none is lost if starting is given up.
             let started = tokio::select! {
                 started = self.start() => started,
                 () = end(&mut wish) => continue,
@@ -245,7 +246,7 @@ impl LocalNode {
             .id()
             .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
         {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = kill_process(pid, Signal::TERM);
         }
         if tokio::time::timeout(GRACE + ENDING, child.wait())
@@ -257,7 +258,7 @@ impl LocalNode {
         }
     }
 
-    /// Ends it where it is not a child of this process.
+    /// Ends the node if it is not a child of this process.
     async fn end_running(&self) {
         let until = Instant::now() + GRACE + ENDING;
         let mut told = None;
@@ -276,12 +277,12 @@ impl LocalNode {
     }
 }
 
-/// Waits until they are to end. An error would mean that nobody is there who wishes.
+/// Waits until the nodes must end. An error would mean that nobody is left to say so.
 async fn end(wish: &mut watch::Receiver<Wish>) {
     let _ = wish.wait_for(|wish| *wish == Wish::End).await;
 }
 
-/// Waits, unless something else than running is wished.
+/// Waits for the pause, or until something other than running is requested.
 async fn wait(pause: Duration, wish: &mut watch::Receiver<Wish>) {
     let _ = tokio::time::timeout(pause, wish.wait_for(|wish| *wish != Wish::Run)).await;
 }

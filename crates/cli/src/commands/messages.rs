@@ -1,4 +1,4 @@
-//! `mailbox`, `send`, `df search`, `df register`: speaking to agents and to the directory facilitator.
+//! `mailbox`, `send`, `df search`, `df register`: messages to agents and to the directory facilitator.
 
 use sealbus_control::admin::{AdminAnswer, AdminRequest, SendMessage, SilentNode};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! One function a command. They ask the platform and print; the thinking lives there.
+//! The commands, one function each. A command asks the platform and prints the answer; the platform does the work.
 
 pub(crate) mod agents;
 pub(crate) mod broker;
@@ -63,7 +63,7 @@ pub(crate) fn version(output: Output) {
     });
 }
 
-/// The content of a message as it was typed; `-` stands for standard input.
+/// The content of a message as typed. `-` stands for standard input.
 fn content(typed: &str) -> Result<String, CliError> {
     if typed != "-" {
         return Ok(typed.to_owned());

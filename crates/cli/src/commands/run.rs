@@ -1,4 +1,4 @@
-//! `node`, and what it shares with `up`: the commands that stay until they are told to end.
+//! `node`, and its parts shared with `up`. Both commands run until they are told to end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::connection;
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Time agents have to leave by themselves when the platform or the node ends.
+/// Time that agents have to leave by themselves when the platform or the node ends.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// Variable with what is logged, such as `info` or `sealbus=debug`.
+/// Variable with the log level or filter, such as `info` or `sealbus=debug`.
 const LOG_VARIABLE: &str = "SEALBUS_LOG";
 
-/// Logs to standard error: what the platform does, and the six steps of each certification. When a connection to a broker breaks
-/// the platform says so itself; its AMQP library would call that an error, with each of them.
+/// Logs to standard error: the platform's events, and the six steps of each certification. The AMQP library's errors
+/// are left out, because the platform itself reports a broken connection to a broker.
 pub(super) fn log(output: Output) {
     let filter =
         EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info,lapin=off"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // On a full disk it would complain where it cannot write, and panic.
+        // On a full disk the subscriber would report to the place it cannot write to, and panic.
         .log_internal_errors(false)
         .with_ansi(output.is_coloured());
-    // An error means that a subscriber is set already; this is the only place that sets one.
+    // An error means that a subscriber is already set, and only this place sets one.
     let _ = if output.is_json() {
         log.json().try_init()
     } else {
@@ -39,14 +39,15 @@ pub(super) fn log(output: Output) {
     };
 }
 
-/// Ctrl-C and SIGTERM: caught from the moment this is made, so that nothing that is started later is left behind.
+/// Ctrl-C and SIGTERM. Both are caught from the moment this is made, so that nothing that is started later is left
+/// behind.
 pub(super) struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl EndSignals {
-    /// Catches them.
+    /// Begins to catch the signals.
     pub(super) fn catch() -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::Failed {
             message: format!("cannot wait for signals: {error}"),
@@ -58,7 +59,7 @@ impl EndSignals {
         })
     }
 
-    /// Waits for one that has come since they were caught.
+    /// Waits for a signal since they were first caught.
     pub(super) async fn told(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -128,7 +129,7 @@ pub(crate) async fn node(
     Ok(())
 }
 
-/// The token, going to the address that was named in place of its own.
+/// The token, with the address named on the command line in place of its own.
 fn token(node: &NodeArguments) -> Result<Option<Token>, CliError> {
     let refused = |error: TokenError| CliError::Usage {
         message: error.to_string(),
@@ -155,7 +156,7 @@ fn node_directory(platform: &str, node: &NodeArguments) -> String {
     format!("{platform}-{}", node.name.as_deref().unwrap_or("node"))
 }
 
-/// The address of this machine on the way to the Master: what the others see of it.
+/// The address of this machine on the way to the Master. Other machines see this address.
 fn local_address(token: Option<&Token>) -> IpAddr {
     let ways = token.map(Token::addresses).unwrap_or_default();
     let seen = ways.iter().find_map(|way| {
@@ -165,7 +166,7 @@ fn local_address(token: Option<&Token>) -> IpAddr {
         } else {
             Ipv6Addr::UNSPECIFIED.into()
         };
-        // Connecting a UDP socket sends nothing; it only chooses the way.
+        // Connecting a UDP socket sends nothing. It only chooses the route.
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect(master).ok()?;
         Some(socket.local_addr().ok()?.ip())

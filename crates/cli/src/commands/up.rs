@@ -20,7 +20,7 @@ use crate::connection::{Connection, directory_of};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// The manifest looked for when none is named.
+/// The manifest that is used when none is named.
 const MANIFEST: &str = "platform.toml";
 /// Name of a platform without a manifest.
 const UNNAMED: &str = "local";
@@ -89,10 +89,10 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
 
 /// Ends the agents, the nodes and the Master, in this order.
 async fn end(master: &Master, nodes: LocalNodes) -> Result<(), CliError> {
-    // None is started any more.
+    // No node is started any more.
     nodes.stop_keeping();
     master.shut_down(GRACE).await;
-    // Also those that the Master does not know yet.
+    // This includes nodes that the Master does not know yet.
     nodes.end().await
 }
 
@@ -147,7 +147,7 @@ fn settings(
     Ok(settings)
 }
 
-/// The broker of the manifest, with the operator's password.
+/// The settings of the manifest's broker, with the operator's password.
 fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
     let broker = match &entry.broker {
         BrokerEntry::Managed => BrokerChoice::Managed,
@@ -179,7 +179,7 @@ fn rabbitmq(entry: &RabbitEntry) -> Result<RabbitSettings, CliError> {
     })
 }
 
-/// Waits for the local nodes, so that the agents are spread over all of them, and starts what the manifest names.
+/// Waits for the local nodes, so that the agents are spread over all of them, and starts the manifest's agents.
 async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliError> {
     let mut connection = Connection::to(directory).await?;
     let deadline = Instant::now() + JOINING;

@@ -1,4 +1,4 @@
-//! The demo's Rust agents: programs of their own, written as anybody would write them.
+//! The demo's Rust agents. They are programs of their own, written like any user's programs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::conversation::{Account, Question, RECEIVER, Received, SENDER, Sent, T
 use crate::arguments::{DemoAgent, DemoRole};
 use crate::error::CliError;
 
-/// `sealbus demo-agent sender|receiver`, as the demo's manifest starts it.
+/// `sealbus demo-agent sender|receiver`, started by the demo's manifest.
 pub(crate) fn serve(demo_agent: &DemoAgent) -> Result<(), CliError> {
     let ended = match demo_agent.role {
         DemoRole::Sender => run([agent("sender", Sender)]),
@@ -110,7 +110,7 @@ impl Agent for Receiver {
     }
 }
 
-/// Registers this agent's one service, named like the agent.
+/// Registers this agent's one service under the agent's name.
 async fn register(context: &mut Context, service_type: &str) -> AgentResult {
     let service = ServiceDescription::new(context.name().to_owned(), service_type);
     context.df().register([service]).await?;

@@ -10,9 +10,9 @@
 //! | demo | receiver | `query-ref` | [`Question`] as JSON |
 //! | receiver | demo | `inform` | [`Received`] as JSON |
 //!
-//! A sender finds its receiver by searching the DF for the service the task names. A receiver counts
-//! every `inform` it gets, whoever wrote it, under the message's conversation-id: that is how the demo
-//! knows what arrived, and that nothing of an attack did.
+//! A sender finds its receiver by searching the DF for the service that the task names. A receiver counts every
+//! `inform` it gets, from any sender, under the message's conversation-id. So the demo knows which messages arrived,
+//! and that none of an attack did.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ pub(crate) const SENDER: &str = "demo-sender";
 /// Type of the service the receivers register.
 pub(crate) const RECEIVER: &str = "demo-receiver";
 
-/// The task of a sender.
+/// The task for a sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Task {
@@ -37,7 +37,7 @@ pub(crate) struct Task {
     pub(crate) interval_us: u64,
 }
 
-/// The result of a sender.
+/// The report of a sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Sent {
@@ -47,11 +47,11 @@ pub(crate) struct Sent {
     pub(crate) began: u64,
 }
 
-/// Which messages a receiver is asked about.
+/// The messages that a receiver is asked about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Question {
-    /// Their conversation-id.
+    /// The messages' conversation-id.
     pub(crate) conversation: String,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct Question {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Received {
-    /// Messages.
+    /// Number of messages.
     pub(crate) received: u32,
-    /// Messages that were not newer than the one before: doubled, or out of order.
+    /// Messages that were not newer than the one before: duplicates, or messages out of order.
     pub(crate) disordered: u32,
     /// When the last arrived, nanoseconds since the Unix epoch.
     pub(crate) last: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Received {
     pub(crate) latencies_us: Vec<u64>,
 }
 
-/// A receiver's account of one conversation, as it goes on.
+/// A receiver's running account of one conversation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Account {
     received: Received,
@@ -77,7 +77,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Counts a message whose content is `content`, at `now`.
+    /// Counts a message with this content at the time `now`.
     pub(crate) fn count(&mut self, content: &str, now: u64) {
         self.received.received = self.received.received.saturating_add(1);
         self.received.last = now;
@@ -100,7 +100,7 @@ impl Account {
     }
 }
 
-/// Nanoseconds since the Unix epoch, by the clock that all processes of a machine share.
+/// Nanoseconds since the Unix epoch, by the clock shared by all processes of a machine.
 pub(crate) fn nanoseconds() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

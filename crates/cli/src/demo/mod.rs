@@ -28,11 +28,11 @@ use crate::arguments::{Demo, DemoTransport};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Messages each sender sends.
+/// Messages sent by each sender.
 const MESSAGES: u32 = 500;
-/// From one message to the next.
+/// Microseconds from one message to the next.
 const INTERVAL_US: u64 = 1_000;
-/// A receiver that got nothing new for so long has got all it will get.
+/// How long a receiver may get no new message before it counts as finished.
 const QUIET: Duration = Duration::from_secs(30);
 
 /// Commands to try after the demo.
@@ -52,7 +52,7 @@ const NEXT: [(&str, &str); 4] = [
     ),
 ];
 
-/// Runs the demo; the exit code says whether everything arrived and every attack was refused.
+/// Runs the demo. The exit code says whether everything arrived and every attack was refused.
 pub(crate) async fn run(demo: &Demo, output: Output) -> Result<ExitCode, CliError> {
     let levels = if demo.level.is_empty() {
         vec![SecurityLevel::None, SecurityLevel::Tls, SecurityLevel::Auth]
@@ -115,7 +115,7 @@ async fn play(
     Ok(())
 }
 
-/// The Python interpreter, checked to have the package, so that a missing one is named before anything starts.
+/// The Python interpreter. Its package is checked now, so that a missing package is reported before anything starts.
 async fn interpreter(python: &Path) -> Result<PathBuf, CliError> {
     let failed = |said: String| CliError::Failed {
         message: format!("{} cannot run the Python agents: {said}", python.display()),
@@ -123,7 +123,8 @@ async fn interpreter(python: &Path) -> Result<PathBuf, CliError> {
             "name an interpreter with the package sealbus: `--python .venv/bin/python`".to_owned(),
         ),
     };
-    // Agents are started in another directory. Links are kept: a virtual environment is known by its link.
+    // Agents are started in another directory, so the path must be absolute. Links are kept, because a virtual
+    // environment is recognised by its link.
     let absolute = match python.parent() {
         Some(parent) if parent != Path::new("") => std::path::absolute(python),
         _ => Ok(python.to_owned()),
@@ -152,7 +153,7 @@ async fn traffic(stage: &mut Stage) -> Result<LevelReport, CliError> {
     let mut senders = names(&stage.services(SENDER).await?);
     let mut receivers = names(&stage.services(RECEIVER).await?);
     senders.sort();
-    // The other way round, so that Rust talks to Python as well as to Rust.
+    // The order is reversed, so that Rust agents talk to Python agents as well as to Rust agents.
     receivers.sort_by(|one, other| one.bytes().rev().cmp(other.bytes().rev()));
     let stage = &*stage;
     let pairs = senders
@@ -176,7 +177,7 @@ fn local_name(name: &str) -> &str {
     name.rsplit_once('@').map_or(name, |(local, _)| local)
 }
 
-/// Lets one sender send, and asks its receiver until all of it is there or nothing more comes.
+/// Lets one sender send, and asks its receiver until all messages have arrived or no more come.
 async fn pair(stage: &Stage, sender: &str, receiver: &str) -> Result<(Sent, Received), CliError> {
     let conversation = format!("traffic-{sender}");
     let task = Task {
@@ -202,7 +203,7 @@ async fn pair(stage: &Stage, sender: &str, receiver: &str) -> Result<(Sent, Rece
     }
 }
 
-/// Where the Master put the agents, in one line.
+/// The placement of the agents by the Master, in one line.
 async fn placement(stage: &Stage) -> Result<String, CliError> {
     let mut nodes = BTreeMap::<String, u32>::new();
     for agent in stage.agents().await? {
@@ -223,14 +224,14 @@ async fn placement(stage: &Stage) -> Result<String, CliError> {
     ))
 }
 
-/// A line for people, between the steps.
+/// Prints a line for people between the steps.
 fn say(output: Output, line: &str) {
     if !output.is_json() {
         anstream::println!("{line}");
     }
 }
 
-/// The tables, the faults if there are any, and what to try next.
+/// Prints the tables, any faults, and commands to try next.
 fn conclude(report: &Report, demo: &Demo, output: Output) {
     output.show(report, || {
         let mut text = format!("\n{}\n", report.levels_table());

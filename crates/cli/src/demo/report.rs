@@ -11,7 +11,7 @@ use super::conversation::{Received, Sent};
 use crate::error::CliError;
 use crate::output::table;
 
-/// Latencies up to a minute are told apart; longer ones count as a minute.
+/// Latencies are distinguished up to a minute. Longer ones count as a minute.
 const LONGEST_US: u64 = 60_000_000;
 
 /// The content of `report.json`.
@@ -19,11 +19,11 @@ const LONGEST_US: u64 = 60_000_000;
 pub(crate) struct Report {
     /// Remote Nodes.
     pub(crate) nodes: u32,
-    /// Agents placed over them.
+    /// Agents placed on them.
     pub(crate) agents: u32,
-    /// Certificates the CA services issued in all.
+    /// Certificates that the CA services issued in all.
     pub(crate) certificates: u64,
-    /// The traffic, one entry a level.
+    /// The traffic, with one entry for each level.
     pub(crate) levels: Vec<LevelReport>,
     /// The attacks.
     pub(crate) refusals: Vec<Refusal>,
@@ -48,19 +48,19 @@ pub(crate) struct LevelReport {
     pub(crate) throughput_per_s: u64,
 }
 
-/// One attack and what became of it.
+/// One attack and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Refusal {
     /// The attempt.
     pub(crate) attack: String,
-    /// Whether the platform refused it and nothing of it arrived.
+    /// Whether the platform refused the attack and none of its messages arrived.
     pub(crate) refused: bool,
     /// The platform's reason.
     pub(crate) reason: String,
 }
 
 impl LevelReport {
-    /// Adds up what the pairs did.
+    /// Adds up the results of the pairs.
     pub(crate) fn new(level: SecurityLevel, pairs: &[(Sent, Received)]) -> Self {
         let mut latencies = histogram();
         let (mut sent, mut received) = (0, 0);
@@ -87,7 +87,7 @@ impl LevelReport {
         }
     }
 
-    /// Whether every message arrived, once and in order.
+    /// Whether every message arrived once and in order.
     pub(crate) fn is_complete(&self) -> bool {
         self.sent > 0 && self.received == self.sent
     }
@@ -103,7 +103,7 @@ fn histogram() -> Histogram<u64> {
 }
 
 impl Report {
-    /// Writes the report, making its directory if need be.
+    /// Writes the report. A missing directory is made.
     pub(crate) fn write(&self, path: &Path) -> Result<(), CliError> {
         let failed = |source| CliError::File {
             action: "write",
@@ -117,7 +117,7 @@ impl Report {
         std::fs::write(path, text + "\n").map_err(failed)
     }
 
-    /// Every message lost and every attack that was not refused, in words.
+    /// A sentence for every message lost and every attack that was not refused.
     pub(crate) fn faults(&self) -> Vec<String> {
         let lost = self
             .levels
@@ -184,7 +184,7 @@ impl Report {
     }
 }
 
-/// The longest line of a reason.
+/// The longest line of a reason, in characters.
 const WIDTH: usize = 90;
 
 /// The text in lines, broken between words.

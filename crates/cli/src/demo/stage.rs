@@ -29,12 +29,12 @@ pub(crate) const NODES: u32 = 2;
 /// The platform's name.
 pub(crate) const PLATFORM: &str = "demo";
 
-/// How long anything may take before the demo gives up on it. On a busy machine a broker needs minutes to start.
+/// How long anything may take before the demo gives up. On a busy machine a broker needs minutes to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A running platform; its processes end when it is closed, or dropped.
+/// A running platform. Its processes end when it is closed or dropped.
 pub(crate) struct Stage {
     directory: PathBuf,
     level: SecurityLevel,
@@ -43,7 +43,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts the platform and its agents, in a directory of its own.
+    /// Starts the platform and its agents in a directory of its own.
     pub(crate) async fn open(
         level: SecurityLevel,
         transport: DemoTransport,
@@ -119,14 +119,14 @@ impl Stage {
         self.transport
     }
 
-    /// Where its broker listens.
+    /// The address of the platform's broker.
     pub(crate) async fn broker(&self) -> Result<Option<SocketAddr>, CliError> {
         let status = self.connect().await?.ask(AdminRequest::Broker).await?;
         let first = status.broker()?.addresses.into_iter().next();
         Ok(first.and_then(|address| address.parse().ok()))
     }
 
-    /// Where its state, its logs and its manifest are.
+    /// The directory with the platform's state, logs and manifest.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -136,7 +136,7 @@ impl Stage {
         Connection::to(&self.directory.join("state")).await
     }
 
-    /// Looks again and again until there is something, the Master ends, or patience does.
+    /// Looks again and again until there is a result, the Master ends, or the time is up.
     pub(crate) async fn until<T>(
         &mut self,
         what: &str,
@@ -186,7 +186,7 @@ impl Stage {
             .agents()?)
     }
 
-    /// The platform's own account of itself.
+    /// The platform's status report.
     pub(crate) async fn status(&self) -> Result<PlatformStatus, CliError> {
         Ok(self
             .connect()
@@ -196,7 +196,7 @@ impl Stage {
             .status()?)
     }
 
-    /// Asks an agent in JSON, and reads its answer.
+    /// Asks an agent in JSON, and reads the agent's answer.
     pub(crate) async fn converse<Answer: DeserializeOwned>(
         &self,
         agent: &str,
@@ -246,7 +246,7 @@ impl Stage {
         })
     }
 
-    /// Ends the platform after something went wrong; its directory stays.
+    /// Ends the platform after something went wrong. Its directory stays.
     pub(crate) async fn abandon(mut self) {
         // The first error is the one that counts.
         let _ = self.end().await;

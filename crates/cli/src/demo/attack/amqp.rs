@@ -1,7 +1,7 @@
-//! As much of AMQP 0-9-1 as an intruder needs: it logs in, publishes, and hears what the broker says.
+//! The part of AMQP 0-9-1 that an intruder needs: it logs in, publishes, and reads the broker's answers.
 //!
-//! Written by hand, so that nothing of Sealbus stands between the intruder and the broker. Section numbers are those of the
-//! AMQP 0-9-1 specification.
+//! This is written by hand, so that no part of Sealbus stands between the intruder and the broker. Section numbers
+//! refer to the AMQP 0-9-1 specification.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 const END: u8 = 0xCE;
-/// The longest frame the intruder listens to.
+/// Length of the longest frame that the intruder reads.
 const LONGEST: usize = 256 * 1024;
 /// Methods (1.8), as class and number.
 const START: (u16, u16) = (10, 10);
@@ -44,12 +44,12 @@ pub(super) struct Publication<'a> {
     pub(super) exchange: &'a str,
     pub(super) routing_key: &'a str,
     pub(super) message_id: &'a str,
-    /// Left out where there is none.
+    /// `None` leaves the property out.
     pub(super) user_id: Option<&'a str>,
     pub(super) payload: &'a [u8],
 }
 
-/// A connection with one channel, on which the broker confirms what it took.
+/// A connection with one channel, on which the broker confirms the messages it took.
 pub(super) struct Amqp {
     stream: TlsStream<TcpStream>,
 }
@@ -75,7 +75,7 @@ impl Amqp {
         login.extend(0u32.to_be_bytes());
         short(&mut login, "en_US");
         amqp.method(0, START_OK, &login).await?;
-        // The broker's proposal is good.
+        // The intruder accepts the broker's proposal.
         let tuning = amqp.expect(TUNE).await?;
         amqp.method(0, TUNE_OK, &tuning).await?;
         let mut open = Vec::new();
@@ -95,10 +95,11 @@ impl Amqp {
         let mut publish = vec![0, 0];
         short(&mut publish, publication.exchange);
         short(&mut publish, publication.routing_key);
-        // Mandatory: without a queue it comes back.
+        // Mandatory: without a queue the message comes back.
         publish.push(1);
         self.method(1, PUBLISH, &publish).await?;
-        // Class, weight, length, and which properties follow (4.2.6.1): delivery-mode, message-id, user-id.
+        // Class, weight, length, and the flags of the properties that follow (4.2.6.1): delivery-mode, message-id,
+        // user-id.
         let mut header = Vec::new();
         header.extend(60u16.to_be_bytes());
         header.extend(0u16.to_be_bytes());
@@ -116,7 +117,7 @@ impl Amqp {
         Ok(())
     }
 
-    /// The arguments of the next method, which must be this one. Content on the way is passed over.
+    /// The arguments of the next method, which must be this one. Content in between is skipped.
     async fn expect(&mut self, wanted: (u16, u16)) -> Result<Vec<u8>, Failure> {
         loop {
             let (kind, body) = self.read().await?;

@@ -1,7 +1,8 @@
-//! The attacking program: it speaks the mesh's protocol, or the broker's, by itself, and breaks its rules.
+//! The attacking program. It speaks the protocol of the mesh, or of the broker, by itself, and breaks its rules.
 //!
-//! Nothing of the SDK, the bus or the transport's endpoint stands between it and the victim, because those would stop it on
-//! its own side already. It goes on, connection after connection, until it is ended.
+//! No part of the SDK, the bus or the transport's endpoint stands between the intruder and the victim, because those
+//! parts would already stop the intruder on its own side. The intruder goes on, connection after connection, until it
+//! is ended.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attacks until it is ended; each thing it is told goes to standard output.
+/// Attacks until the intruder is ended. Each answer it receives goes to standard output.
 pub(crate) async fn run(attack: &DemoAttack) -> Result<(), CliError> {
     let failed = |error: Failure| CliError::Failed {
         message: error.to_string(),
@@ -61,15 +62,15 @@ pub(crate) async fn run(attack: &DemoAttack) -> Result<(), CliError> {
     }
 }
 
-/// The credentials that the intruder shows.
+/// The credentials that the intruder presents.
 struct Disguise {
     /// The certificate of its process, if it has one.
     process: Option<Credential>,
     /// The certificate of its agent, if it has one.
     agent: Option<Credential>,
-    /// The name it writes into its messages.
+    /// The name that it writes into its messages.
     sender: String,
-    /// The attachment that makes its node think that it is alive.
+    /// The attachment that keeps the intruder alive in its node's eyes.
     _attachment: Option<Attachment>,
 }
 
@@ -92,7 +93,8 @@ impl Disguise {
         })
     }
 
-    /// Properly certified: it joins with its ticket like any program, and keeps keys and attachment to itself.
+    /// A properly certified intruder. It joins with its ticket like any program, and keeps keys and attachment to
+    /// itself.
     async fn certified() -> Result<Self, Failure> {
         let ticket = std::env::var("SEALBUS_TICKET")?;
         let attachment = Attachment::join(&ticket).await?;
@@ -113,7 +115,7 @@ impl Disguise {
         })
     }
 
-    /// Certified for the innocent's name by an authority of its own making, which calls itself by the platform's name.
+    /// An intruder certified for the innocent agent's name by a CA of its own making, which uses the platform's name.
     fn self_made(innocent: String) -> Result<Self, Failure> {
         let (_, platform) = innocent
             .rsplit_once('@')
@@ -151,7 +153,7 @@ impl Disguise {
     }
 }
 
-/// Has a key made here certified, on the word of the node.
+/// Has a locally made key certified through the node.
 async fn certify(attachment: &Attachment, subject: Subject) -> Result<Credential, Failure> {
     let key = KeyPair::generate()?;
     let chain = attachment.certify(subject, key.signing_request()?).await?;
@@ -159,7 +161,7 @@ async fn certify(attachment: &Attachment, subject: Subject) -> Result<Credential
     Ok(Credential::new(key, chain)?)
 }
 
-/// One connection: from the handshake to the moment the other side has had enough.
+/// Runs one connection, from the handshake until the other side closes it.
 async fn assault(attack: &DemoAttack, disguise: &Disguise) -> Result<(), Failure> {
     let mut connection = Connection::open(attack, disguise).await?;
     connection.greet(disguise).await?;
@@ -194,9 +196,10 @@ async fn assault(attack: &DemoAttack, disguise: &Disguise) -> Result<(), Failure
     }
 }
 
-/// One connection to the broker: from the login to the moment it has had enough.
+/// Runs one connection to the broker, from the login until the broker closes it.
 ///
-/// A forger writes as itself and puts another's name into the message; then it says to be the other to the broker, too.
+/// A forger first writes as itself and puts another agent's name into the message. Then it also claims the other
+/// identity to the broker.
 async fn assault_by_broker(
     attack: &DemoAttack,
     disguise: &Disguise,
@@ -249,7 +252,7 @@ fn message(attack: &DemoAttack, disguise: &Disguise) -> Result<Vec<u8>, Failure>
     Ok(payload)
 }
 
-/// TLS that believes anybody and shows this certificate.
+/// A TLS configuration that trusts anybody and presents this certificate.
 fn tls(credential: Option<&Credential>) -> Result<ClientConfig, Failure> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -264,10 +267,10 @@ fn tls(credential: Option<&Credential>) -> Result<ClientConfig, Failure> {
     })
 }
 
-/// A connection to the victim's process, on which the intruder writes what it likes.
+/// A connection to the victim's process, on which the intruder writes freely.
 struct Connection {
     stream: TlsStream<TcpStream>,
-    /// Bytes read and not yet understood.
+    /// Bytes that were read and not yet decoded.
     unread: Vec<u8>,
     /// Number of the next counted frame.
     sequence: u64,
@@ -336,7 +339,7 @@ impl Connection {
         Ok(self.stream.flush().await?)
     }
 
-    /// Reads until the receiver's process gives way to it.
+    /// Reads until the receiver's process lets the intruder send.
     async fn until_accepted(&mut self) -> Result<(), Failure> {
         tokio::time::timeout(PATIENCE, async {
             loop {
@@ -348,7 +351,7 @@ impl Connection {
         .await?
     }
 
-    /// Reads what there is, for the length of a pause.
+    /// Reads the available frames for the length of a pause.
     async fn listen(&mut self) -> Result<(), Failure> {
         let until = tokio::time::Instant::now() + PAUSE;
         while let Ok(heard) = tokio::time::timeout_at(until, self.next()).await {
@@ -359,7 +362,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next frame, as far as the intruder cares.
+    /// The next frame, as far as it matters to the intruder.
     async fn next(&mut self) -> Result<Heard, Failure> {
         loop {
             let parsed = frame::parse(&self.unread, frame::LONGEST_BODY)?;
@@ -373,7 +376,7 @@ impl Connection {
             }
             let heard = match parsed.frame {
                 Frame::Accept { .. } => Heard::Accepted,
-                // The target was the first counted frame; what is acknowledged beyond it are messages.
+                // The target was the first counted frame. Acknowledged frames beyond it are messages.
                 Frame::Acknowledge { received } if received > 1 => Heard::Taken,
                 Frame::Ping => Heard::Ping,
                 Frame::Goodbye { reason, text } => return Err(format!("{reason:?}: {text}").into()),
@@ -402,7 +405,7 @@ impl Connection {
     }
 }
 
-/// The meaning of a frame for the intruder.
+/// The meaning of a frame to the intruder.
 #[derive(PartialEq, Eq)]
 enum Heard {
     Accepted,
@@ -411,7 +414,7 @@ enum Heard {
     Nothing,
 }
 
-/// Believes any server: an intruder has no reason to be careful.
+/// Trusts any server, because an intruder has no reason to be careful.
 #[derive(Debug)]
 struct Indifferent;
 

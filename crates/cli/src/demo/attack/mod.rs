@@ -1,4 +1,4 @@
-//! Four attacks, each made by a program of its own against a real agent, and what the platform says of each.
+//! Four attacks, each made by a program of its own against a real agent, and the platform's reasons for refusing them.
 
 mod amqp;
 mod intruder;
@@ -25,13 +25,13 @@ pub(crate) use intruder::run;
 /// What stopped an intruder.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long the intruder has to get going, and the platform to refuse it.
+/// How long the intruder may take to start, and the platform to refuse it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the intruder goes on after the platform refused it: what it still sends must not arrive either.
+/// How long the intruder goes on after the platform refused it. Its further messages must not arrive either.
 const ENCORE: Duration = Duration::from_millis(300);
-/// How often the broker must have refused the intruder where the platform never hears of it.
+/// How many refusals by the broker are required where the platform never hears of the attack.
 const REFUSED_BY_BROKER: u32 = 3;
-/// The text that the intruder prints when one of its messages was accepted.
+/// The line that the intruder prints when one of its messages was accepted.
 const TAKEN: &str = "taken";
 
 impl AttackKind {
@@ -45,7 +45,7 @@ impl AttackKind {
         }
     }
 
-    /// The name the intruder uses, if it needs to be certified first.
+    /// The name that the intruder uses, if it must be certified first.
     fn agent(self) -> Option<&'static str> {
         match self {
             Self::Forgery => Some("forger"),
@@ -55,7 +55,7 @@ impl AttackKind {
     }
 }
 
-/// Makes all attacks, one after the other.
+/// Makes all attacks, one after another.
 pub(crate) async fn all(stage: &mut Stage) -> Result<Vec<Refusal>, CliError> {
     let mut refusals = Vec::new();
     for kind in AttackKind::value_variants() {
@@ -64,8 +64,8 @@ pub(crate) async fn all(stage: &mut Stage) -> Result<Vec<Refusal>, CliError> {
     Ok(refusals)
 }
 
-/// Makes one attack: starts the intruder, waits until the platform says what it refused, and asks
-/// the receiver what arrived.
+/// Makes one attack: starts the intruder, waits until the platform reports a refusal, and asks the receiver which
+/// messages arrived.
 async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError> {
     let target = Target::find(stage).await?;
     if stage.transport() == DemoTransport::RabbitMq && kind != AttackKind::Forgery {
@@ -76,7 +76,7 @@ async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError
     let mut intruder = Intruder::start(stage, kind, &target, &conversation).await?;
     let mut honest = 0;
     if kind == AttackKind::Revoked {
-        // Until it is revoked its messages are as good as anybody's.
+        // Until the revocation, the intruder's messages are as good as anybody's.
         intruder.until_taken().await?;
         let request = AdminRequest::Revoke {
             what: intruder.agent.to_owned(),
@@ -86,7 +86,7 @@ async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError
     }
     let record = new_refusal(stage, &before, kind.agent()).await?;
     if kind == AttackKind::Revoked {
-        // From the first refusal on nothing of it may arrive; what did before stands before this question.
+        // After the first refusal no message may arrive. Earlier messages precede this question.
         honest = count(stage, &target, &conversation).await?;
     }
     tokio::time::sleep(ENCORE).await;
@@ -107,7 +107,8 @@ async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError
     })
 }
 
-/// Makes an attack that the broker refuses: it keeps no account of it, so what it told the intruder counts, and what arrived.
+/// Makes an attack that the broker refuses. The broker keeps no record of refusals, so this counts the answers to the
+/// intruder and the messages that arrived.
 async fn attack_broker(
     stage: &mut Stage,
     kind: AttackKind,
@@ -124,7 +125,7 @@ async fn attack_broker(
         stage.connect().await?.ask(request).await?;
     }
     let said = intruder.until_refused(REFUSED_BY_BROKER).await?;
-    // Everything that the broker took before is on its way, in order, before this question.
+    // All messages that the broker took before precede this question, because order is kept.
     let honest = count(stage, target, &conversation).await?;
     tokio::time::sleep(ENCORE).await;
     intruder.end().await;
@@ -143,11 +144,11 @@ async fn attack_broker(
 
 /// The target of an attack.
 struct Target {
-    /// The agent that is written to.
+    /// The agent under attack.
     receiver: String,
-    /// Where its process listens, or the broker.
+    /// The address of the agent's process, or of the broker.
     address: SocketAddr,
-    /// An agent whose name is borrowed.
+    /// An agent whose name the intruder borrows.
     innocent: String,
 }
 
@@ -249,7 +250,7 @@ impl Intruder {
         })
     }
 
-    /// Waits until the platform took a message of the intruder's.
+    /// Waits until the platform took a message from the intruder.
     async fn until_taken(&mut self) -> Result<(), CliError> {
         let failed = |message: &str| CliError::Failed {
             message: message.to_owned(),
@@ -272,7 +273,7 @@ impl Intruder {
         }
     }
 
-    /// Waits until it was refused so many times without a message taken between; what it was told last.
+    /// Waits until the intruder was refused this many times in a row. Returns the latest answer to it.
     async fn until_refused(&mut self, times: u32) -> Result<Option<String>, CliError> {
         let refused = async {
             let mut told = 0;
@@ -287,9 +288,9 @@ impl Intruder {
         Ok(tokio::time::timeout(PATIENCE, refused).await.ok().flatten())
     }
 
-    /// Ends it; the last it said.
+    /// Ends the intruder. Returns the last line it printed.
     async fn end(mut self) -> String {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.process.start_kill();
         let mut last = "nothing".to_owned();
         while let Ok(Some(line)) = self.output.next_line().await {
@@ -309,8 +310,8 @@ async fn refusals(stage: &Stage) -> Result<Vec<RefusalRecord>, CliError> {
         .refusals()?)
 }
 
-/// The first refusal for a reason that was not given before. Processes report once a second, so what an earlier
-/// intruder did may still come in; its reason is known by then.
+/// The first refusal for a new reason. Processes report once a second, so refusals of an earlier intruder may still
+/// come in; their reasons are already known.
 async fn new_refusal(
     stage: &Stage,
     before: &[RefusalRecord],
@@ -330,7 +331,7 @@ async fn new_refusal(
     }
 }
 
-/// How many messages of the conversation the receiver counted.
+/// The number of messages that the receiver counted in the conversation.
 async fn count(stage: &Stage, target: &Target, conversation: &str) -> Result<u32, CliError> {
     let question = Question {
         conversation: conversation.to_owned(),
