@@ -1,4 +1,4 @@
-//! The AgentBus: events, directed messages and requests on channels, and what is promised for them.
+//! The AgentBus: events, directed messages and requests on channels, and their promises.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Member {
 
 impl Member {
     async fn new(world: &dyn World, process: usize, local: &str) -> Self {
-        // Every process takes frames, as on a platform, where it says so even if it subscribes to nothing.
+        // Every process takes frames and announces its subscriptions, even if it has none, as on a platform.
         for process in 0..super::PROCESSES {
             Channels::of(world.bus(process));
         }
@@ -52,7 +52,7 @@ impl Member {
         Ok(self.channels.subscribe(&self.outbox, options)?)
     }
 
-    /// Waits until this process knows so many subscriptions, its own and the others'.
+    /// Waits until this process knows so many subscriptions, of itself and of the others.
     async fn knows(&self, count: usize) -> Outcome {
         self.channels.ready(LONG).await;
         until("word of all subscriptions", || {
@@ -260,7 +260,7 @@ pub(super) async fn expiry(world: &dyn World) -> Outcome {
     publisher.publish(&brief, 1).await?;
     let over = calendar() + LIFE + Duration::from_millis(2);
     publisher.publish(&Qos::default(), 2).await?;
-    // Nobody reads until its time is over, wherever it waits.
+    // Nobody reads the event until its time is over, wherever the event waits.
     while calendar() < over {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -381,7 +381,7 @@ pub(super) async fn rights(world: &dyn World) -> Outcome {
     };
     let platform = &world.bus(0).config().platform;
     let permissions = Arc::new(ChannelPermissions::compile(&policy, platform)?);
-    // Her own process keeps to it, or does not know it: the other one refuses.
+    // Her own process keeps to the policy, or does not know it. The other process refuses in both cases.
     for knows in [false, true] {
         consumer.channels.set_permissions(permissions.clone());
         if knows {

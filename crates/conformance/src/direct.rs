@@ -14,7 +14,7 @@ use sealbus_bus::{Mailbox, MailboxLimits};
 use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_bus::{SendError, TrySendError, UndeliverableReason};
 
-/// Sends `count` numbered messages, of which some go in pieces.
+/// Sends `count` numbered messages, some of which go in pieces.
 async fn send_all(outbox: &Outbox, receiver: &str, count: u64) -> Outcome {
     for number in 0..count {
         let message = inform(receiver, content(number))?;
@@ -111,7 +111,7 @@ pub(super) async fn resume(world: &dyn World) -> Outcome {
     super::while_breaking(world, talking).await
 }
 
-/// An agent that reads nothing, with a mailbox of a few hundred messages.
+/// An agent that reads nothing, with a mailbox for a few hundred messages.
 async fn lazy(world: &dyn World, process: usize, local: &str) -> (String, Outbox, Mailbox) {
     let limits = MailboxLimits {
         messages: 500,
@@ -122,7 +122,7 @@ async fn lazy(world: &dyn World, process: usize, local: &str) -> (String, Outbox
     (lazy, outbox, mailbox)
 }
 
-/// Sends to one that does not read until there is no room for good; returns how many were taken.
+/// Sends to an agent that does not read, until there is no room for good. Returns the number of messages taken.
 async fn fill(outbox: &Outbox, receiver: &str) -> Result<u64, Failure> {
     let mut sent = 0;
     let mut refused_in_a_row = 0;
@@ -139,7 +139,7 @@ async fn fill(outbox: &Outbox, receiver: &str) -> Result<u64, Failure> {
             }
             Err(error) => return Err(error.into()),
         }
-        // Limits are held by bytes on the way, so the bound is wide; without one it would go on for ever.
+        // Bytes on the way count against limits, so the bound is wide. Without a bound the loop would never end.
         check(sent < 100_000, || {
             "100000 messages were accepted for an agent that reads none".to_owned()
         })?;
@@ -152,7 +152,7 @@ pub(super) async fn push_back(world: &dyn World) -> Outcome {
     let (from_alice, _at_alice) = world.attach(0, &alice, None).await;
     let (lazy, _from_lazy, mut at_lazy) = lazy(world, 1, "lazy").await;
     let sent = fill(&from_alice, &lazy).await?;
-    // Once it reads it gets all of them, and who waits goes on.
+    // Once the agent reads, it gets all messages, and the waiting sender continues.
     let waiting = async {
         let last = inform(&lazy, sent)?;
         soon("room once it reads", from_alice.send(last)).await??;
@@ -223,13 +223,13 @@ pub(super) async fn crash(world: &dyn World) -> Outcome {
     .await?
 }
 
-/// The text of a failure notice, and the number of its message, from its `:in-reply-to`.
+/// The text of a failure notice, and the number of its message, from `:in-reply-to`.
 fn failure(received: &ReceivedMessage) -> Result<(String, u64), Failure> {
     let message = received.message();
     check(message.performative() == Performative::Failure, || {
         "a message that is no failure notice".to_owned()
     })?;
-    // Messages that an ended agent left at a broker come back by the platform's agent.
+    // Messages that an ended agent left at a broker come back through the platform's agent.
     let is_ams = message
         .sender()
         .is_some_and(|sender| sender.name().starts_with("ams@"));
@@ -286,7 +286,7 @@ pub(super) async fn comes_back(world: &dyn World) -> Outcome {
     check(about == 1 && why.contains(&nobody), || {
         format!("the notice does not name {nobody}: {why}")
     })?;
-    // One that leaves while messages to it are under way.
+    // Another agent leaves while messages to it are under way.
     let message = inform(&bob, 2)?;
     soon("room for a message", from_alice.send(message)).await??;
     next(&mut at_bob).await?;
@@ -318,7 +318,7 @@ pub(super) async fn forged_sender(world: &dyn World) -> Outcome {
     check(matches!(sent, Err(SendError::ForgedSender { .. })), || {
         format!("her own bus lets her: {sent:?}")
     })?;
-    // So she goes around it, as a program that speaks the protocol itself can.
+    // Eve goes around the bus, as a program that speaks the protocol itself can.
     let mut payload = Vec::new();
     bitefficient::encode(&forged, &mut payload)?;
     let letter = Returned {
@@ -345,7 +345,7 @@ pub(super) async fn forged_sender(world: &dyn World) -> Outcome {
         noted.proved.as_deref().is_some_and(says_eve) || says_eve(&noted.explanation),
         || format!("it does not say that it was {eve}: {noted:?}"),
     )?;
-    // An honest message after it arrives; the forged one never does.
+    // An honest message after it arrives. The forged message never does.
     soon("room", from_eve.send(inform(&bob, 2)?)).await??;
     let found = number(&next(&mut at_bob).await?)?;
     check(found == 2, || "the forged message arrived".to_owned())
@@ -359,7 +359,7 @@ pub(super) async fn revoked_sender(world: &dyn World) -> Outcome {
     soon("room", from_mallory.send(inform(&bob, 0)?)).await??;
     next(&mut at_bob).await?;
     world.revoke(&mallory).await;
-    // Refused here or there; what matters is that it does not arrive, and is noted.
+    // The message is refused here or there. It must not arrive, and the refusal must be noted.
     let _ = from_mallory.send(inform(&bob, 1)?).await;
     let buses = [world.bus(0), world.bus(1)];
     until("the refusal", || {
@@ -399,7 +399,7 @@ pub(super) async fn size_limit(world: &dyn World) -> Outcome {
     let mut encoded = Vec::new();
     bitefficient::encode(&of_length(limit / 2)?, &mut encoded)?;
     let rest = limit - (encoded.len() - limit / 2);
-    // The first message also has the way opened, on which a larger one is judged.
+    // The first message also opens the way, which judges a larger message.
     soon(
         "room for the largest message",
         from_alice.send(of_length(rest)?),

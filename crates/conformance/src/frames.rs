@@ -64,7 +64,7 @@ impl Inlet {
     }
 }
 
-/// Where the bus of a process is reached: as the platform tells the others.
+/// The endpoint of a process's bus, as the platform announces it to the others.
 fn endpoint(world: &dyn World, from: usize, to: usize) -> Result<ProcessEndpoint, Failure> {
     let identity = world.identity(to);
     world

@@ -1,4 +1,4 @@
-//! Persistent channels: what nodes keep, whatever carries the rest.
+//! Persistent channels: the events that nodes keep, whatever transport carries the rest.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,22 +16,23 @@ use sealbus_channels::{
     SubscriptionOptions,
 };
 
-/// A way to run a platform whose nodes keep events. Logs belong to the layer above this one, so its tests implement this.
+/// A way to run a platform whose nodes keep events. The crate above this one provides logs, so its tests implement this
+/// trait.
 pub trait KeepingSetting: Send + Sync {
     /// The column of the table: that of the transport.
     fn name(&self) -> String;
 
-    /// Starts a platform. Of the channel `/kept/few` it keeps 10 events.
+    /// Starts a platform. Its nodes keep 10 events of the channel `/kept/few`.
     fn open(&self) -> BoxFuture<'_, Box<dyn KeepingWorld>>;
 }
 
-/// A platform whose nodes keep events, until this is dropped.
+/// A platform whose nodes keep events. Dropping it ends the platform.
 pub trait KeepingWorld: Send + Sync {
-    /// An agent in the process `process`, 0 or 1, which is put there unless it is there. Where there are several nodes the two
-    /// processes have one each.
+    /// An agent in the process `process`, 0 or 1. The agent is created if it is not there. If there are several nodes,
+    /// each of the two processes has its own.
     fn agent<'a>(&'a self, process: usize, name: &'a str) -> BoxFuture<'a, Arc<Outbox>>;
 
-    /// Ends all that keeps events, and starts it again. Agents that go with it are asked for anew.
+    /// Ends every node that keeps events, and starts it again. The test asks anew for agents that end with it.
     fn restart(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -118,13 +119,13 @@ async fn take(subscription: &mut Subscription, expected: impl IntoIterator<Item 
     Ok(())
 }
 
-/// Late joiners begin at a number, a count or a time, and go on with what is published then.
+/// Late joiners begin at a number, a count or a time, and continue with the events published from then on.
 async fn replay(world: &dyn KeepingWorld) -> Outcome {
     let publisher = world.agent(0, "publisher").await;
     for text in 1..=10 {
         publish(&publisher, ALL, text).await?;
     }
-    // Logs count milliseconds: nothing before this one, all that follows not before it.
+    // Logs count milliseconds: every event so far is older than the next millisecond, and no later event is.
     let before = Moment::from(SystemTime::now());
     while Moment::from(SystemTime::now()) <= before {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -153,7 +154,7 @@ async fn replay(world: &dyn KeepingWorld) -> Outcome {
     Ok(())
 }
 
-/// A durable subscription goes on after an absence, from the event that was not dealt with.
+/// A durable subscription continues after an absence, from the first event that was not dealt with.
 async fn durable(world: &dyn KeepingWorld) -> Outcome {
     let publisher = world.agent(0, "publisher").await;
     let reader = world.agent(1, "reader").await;
@@ -171,7 +172,7 @@ async fn durable(world: &dyn KeepingWorld) -> Outcome {
     // Another subscription of the agent reads for itself.
     let mut other = subscribe(&reader, Replay::From(1), Some("other"))?;
     let mut mine = subscribe(&reader, Replay::Resume, Some("mine"))?;
-    // Events that it had read and not handed out may have reached it before.
+    // The subscription may have read these events before without handing them out.
     for expected in 6..=15 {
         let found = number(&next(&mut mine).await?.message)?;
         check(found == expected, || {
@@ -181,7 +182,7 @@ async fn durable(world: &dyn KeepingWorld) -> Outcome {
     take(&mut other, 1..=15).await
 }
 
-/// An acknowledged event is there after everything that keeps it has ended, and comes once in effect.
+/// An acknowledged event is there after every node that keeps it has ended and restarted, and comes once in effect.
 async fn acknowledged(world: &dyn KeepingWorld) -> Outcome {
     const EVENTS: u64 = 30;
     let mut seen = HashSet::new();
@@ -196,7 +197,7 @@ async fn acknowledged(world: &dyn KeepingWorld) -> Outcome {
         for text in 1..=EVENTS {
             publish(&publisher, ALL, round * EVENTS + text).await?;
         }
-        // Half of what was published in this round is left to the next one, but for the last.
+        // Half of the events of this round are left to the next round, except in the last.
         let until = match round {
             2 => 3 * EVENTS,
             round => round * EVENTS + EVENTS / 2,
@@ -224,7 +225,7 @@ async fn acknowledged(world: &dyn KeepingWorld) -> Outcome {
     Ok(())
 }
 
-/// Only so much is kept as was said, and what was cut off before it was read is counted.
+/// No more events are kept than configured. Events removed before they were read are counted.
 async fn retention(world: &dyn KeepingWorld) -> Outcome {
     let publisher = world.agent(0, "publisher").await;
     let reader = world.agent(1, "reader").await;

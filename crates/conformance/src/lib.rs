@@ -1,16 +1,17 @@
-//! One suite for every transport: what the bus promises, tried on real messages.
+//! One suite for every transport: it tests the promises of the bus with real messages.
 //!
-//! A transport's tests say how to [open](Setting::open) a platform of several processes over it, and what it cannot
-//! do. Each [`Promise`] is then a case: it is kept, or the transport does not claim it and says so when it is asked. A case
-//! that comes out otherwise is a failure. What came out is a [`Column`] of the table in `docs/transports.md`.
+//! A transport's tests say how to [open](Setting::open) a platform of several processes over it, and which promises it
+//! cannot keep. Each [`Promise`] is then a case. Either the transport keeps the promise, or it does not claim the
+//! promise and says so when asked. Any other outcome is a failure. The outcomes make a [`Column`] of the table in
+//! `docs/transports.md`.
 //!
 //! ```text
 //! sealbus_conformance::conformance_tests!(Mesh::at(SecurityLevel::Auth));
 //! ```
 //!
-//! makes a test of each promise, for a value that implements [`Setting`].
+//! This macro makes a test of each promise, for a value that implements [`Setting`].
 //!
-//! The platform above promises the keeping by nodes; its tests run those cases with [`run_kept`].
+//! The crate above promises that nodes keep events. Its tests run those cases with [`run_kept`].
 
 mod channels;
 mod direct;
@@ -34,33 +35,33 @@ use sealbus_bus::{Mailbox, MailboxLimits};
 pub use kept::{KeepingSetting, KeepingWorld, run_kept};
 pub use table::{Column, StaleColumn, table};
 
-/// Far longer than anything takes: no case depends on how fast things go. A broker takes half a minute to find out that a process
-/// is dead, and as long to give back what it held; on a machine with ten times more to do than it can, that was a minute.
+/// A limit far above any real duration, so that no case depends on speed. A broker takes half a minute to notice that a
+/// process is dead, and as long to give back its messages. On a heavily overloaded machine that was a minute.
 const LONG: Duration = Duration::from_secs(240);
 /// Processes of a platform that cases run on.
 const PROCESSES: usize = 3;
 
 /// A way to run several processes of one platform over a transport.
 pub trait Setting: Send + Sync {
-    /// Its name in the table, such as `mesh, auth`.
+    /// The setting's name in the table, such as `mesh, auth`.
     fn name(&self) -> String;
 
-    /// Opens that many processes that reach each other. Called once for each case.
+    /// Opens that many processes, which reach each other. Called once for each case.
     fn open(&self, processes: usize) -> BoxFuture<'_, Box<dyn World>>;
 
-    /// Why the transport cannot keep the promise, in a few words for the table; `None`: it does.
+    /// Why the transport cannot keep the promise, in a few words for the table; `None`: it keeps the promise.
     fn lacks(&self, promise: Promise) -> Option<&'static str>;
 }
 
-/// Several processes of one platform, until this is dropped.
+/// Several processes of one platform. Dropping it ends them.
 pub trait World: Send + Sync {
     /// The bus of a process.
     fn bus(&self, process: usize) -> &Bus;
 
-    /// The identity of a process; every bus was [told](Bus::process_joined) of the others.
+    /// The identity of a process. Every bus was [told](Bus::process_joined) of the others.
     fn identity(&self, process: usize) -> Identity;
 
-    /// Attaches an agent to a process so that all others find it.
+    /// Attaches an agent to a process so that all others find the agent.
     fn attach<'a>(
         &'a self,
         process: usize,
@@ -68,7 +69,8 @@ pub trait World: Send + Sync {
         limits: Option<MailboxLimits>,
     ) -> BoxFuture<'a, (Outbox, Mailbox)>;
 
-    /// Moves an agent whose mailbox was drained: from now on the others find it in process `to`, with what it had not read.
+    /// Moves an agent whose mailbox was drained. From now on the others find the agent, with its unread messages, in
+    /// process `to`.
     fn move_to<'a>(
         &'a self,
         from: usize,
@@ -77,10 +79,10 @@ pub trait World: Send + Sync {
         unread: Vec<ReceivedMessage>,
     ) -> BoxFuture<'a, (Outbox, Mailbox)>;
 
-    /// Breaks the connections there are, wherever their bytes are; new ones can be made.
+    /// Breaks all open connections, wherever their bytes are. New connections can be made.
     fn break_connections(&self);
 
-    /// Ends a process as `kill -9` does: it says nothing, and the platform has not noticed.
+    /// Ends a process as `kill -9` does: it sends nothing more, and the platform has not noticed.
     fn kill(&self, process: usize) -> BoxFuture<'_, ()>;
 
     /// Revokes the certificate of an agent, and tells all processes.
@@ -90,51 +92,51 @@ pub trait World: Send + Sync {
 /// The promises of the bus, whatever carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Promise {
-    /// Messages from one agent to another arrive in the order they were sent, short ones and long ones.
+    /// Messages from one agent to another, short and long, arrive in the order in which they were sent.
     Order,
     /// A message to several agents arrives at each of them, once.
     Receivers,
-    /// Messages arrive once and in order though connections break under way.
+    /// Messages arrive once and in order even if connections break under way.
     Resume,
     /// A full mailbox holds back those who write to it.
     PushBack,
-    /// It holds back nobody else.
+    /// A full mailbox holds back no other agents.
     PushBackAlone,
-    /// Of messages to a process that was killed each one arrived or comes back to its sender.
+    /// Each message to a killed process arrived, or comes back to its sender.
     Crash,
     /// Messages follow an agent that moves, in order and once.
     Moving,
     /// A message to an absent agent comes back, with the reason.
     ComesBack,
-    /// A message under another agent's name is refused, and noted with the name that tried.
+    /// A message under another agent's name is refused. The refusal is noted with the name that tried.
     ForgedSender,
-    /// Messages of an agent whose certificate was revoked are refused from then on, and noted.
+    /// After an agent's certificate is revoked, its messages are refused and noted.
     RevokedSender,
-    /// A message of the largest size passes; a larger one is refused by its size.
+    /// A message of the largest size passes. A larger one is refused because of its size.
     SizeLimit,
-    /// The buses of two processes reach each other: frames arrive in order and once, by whom they say.
+    /// The buses of two processes reach each other. Frames arrive in order and once, from the writers that they name.
     Frames,
-    /// A bus that takes no frames now holds back those who write them, and no agent's messages.
+    /// A bus that takes no frames now holds back the writers of frames, but no agent's messages.
     FramesPushBack,
-    /// Frames arrive once and in order though connections break under way.
+    /// Frames arrive once and in order even if connections break under way.
     FramesResume,
     /// Events reach every consumer in every process, once and in order.
     Events,
     /// They do though connections break under way.
     EventsResume,
-    /// A message on a channel reaches the one agent it names.
+    /// A message on a channel reaches the one agent that it names.
     Directed,
-    /// A request to everyone brings all answers, and says who did not answer.
+    /// A request to all agents brings all answers, and names the agents that did not answer.
     Request,
     /// Nothing is handed out before it is valid.
     ValidFrom,
-    /// Nothing is handed out from its expiry on, wherever it waited.
+    /// An event is not handed out from its expiry on, wherever it waited.
     Expiry,
-    /// A subscription gets what its filter holds for, and a wrong one is refused.
+    /// A subscription gets the events that fulfil its filter. An invalid filter is refused.
     Filter,
-    /// A slow subscription drops by its policy, is counted, and holds up no other.
+    /// A slow subscription drops events by its policy, is counted, and holds up no other.
     SlowSubscription,
-    /// One that pushes back holds back the publisher.
+    /// A subscription that pushes back holds back the publisher.
     EventsPushBack,
     /// A publisher without the right is refused, also where the event arrives.
     Rights,
@@ -144,14 +146,14 @@ pub enum Promise {
     Replay,
     /// A durable subscription goes on where it stopped.
     Durable,
-    /// An acknowledged event is not lost when everything that keeps it ends.
+    /// An acknowledged event is not lost when every node that keeps it ends.
     Acknowledged,
-    /// No more is kept than was said, and what was cut off is counted.
+    /// No more events are kept than configured, and removed events are counted.
     Retention,
 }
 
 impl Promise {
-    /// Those about logs, which follow in the table.
+    /// The promises about logs, which come last in the table.
     pub const OF_LOGS: [Self; 4] = [
         Self::Replay,
         Self::Durable,
@@ -159,7 +161,7 @@ impl Promise {
         Self::Retention,
     ];
 
-    /// Those of transports, in the order of the table.
+    /// The promises of transports, in the order of the table.
     pub const ALL: [Self; 25] = [
         Self::Order,
         Self::Receivers,
@@ -188,7 +190,7 @@ impl Promise {
         Self::RefusedByName,
     ];
 
-    /// Its name: of its test, and in the files that hold what came out.
+    /// The promise's name: the name of its test, and its name in the files of outcomes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Order => "order",
@@ -278,7 +280,7 @@ impl fmt::Display for Promise {
 pub enum Verdict {
     /// The promise is kept.
     Kept,
-    /// It is not given, and nobody is led to believe it is; why, in a few words.
+    /// The promise is not given, and the transport does not claim it; the reason in a few words.
     NotGiven(String),
 }
 
@@ -373,7 +375,7 @@ fn not_claimed(world: &dyn World, promise: Promise) -> Outcome {
         }
         // The level says so.
         Promise::RevokedSender | Promise::ForgedSender => false,
-        // Channels stand on frames; a transport without them says so when one is asked for.
+        // Channels need frames. A transport without frames says so when a channel is asked for.
         Promise::Frames
         | Promise::Events
         | Promise::Directed
@@ -433,7 +435,7 @@ async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, 
 /// Breaks all connections again and again while `going_on` lasts.
 async fn while_breaking(world: &dyn World, going_on: impl Future<Output = Outcome>) -> Outcome {
     let breaking = async {
-        // Pauses without a pattern, so that connections break in every state.
+        // Pauses without a pattern make connections break in every state.
         let mut state = 12_345_u64;
         loop {
             state = state
@@ -470,7 +472,7 @@ async fn next(mailbox: &mut Mailbox) -> Result<ReceivedMessage, Failure> {
         .ok_or_else(|| Failure::new("the mailbox was closed"))
 }
 
-/// The number that a message's content begins with, unless it is a failure notice.
+/// The number at the beginning of a message's content, unless the message is a failure notice.
 fn number(message: &ReceivedMessage) -> Result<u64, Failure> {
     let message = message.message();
     let content = message.content_text().unwrap_or_default();
@@ -484,7 +486,7 @@ fn number(message: &ReceivedMessage) -> Result<u64, Failure> {
         .ok_or_else(|| Failure::new(format!("a message with the content {content:?}")))
 }
 
-/// A content that begins with a number: mostly short, sometimes long.
+/// A content that begins with a number. The content is mostly short, and sometimes long.
 fn content(number: u64) -> String {
     let filler = match number % 500 {
         250 => 200_000,
@@ -494,7 +496,7 @@ fn content(number: u64) -> String {
     format!("{number} {}", "x".repeat(filler))
 }
 
-/// The whole name of an agent of the platform that `world` is.
+/// The whole name of an agent on the platform of `world`.
 fn name(world: &dyn World, local: &str) -> String {
     format!("{local}@{}", world.bus(0).config().platform)
 }

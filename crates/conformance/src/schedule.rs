@@ -18,7 +18,7 @@ impl Random {
     /// A number less than `bound`.
     ///
     /// # Panics
-    /// If that is 0.
+    /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
@@ -34,10 +34,11 @@ impl Random {
     }
 }
 
-/// The seeds to try: the one of `SEALBUS_SEED`, or `SEALBUS_SCHEDULES` (else `usual`) from `SEALBUS_FIRST_SEED` on.
+/// The seeds to try: the seed in `SEALBUS_SEED`, or `SEALBUS_SCHEDULES` (else `usual`) seeds from `SEALBUS_FIRST_SEED`
+/// on.
 ///
 /// # Panics
-/// If a variable holds no number.
+/// If a variable does not hold a number.
 pub fn seeds(usual: u64) -> Range<u64> {
     if let Some(seed) = number("SEALBUS_SEED") {
         return seed..seed + 1;

@@ -1,4 +1,4 @@
-//! The table transport × promise: a file for each column, written when asked to and compared otherwise.
+//! The table of transports and promises: a file for each column. The file is written on request and compared otherwise.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use super::{KeepingSetting, Promise, Setting, Verdict};
 /// Set to write columns instead of comparing them.
 const WRITE: &str = "SEALBUS_WRITE_TRANSPORTS";
 
-/// A column of the table: what came out for one transport. It lies in `docs/transports`, a file a column with a line a
-/// promise; the table in `docs/transports.md` is made of them.
+/// A column of the table: the outcomes for one transport. Each column is a file in `docs/transports`, with a line for
+/// each promise. The table in `docs/transports.md` is made from these files.
 #[derive(Clone, Debug)]
 pub struct Column {
     name: String,
@@ -54,7 +54,7 @@ impl Column {
         }
     }
 
-    /// The column that the promises about logs are added to.
+    /// The column to which the promises about logs are added.
     pub fn of_keeping(setting: &dyn KeepingSetting) -> Self {
         Self {
             name: setting.name(),
@@ -71,7 +71,7 @@ impl Column {
         folder.join(format!("{name}.txt"))
     }
 
-    /// Compares what came out with the file in `folder`, or writes it if the environment says so.
+    /// Compares the outcomes with the file in `folder`, or writes the file if the environment asks for it.
     ///
     /// # Errors
     /// [`StaleColumn`].

@@ -1,4 +1,4 @@
-//! What changes about a stream other than its records: cursors, removals and trimming.
+//! Changes of a stream other than new records: cursors, removals and trimming.
 
 use crate::record::{self, Kind, Stamp};
 
@@ -43,7 +43,7 @@ impl Change {
         }
     }
 
-    /// Reads a change back; `None` if the record is not one.
+    /// Reads a change back; `None` if the record is not a change.
     pub(crate) fn read(kind: Kind, key: &[u8], payload: &[u8]) -> Option<Self> {
         let long = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
         match kind {

@@ -14,7 +14,7 @@ use crate::{Journal, JournalConfig, JournalError, NewRecord, ReadFrom, Stream, S
 pub(crate) struct FailingDisk {
     /// How many more bytes it takes.
     pub(crate) room: AtomicU64,
-    /// It writes, but then does not synchronise.
+    /// Whether the disk writes but then does not synchronise.
     pub(crate) refuses_to_synchronise: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ impl FailingDisk {
         Arc::new(disk)
     }
 
-    /// Fails as the disk would, after it has written what it still can.
+    /// Fails as a full disk would, after it has written as much as it still can.
     pub(crate) fn write(&self, file: &File, buffer: &[u8], offset: u64) -> io::Result<()> {
         let left = self.room.load(Ordering::SeqCst) as usize;
         if left < buffer.len() {
@@ -97,7 +97,7 @@ fn a_full_disk_acknowledges_nothing_and_is_recovered_from() {
     assert_eq!(payloads(folder.path()), expected);
 }
 
-/// Two records fill a segment, so that the next long one begins another.
+/// Two records fill a segment, so that the next long record begins another.
 fn short_segments() -> StreamConfig {
     StreamConfig {
         segment_bytes: 400,

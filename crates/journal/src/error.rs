@@ -12,7 +12,7 @@ use thiserror::Error;
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// Where in it, in bytes.
+    /// The offset of the damage in the file, in bytes.
     pub offset: u64,
     /// The fault at that place.
     pub problem: String,
@@ -31,13 +31,13 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Why a journal did not do what was asked. Nothing was written, unless it says otherwise.
+/// Why a journal did not do what was asked. Nothing was written, unless the variant says otherwise.
 #[derive(Clone, Debug, Error)]
 pub enum JournalError {
     /// Another process has it open.
     #[error("the journal {} is in use by {holder}: a journal belongs to one process", folder.display())]
     InUse {
-        /// Its folder.
+        /// The folder of the journal.
         folder: PathBuf,
         /// The process, as far as it says.
         holder: String,
@@ -63,7 +63,7 @@ pub enum JournalError {
     TooLarge {
         /// `key`, `attributes`, `payload`, `cursor name`.
         part: &'static str,
-        /// Its size in bytes.
+        /// The size in bytes.
         size: usize,
         /// The limit in bytes.
         limit: usize,
@@ -74,7 +74,7 @@ pub enum JournalError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A stream with more cursors or removals than it may have.
+    /// The stream would have more cursors or removals than it may.
     #[error("stream {stream} has {limit} {what} already")]
     TooMany {
         /// The stream.
@@ -84,10 +84,10 @@ pub enum JournalError {
         /// The limit.
         limit: usize,
     },
-    /// Not a name for a stream.
+    /// The text is not a legal name for a stream.
     #[error("a stream's name has 1 to {limit} bytes, and this has {size}")]
     IllegalName {
-        /// Its size in bytes.
+        /// The name's size in bytes.
         size: usize,
         /// The limit in bytes.
         limit: usize,

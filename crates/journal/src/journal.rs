@@ -21,7 +21,7 @@ use crate::span::Spans;
 use crate::stream::{Stream, StreamConfig, StreamShared, StreamState, Written};
 use crate::writer::Writer;
 
-/// File that the process holds which has the journal open.
+/// The lock file, held by the process that has the journal open.
 const LOCK: &str = "lock";
 
 /// How a journal works.
@@ -40,16 +40,16 @@ impl Default for JournalConfig {
     }
 }
 
-/// A tail that was cut off: it had not been acknowledged.
+/// A tail that was cut off. It had not been acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     /// The stream.
     pub stream: String,
     /// The file.
     pub file: PathBuf,
-    /// Where the tail began, in bytes.
+    /// The offset at which the tail began, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The tail's length in bytes.
     pub bytes: u64,
     /// The bytes that were there instead of a record.
     pub problem: String,
@@ -62,13 +62,13 @@ pub struct OpenReport {
     pub records: u64,
     /// Tails that were cut off.
     pub torn: Vec<TornTail>,
-    /// What is not as it was written. What lies before and after it can be read; a stream whose newest file is damaged
-    /// cannot be written.
+    /// Records that are not as they were written. Records before and after the damage can be read. A stream whose
+    /// newest file is damaged cannot be written.
     pub damaged: Vec<Damage>,
 }
 
-/// An open journal. Clones are handles to the same one; it is closed when the last of them and of its streams' is
-/// dropped and all that was appended is written.
+/// An open journal. Clones are handles to the same journal. It closes when the last handle of the journal and of its
+/// streams is dropped, and all appended records are written.
 #[derive(Clone, Debug)]
 pub struct Journal {
     inner: Arc<Inner>,
@@ -91,11 +91,12 @@ struct Streams {
 }
 
 impl Journal {
-    /// Opens the journal in `folder`, which is made if it is not there, and checks all that is in it. This reads
-    /// every file, so call it where blocking is allowed.
+    /// Opens the journal in `folder`, creating it if needed, and checks its whole contents. This reads every file, so
+    /// call it where blocking is allowed.
     ///
     /// # Errors
-    /// If another process has it open, or files cannot be read or written. Damage is no error here: see the report.
+    /// If another process has the journal open, or files cannot be read or written. Damage is not an error here: see
+    /// the report.
     pub fn open(folder: &Path, config: JournalConfig) -> Result<(Self, OpenReport), JournalError> {
         Self::open_with(folder, config, |_| {})
     }
@@ -141,21 +142,21 @@ impl Journal {
         ))
     }
 
-    /// Closes it, also for those who still have a handle: what was appended is written, then everything is refused as
-    /// [`JournalError::Closed`], and another process may open it. Waits for the disk.
+    /// Closes the journal for all its handles. Appended records are written first. Then every call is refused with
+    /// [`JournalError::Closed`], and another process may open the journal. Waits for the disk.
     pub fn close(&self) {
         self.inner.close();
     }
 
-    /// Its folder.
+    /// The folder of the journal.
     pub fn folder(&self) -> &Path {
         &self.inner.folder
     }
 
-    /// The stream of that name, made if it is not there, kept as `config` says from now on. Making one touches the disk.
+    /// The stream of that name, created if needed, kept as `config` says from now on. Creation touches the disk.
     ///
     /// # Errors
-    /// If the name is too long or empty, or the stream cannot be made.
+    /// If the name is too long or empty, or the stream cannot be created.
     pub fn open_stream(&self, name: &str, config: StreamConfig) -> Result<Stream, JournalError> {
         if name.is_empty() || name.len() > LONGEST_NAME {
             return Err(JournalError::IllegalName {
@@ -203,10 +204,10 @@ impl Journal {
         there
     }
 
-    /// Removes a stream with all it holds; what waits to be written to it is written before.
+    /// Removes a stream with all its contents. Records that wait to be written to it are written first.
     ///
     /// # Errors
-    /// [`JournalError::Closed`]; what fails later the future says.
+    /// [`JournalError::Closed`]. The future reports later failures.
     pub fn remove_stream(&self, stream: &Stream) -> Result<Written, JournalError> {
         let (done, written) = oneshot::channel();
         let order = Order::RemoveStream { done };
@@ -227,10 +228,10 @@ impl Inner {
     fn close(&self) {
         self.queue.close();
         if let Some(writer) = self.writer.lock().take() {
-            // It panics on nothing.
+            // The writer never panics.
             let _ = writer.join();
         }
-        // Not before the last of it is written.
+        // The lock is released only once the last record is written.
         self.lock.lock().take();
     }
 }
@@ -320,7 +321,7 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
-    // A full disk is no reason not to read what is there; the number is for people only.
+    // A full disk is no reason not to read the existing records. The number is for people only.
     let _ = note;
     Ok(file)
 }

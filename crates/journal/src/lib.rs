@@ -1,19 +1,18 @@
 //! The embedded log: streams of records in append-only files.
 //!
-//! A [`Journal`] is a folder with any number of [`Stream`]s. A stream is an ordered sequence of records, numbered
-//! from 1 without gaps, each with a time, a key, attributes and a payload, all of which are just bytes here. What is
-//! appended is written by one thread of the journal, as many records at once as there are, with one `fdatasync` for
-//! each stream of the group; the [`Written`] that an append gives resolves when its record is on disk, and not before.
+//! A [`Journal`] is a folder with any number of [`Stream`]s. A stream is an ordered sequence of records, numbered from
+//! 1 without gaps. Each record has a time, a key, attributes and a payload, all of which are just bytes here. One
+//! thread of the journal writes the appended records, as many at once as are waiting, with one `fdatasync` for each
+//! stream of the group. An append returns a [`Written`], which resolves once its record is on disk, and not before.
 //!
-//! A stream also keeps *cursors* (how far somebody has read, by name) and *removals* (records that are done with), as
+//! A stream also keeps *cursors* (the progress of readers, by name) and *removals* (records that are done with), as
 //! durably as its records. A [`Reader`] reads from a number, from a time or the last so many, and follows the tail.
 //!
-//! **What a crash leaves.** Each record carries how much of its file was on disk when it was written. On opening, every
-//! record is checked. Bytes at the end that do not make whole records, and that nothing written later shows to have
-//! been on disk, are a torn tail: it was never acknowledged, is cut off, and is named in the [`OpenReport`]. Anything
-//! else that does not check is damage: it is reported, and reading it is an error that names file and offset; it is
-//! never skipped.
-//!
+//! **After a crash.** Each record notes how much of its file was on disk when the record was written. On opening, every
+//! record is checked. A torn tail is the bytes at the end that do not make whole records, and that no later record
+//! shows to have been on disk. A torn tail was never acknowledged. It is cut off, and the [`OpenReport`] names it. Any
+//! other bytes that fail the check are damage. Damage is reported, and reading it is an error that names file and
+//! offset. It is never skipped.
 //! This crate knows nothing about agents or messages.
 
 mod change;

@@ -1,4 +1,4 @@
-//! The orders that wait for the writer.
+//! The queue of orders that wait for the writer.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Queue {
         if inner.closed {
             return Err(JournalError::Closed);
         }
-        // One record is always taken, however large.
+        // A single record is always taken, however large.
         if inner.bytes > 0 && inner.bytes + size > self.limit {
             return Err(JournalError::Busy { limit: self.limit });
         }

@@ -16,14 +16,14 @@ use crate::stream::{Stream, StreamShared};
 /// Bytes read at once, if records are no longer.
 const CHUNK: usize = 128 * 1024;
 
-/// Where a [`Reader`] begins.
+/// The place where a [`Reader`] begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
     /// With the first record that is kept.
     Start,
     /// With what is written from now on.
     End,
-    /// With this record, or the first that is kept after it.
+    /// With this record, or the first kept record after it.
     Number(u64),
     /// With the first record written at this time or later.
     Time(SystemTime),
@@ -31,9 +31,9 @@ pub enum ReadFrom {
     Last(u64),
 }
 
-/// Reads the records of a stream in order, as far as they are on disk, and follows what is written.
+/// Reads the records of a stream in order, as far as they are on disk, and follows new records.
 ///
-/// Reading touches files: what is not in the system's cache takes as long as the disk does.
+/// Reading touches files. A read outside the system's cache takes as long as the disk does.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<StreamShared>,
@@ -43,7 +43,7 @@ pub struct Reader {
     place: Option<Place>,
 }
 
-/// Where the next record lies.
+/// The place of the next record.
 #[derive(Debug)]
 struct Place {
     segment: Arc<Segment>,
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Number of the record to be read next, if it is still kept then.
+    /// The number of the record to be read next, if it is still kept then.
     pub fn position(&self) -> u64 {
         self.next
     }
@@ -104,7 +104,7 @@ impl Reader {
         self.place = None;
     }
 
-    /// Goes to the first record of the next file, past what is left of this one; false if there is none.
+    /// Goes to the first record of the next file, past the rest of this file. Returns false if there is no next file.
     pub fn seek_next_file(&mut self) -> bool {
         let first = {
             let state = self.shared.state.lock();
@@ -116,11 +116,11 @@ impl Reader {
         first.map(|first| self.seek(first)).is_some()
     }
 
-    /// The next record that is kept; `None` at the end of what is on disk now.
+    /// The next kept record; `None` at the end of the records that are on disk now.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`] if what is there is not what was written: every call says so from then on, until one
-    /// [seeks](Self::seek) past it. Also if the file cannot be read.
+    /// [`JournalError::Damaged`] if the bytes are not as they were written. Every later call returns this error too,
+    /// until a call [seeks](Self::seek) past the damage. Also an error if the file cannot be read.
     pub fn next_record(&mut self) -> Result<Option<Record>, JournalError> {
         loop {
             let oldest = {
@@ -130,7 +130,8 @@ impl Reader {
                 }
                 let kept = state.removed.next_outside(self.next.max(state.first));
                 if kept != self.next {
-                    // Reading on through what is removed is cheaper than finding the place again, unless it is far.
+                    // Reading on through removed records is cheaper than finding the place again, unless the gap is
+                    // long.
                     if kept > self.next + 64 {
                         self.place = None;
                     }
@@ -169,12 +170,12 @@ impl Reader {
         let _ = self.end.wait_for(|end| *end > next).await;
     }
 
-    /// Finds the segment and the place of the next record. False if there is none now.
+    /// Finds the segment and the place of the next record. Returns false if there is none now.
     fn find_place(&mut self) -> Result<bool, JournalError> {
         if self.place.is_some() {
             return Ok(true);
         }
-        // A file may be removed between being found and being opened: then what is kept begins after it.
+        // A file may be removed after it is found and before it is opened. The kept records then begin after it.
         for _ in 0..16 {
             let segment = {
                 let state = self.shared.state.lock();
@@ -218,7 +219,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// The next record is in no segment, though the stream has it.
+    /// The next record is in no segment, although the stream has it.
     fn missing(&self, segment: &Segment, end: u64) -> Result<bool, JournalError> {
         let state = self.shared.state.lock();
         let follows = state
@@ -261,7 +262,7 @@ impl Reader {
 }
 
 impl Place {
-    /// Has at least `needed` bytes ahead, unless the segment ends before.
+    /// Buffers at least `needed` bytes ahead, unless the segment ends before.
     fn fill(&mut self, needed: usize, length: u32) -> Result<(), JournalError> {
         if self.ahead.len() >= needed {
             return Ok(());

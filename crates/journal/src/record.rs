@@ -1,6 +1,6 @@
-//! A record: as it is given, as it is read, and as it lies in a file.
+//! A record: in the form to append, in the form that is read, and in the form in a file.
 //!
-//! In a file, all numbers little-endian, each record beginning at a multiple of 8:
+//! In a file, all numbers are little-endian, and each record begins at a multiple of 8:
 //!
 //! | bytes | |
 //! |---|---|
@@ -22,9 +22,9 @@ use bytes::Bytes;
 /// The appended parts. Empty parts cost nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewRecord {
-    /// Its subject; up to 64 KiB less one.
+    /// The record's subject; up to 64 KiB less one byte.
     pub key: Bytes,
-    /// The facts that are known without reading the payload; up to 64 KiB less one.
+    /// The facts that are known without reading the payload; up to 64 KiB less one byte.
     pub attributes: Bytes,
     /// The matter itself; up to the stream's limit.
     pub payload: Bytes,
@@ -36,18 +36,18 @@ impl NewRecord {
     }
 }
 
-/// The parts that were read: slices of the buffer, not copied.
+/// A record as it is read. Its parts are slices of the buffer, not copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number in its stream; the first is 1.
+    /// The record's number in its stream. The first is 1.
     pub number: u64,
-    /// When it was written; never before that of the record before it.
+    /// The time at which the record was written. It is never before that of the previous record.
     pub time: SystemTime,
-    /// As appended.
+    /// The key, as appended.
     pub key: Bytes,
-    /// As appended.
+    /// The attributes, as appended.
     pub attributes: Bytes,
-    /// As appended.
+    /// The payload, as appended.
     pub payload: Bytes,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Header {
     pub(crate) body_checksum: u32,
 }
 
-/// Whole length of what has a body of that length.
+/// The whole length of a record with a body of that length.
 fn padded(body: usize) -> usize {
     (HEADER + body).next_multiple_of(8)
 }
@@ -141,7 +141,7 @@ impl Header {
         (key, attributes, &rest[..self.payload as usize])
     }
 
-    /// Whether `bytes`, which begin with this header, hold its body as it was written.
+    /// Checks that `bytes`, which begin with this header, hold its body as it was written.
     pub(crate) fn check_body(&self, bytes: &[u8]) -> Result<(), &'static str> {
         match bytes.get(HEADER..HEADER + self.body()) {
             None => Err("the record ends beyond the file"),
@@ -163,7 +163,7 @@ fn long(bytes: &[u8; HEADER], at: usize) -> u64 {
     u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
 }
 
-/// The common part of all that is written into a segment at once.
+/// The common part of all records that are written into a segment at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub(crate) salt: u32,
@@ -171,7 +171,7 @@ pub(crate) struct Stamp {
     pub(crate) micros: u64,
 }
 
-/// Appends what is to be written to `out`. The parts were checked to be within their limits.
+/// Appends the bytes to write to `out`. The parts were checked to be within their limits.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     stamp: Stamp,

@@ -1,4 +1,4 @@
-//! Opening what an earlier process left.
+//! Recovery: opens the files that an earlier process left.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::span::Spans;
 use crate::stream::{StreamConfig, StreamShared, StreamState};
 use crate::tail::REMOVED;
 
-/// Longest file that is taken for a segment: more than any that was ever written.
+/// The longest file that is taken for a segment. No segment was ever written longer.
 const LONGEST_FILE: u64 = (1 << 30) + (256 << 20);
 
 /// Opens the streams of a journal's folder.

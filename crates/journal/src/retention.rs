@@ -1,16 +1,16 @@
-//! How much of a stream is kept.
+//! Retention: how much of a stream is kept.
 
 use std::time::Duration;
 
-/// How much of a stream is kept. By `count` to the record, by `bytes` and on disk in whole segment files; what is older
-/// than `age` is not read any more, and leaves the disk with its file.
+/// How much of a stream is kept. `count` is exact to the record. `bytes` is counted on disk in whole segment files. A
+/// record older than `age` is no longer read, and leaves the disk with its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Longest time since a record was written.
     pub age: Option<Duration>,
     /// Most records.
     pub count: Option<u64>,
-    /// Most bytes on disk; at least one segment file is kept.
+    /// The most bytes on disk. At least one segment file is kept.
     pub bytes: Option<u64>,
 }
 

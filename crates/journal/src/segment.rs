@@ -25,7 +25,7 @@ const MAGIC: &[u8; 8] = b"SEALJRN1";
 const FIXED: usize = 36;
 /// Longest name of a stream, in bytes.
 pub(crate) const LONGEST_NAME: usize = 1024;
-/// A place to begin reading at is remembered each so many bytes.
+/// The distance in bytes between remembered places at which reading can begin.
 const INDEXED: u32 = 64 * 1024;
 
 /// The first bytes of a segment.
@@ -188,7 +188,7 @@ impl Readable {
         }
     }
 
-    /// Where to begin to look for a record.
+    /// The place at which to begin to look for a record.
     pub(crate) fn place_of(&self, number: u64) -> Option<u32> {
         let after = self.index.partition_point(|(first, _)| *first <= number);
         after.checked_sub(1).map(|before| self.index[before].1)
@@ -200,24 +200,24 @@ impl Readable {
 pub(crate) enum End {
     /// With a whole record.
     Whole,
-    /// With bytes that were not on disk when the process or the machine stopped.
+    /// The file ends in bytes that were not on disk when the process or the machine stopped.
     Torn {
-        /// Where they begin.
+        /// The offset of those bytes.
         offset: usize,
         /// The bytes that are there instead of a record.
         problem: &'static str,
     },
     /// With bytes that were on disk.
     Damaged {
-        /// Where they begin.
+        /// The offset of the damage.
         offset: usize,
         /// The fault.
         problem: &'static str,
     },
 }
 
-/// Goes through all that follows the header of a segment. `visit` gets each header, its offset and its body. `last` says that the
-/// segment is the one being written, whose tail may be torn.
+/// Scans all records after the header of a segment. `visit` gets each header, its offset and its body. `last` says that
+/// this is the segment being written, whose tail may be torn.
 pub(crate) fn scan<'a>(
     bytes: &'a [u8],
     segment: &SegmentHeader,
@@ -244,7 +244,7 @@ pub(crate) fn scan<'a>(
     End::Whole
 }
 
-/// The header of the whole record that `rest` begins with.
+/// The header of the whole record at the beginning of `rest`.
 fn whole(rest: &[u8], salt: u32, number: u64) -> Result<Header, &'static str> {
     let header = Header::read(rest, salt)?;
     header.check_body(rest)?;
@@ -257,7 +257,7 @@ fn whole(rest: &[u8], salt: u32, number: u64) -> Result<Header, &'static str> {
     Ok(header)
 }
 
-/// Whether something after `offset` was written when what is at `offset` was on disk.
+/// Whether a record after `offset` was written when the bytes at `offset` were on disk.
 fn was_synced(bytes: &[u8], offset: usize, salt: u32) -> bool {
     let later = (offset + 8..bytes.len()).step_by(8);
     later
@@ -265,7 +265,7 @@ fn was_synced(bytes: &[u8], offset: usize, salt: u32) -> bool {
         .any(|header| header.synced as usize > offset)
 }
 
-/// Checks a whole segment: how many records it has and how many bytes are whole, if its header can be read.
+/// Checks a whole segment. Returns the number of records and the number of whole bytes, if its header can be read.
 pub fn check_segment(bytes: &[u8]) -> Option<(u64, usize)> {
     let header = SegmentHeader::read(bytes).ok()?;
     let mut records = 0;

@@ -1,8 +1,8 @@
-//! Sets of record numbers, kept as the stretches they form.
+//! Sets of record numbers, kept as stretches.
 
 use std::collections::BTreeMap;
 
-/// A set of numbers; each stretch by its first number and the one after its last.
+/// A set of numbers. Each stretch is kept as its first number and the number after its last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(BTreeMap<u64, u64>);
 
@@ -58,7 +58,7 @@ impl Spans {
         self.next_outside(number) != number
     }
 
-    /// The stretch that `number` is in, if it is in the set: its first number and the one after its last.
+    /// The stretch that contains `number`, if it is in the set: its first number and the number after its last.
     pub fn stretch_of(&self, number: u64) -> Option<(u64, u64)> {
         let (&first, &end) = self.0.range(..=number).next_back()?;
         (end > number).then_some((first, end))

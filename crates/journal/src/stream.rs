@@ -23,24 +23,24 @@ use crate::span::Spans;
 
 /// Most cursors of a stream.
 const MOST_CURSORS: usize = 65_536;
-/// Most separate stretches of removed records in a stream.
+/// The most separate stretches of removed records in a stream.
 const MOST_STRETCHES: usize = 65_536;
 /// Longest name of a cursor, in bytes.
 const LONGEST_CURSOR: usize = 1024;
 
-/// How a stream is kept. It may differ each time the journal is opened.
+/// How a stream is kept. The configuration may differ each time the journal is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
     /// How much is kept.
     pub retention: Retention,
-    /// About how long a segment file becomes, in bytes; up to 1 GiB.
+    /// The approximate length of a segment file, in bytes; up to 1 GiB.
     pub segment_bytes: u32,
     /// Longest payload in bytes; up to 64 MiB.
     pub largest_payload: usize,
 }
 
 impl Default for StreamConfig {
-    /// Everything is kept, in files of 16 MiB, with payloads of up to 16 MiB.
+    /// The default keeps everything, in files of 16 MiB, with payloads of up to 16 MiB.
     fn default() -> Self {
         Self {
             retention: Retention::default(),
@@ -50,7 +50,7 @@ impl Default for StreamConfig {
     }
 }
 
-/// A stream of a journal. Clones are handles to the same one.
+/// A stream of a journal. Clones are handles to the same stream.
 #[derive(Clone, Debug)]
 pub struct Stream {
     pub(crate) shared: Arc<StreamShared>,
@@ -62,7 +62,7 @@ pub struct Stream {
 /// The shared state of the handles, the readers and the writer of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamShared {
-    /// Its number in its journal.
+    /// The stream's number in its journal.
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
@@ -102,10 +102,10 @@ pub struct StreamInfo {
     pub records: u64,
     /// Bytes on disk.
     pub bytes: u64,
-    /// When the last record was written; `None` if there was none.
+    /// The time of the last record; `None` if there was none.
     pub last: Option<SystemTime>,
-    /// What did not check on opening, if something did not; where the stream is written before all, since nothing can be
-    /// appended then.
+    /// The damage found on opening, if any. Damage in the newest file comes first, since the stream cannot be appended
+    /// to then.
     pub damage: Option<Damage>,
 }
 
@@ -134,7 +134,7 @@ impl StreamState {
         }
     }
 
-    /// Makes what is trimmed and what is removed agree, and keeps to the most records.
+    /// Makes the trimmed and the removed records agree, and keeps to the most records.
     pub(crate) fn settle(&mut self) {
         if let Some(count) = self.config.retention.count {
             self.first = self.first.max(self.next.saturating_sub(count));
@@ -158,7 +158,7 @@ impl Stream {
         &self.journal
     }
 
-    /// Its name.
+    /// The stream's name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
@@ -181,9 +181,10 @@ impl Stream {
         *self.shared.end.borrow()
     }
 
-    /// Appends a record: it is written after all that was appended to this stream before.
+    /// Appends a record. It is written after all records that were appended to this stream before.
     ///
-    /// The record is on disk when the future given back says so, with its number; it is written even if that is dropped.
+    /// The returned future resolves with the record's number once the record is on disk. The record is written even if
+    /// the future is dropped.
     ///
     /// # Errors
     /// [`JournalError::TooLarge`], and [`JournalError::Busy`] if too much waits to be written.
@@ -203,7 +204,7 @@ impl Stream {
         Ok(Written(written))
     }
 
-    /// Waits until there is room for what [`append`](Self::append) refuses as [`JournalError::Busy`].
+    /// Waits until there is room for a record that [`append`](Self::append) refused with [`JournalError::Busy`].
     pub async fn room(&self) {
         self.queue.room().await;
     }
@@ -215,7 +216,7 @@ impl Stream {
         Ok(Written(written))
     }
 
-    /// Keeps `position` under `name`, durably; the future gives `position` back.
+    /// Keeps `position` under `name`, durably. The future returns `position`.
     ///
     /// # Errors
     /// As [`append`](Self::append), and [`JournalError::TooMany`].
@@ -247,7 +248,7 @@ impl Stream {
         self.change(change, name.len() + 48)
     }
 
-    /// Where a cursor stands, as it is on disk.
+    /// The position of a cursor, as it is on disk.
     pub fn cursor(&self, name: &str) -> Option<u64> {
         self.shared.state.lock().cursors.get(name).copied()
     }
@@ -257,11 +258,11 @@ impl Stream {
         self.shared.state.lock().cursors.clone()
     }
 
-    /// Removes records, durably: they are not read any more. What is not there yet cannot be removed.
+    /// Removes records, durably: they are no longer read. A record that does not exist yet cannot be removed.
     ///
     /// # Errors
     /// As [`append`](Self::append), and [`JournalError::TooMany`] if too many stretches of removed records lie between
-    /// records that are kept.
+    /// kept records.
     pub fn remove(&self, numbers: &[u64]) -> Result<Written, JournalError> {
         let mut spans = Spans::default();
         for number in numbers {
@@ -295,8 +296,8 @@ impl Stream {
         Reader::new(self.shared.clone(), from)
     }
 
-    /// Has files removed that nothing is kept of. The journal does so itself as it writes; a stream that nothing
-    /// is written to needs to be asked.
+    /// Removes files of which nothing is kept. The journal does this itself as it writes. A stream without new records
+    /// needs this call.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -314,7 +315,7 @@ impl Stream {
         }
     }
 
-    /// The number of the first record that is kept and was written at `time` or later, or the end.
+    /// The number of the first kept record that was written at `time` or later, or the end.
     pub(crate) fn segment_at(shared: &StreamShared, time: SystemTime) -> u64 {
         let micros = micros_of(time);
         let state = shared.state.lock();
@@ -333,7 +334,7 @@ fn limited(part: &'static str, size: usize, limit: usize) -> Result<(), JournalE
     Ok(())
 }
 
-/// Resolves when what was asked is on disk: with the record's number, or what the change is about.
+/// Resolves once the order is on disk: with the record's number, or with the number that the change is about.
 #[derive(Debug)]
 pub struct Written(oneshot::Receiver<Result<u64, JournalError>>);
 
@@ -342,10 +343,10 @@ impl Written {
         Self(written)
     }
 
-    /// Waits for it on a thread that may be blocked; never call it from an async task.
+    /// Waits for the disk on a thread that may block. Never call this from an async task.
     ///
     /// # Errors
-    /// Why it was not written.
+    /// The reason why the order was not written.
     pub fn wait(self) -> Result<u64, JournalError> {
         self.0.blocking_recv().unwrap_or(Err(JournalError::Closed))
     }

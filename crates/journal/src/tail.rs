@@ -1,4 +1,4 @@
-//! The end of a stream, where it is written.
+//! The end of a stream, where new records are written.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,15 +16,15 @@ use crate::record::{self, Kind, NewRecord, Stamp, micros_of};
 use crate::segment::{Segment, SegmentHeader, begin_segment};
 use crate::stream::{StreamShared, StreamState};
 
-/// An empty stream gives up a file that has grown by more than this.
+/// The growth beyond which an empty stream gives up its file.
 const EMPTY: u32 = 64 * 1024;
 
 /// The end of a stream, where it is written.
 pub(crate) struct Tail {
     pub(crate) stream: Arc<StreamShared>,
     pub(crate) file: Option<File>,
-    /// Bytes that were not acknowledged may lie behind the readable ones. They must be cut off before anything else
-    /// is written, here or in a further segment.
+    /// Whether unacknowledged bytes may lie behind the readable ones. They must be cut off before anything else is
+    /// written, here or in a further segment.
     is_dirty: bool,
     /// Length of what the segment began with.
     base: u32,
@@ -65,7 +65,7 @@ impl Tail {
         state.segments[state.segments.len() - 1].clone()
     }
 
-    /// Whether the segment should end before something of that size.
+    /// Whether the segment should end before a record of that size.
     pub(crate) fn is_full(&self, size: usize) -> bool {
         let wanted = self.stream.state.lock().config.segment_bytes.min(1 << 30);
         let length = self.segment().readable.lock().length;
@@ -73,7 +73,7 @@ impl Tail {
         grown > 0 && grown + size > wanted as usize
     }
 
-    /// The stamp of what is written now, the number of the next record, and the offset it gets.
+    /// The stamp of the bytes to write now, the number of the next record, and its offset.
     fn next(&mut self) -> (Stamp, u64, u32) {
         let segment = self.segment();
         let synced = segment.readable.lock().length;
@@ -122,7 +122,7 @@ impl Tail {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        // Until the disk has confirmed it.
+        // The tail stays dirty until the disk has confirmed the write.
         self.is_dirty = true;
         #[cfg(test)]
         if let Some(failing) = failing {
@@ -134,8 +134,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Cuts off what lies behind the acknowledged bytes, if anything may lie there. Otherwise records that were refused
-    /// would be there when the journal is opened again.
+    /// Cuts off any bytes behind the acknowledged ones. Otherwise refused records would be there when the journal is
+    /// opened again.
     pub(crate) fn cut_unacknowledged(&mut self) -> Result<(), JournalError> {
         if !self.is_dirty {
             return Ok(());
@@ -288,7 +288,7 @@ fn synchronise(file: &File) -> io::Result<()> {
 }
 
 impl StreamShared {
-    /// Removes the first file of several; false if it is the only one.
+    /// Removes the first file of several. Returns false if it is the only one.
     fn drop_file(&self, state: &mut StreamState) -> Result<bool, JournalError> {
         if state.segments.len() < 2 {
             return Ok(false);
@@ -306,7 +306,7 @@ impl StreamShared {
     }
 }
 
-/// The first bytes of a segment that make all earlier ones unnecessary.
+/// The first bytes of a segment, which make all earlier segments unnecessary.
 fn snapshot(state: &StreamState) -> Vec<Change> {
     let mut changes = vec![Change::Trim {
         before: state.first,

@@ -1,4 +1,4 @@
-//! The thread that writes: takes all that waits, writes it, has it synchronised, and only then says so.
+//! The writer thread: it takes all waiting orders, writes them, synchronises the disk, and only then reports success.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Writer {
         self.cut_unacknowledged();
     }
 
-    /// Cuts off what could not be cut off when it was refused.
+    /// Cuts off bytes that could not be cut off when they were refused.
     fn cut_unacknowledged(&mut self) {
         for tail in self.tails.values_mut() {
             let is_writable = {
@@ -81,7 +81,7 @@ impl Writer {
         }
     }
 
-    /// Puts an order into the batch of its stream, committing what is there if the segment becomes too long.
+    /// Puts an order into the batch of its stream. Commits the batch first if the segment would become too long.
     fn prepare(&mut self, stream: Arc<StreamShared>, order: Order) {
         let id = stream.id;
         let tail = self.tails.entry(id).or_insert_with(|| Tail::new(stream));
@@ -126,7 +126,7 @@ impl Writer {
         }
     }
 
-    /// Has the batch of a stream written and synchronised, and tells those who wait.
+    /// Writes and synchronises the batch of a stream, and tells those who wait.
     fn commit(&mut self, id: u64) {
         #[cfg(test)]
         let failing = self.disk.clone();
@@ -146,7 +146,7 @@ impl Writer {
             Ok(()) => tail.publish(batch),
             Err(error) => {
                 tracing::error!(stream = %tail.stream.name, %error, "records were not written");
-                // At the latest before the next bytes are written, should it fail now.
+                // If the cut fails now, it is made at the latest before the next bytes are written.
                 if let Err(error) = tail.cut_unacknowledged() {
                     tracing::warn!(stream = %tail.stream.name, %error, "refused records are still in the file");
                 }

@@ -1,4 +1,4 @@
-//! Journals as their users know them.
+//! Journals as their users see them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -288,7 +288,7 @@ fn limits_are_kept() {
         stream.append(record),
         Err(JournalError::TooLarge { .. })
     ));
-    // Whatever the writer does meanwhile, of so many at once some are refused, and the rest is written.
+    // Whatever the writer does meanwhile, some of so many records at once are refused, and the rest are written.
     let (mut accepted, mut refused) = (Vec::new(), 0);
     for _ in 0..10_000 {
         match stream.append(text(&"x".repeat(90))) {
@@ -376,7 +376,7 @@ fn a_damaged_file_is_an_error_that_says_where() {
         ["29", "30", "more"]
     );
     drop((journal, stream, reader));
-    // In the file that is written, before what is known to have been on disk.
+    // The damage lies in the file being written, before bytes that are known to have been on disk.
     let last = {
         let mut files: Vec<_> = fs::read_dir(&stream_folder)
             .unwrap()

@@ -14,7 +14,7 @@ use sealbus_journal::{
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many records at once, each so long.
+    /// So many records at once, each of this length.
     Append(u8, u16),
     Trim(u8),
     Remove(Vec<u8>),
@@ -75,7 +75,7 @@ fn open(folder: &Path) -> (Stream, OpenReport) {
     (journal.open_stream("s", CONFIG).unwrap(), report)
 }
 
-/// Plays the steps and gives every state there was, oldest first.
+/// Plays the steps and returns every state, oldest first.
 fn play(folder: &Path, steps: &[Step]) -> Vec<Model> {
     let (mut stream, _) = open(folder);
     let mut model = Model {
@@ -196,7 +196,7 @@ proptest! {
         let torn = &report.torn[0];
         prop_assert_eq!((&torn.file, torn.offset, torn.bytes), (&last, whole, cut));
         prop_assert_eq!(&Model::read(&stream).unwrap(), states.last().unwrap());
-        // It goes on as if nothing had been.
+        // The journal continues as if nothing had happened.
         let record = NewRecord { key: stream.end().to_string().into(), ..NewRecord::default() };
         let number = stream.append(record).unwrap().wait().unwrap();
         prop_assert_eq!(number, states.last().unwrap().end);
@@ -224,7 +224,7 @@ proptest! {
             Some(_) if !report.damaged.is_empty() => {}
             Some(stream) => {
                 let found = Model::read(&stream).unwrap();
-                // Trimmed files are gone already when the loss takes the trimming back.
+                // Trimmed files are already gone when the loss reverts the trimming.
                 let kept = states.last().unwrap().records.range(..found.end);
                 for (number, payload) in kept {
                     prop_assert_eq!(found.records.get(number), Some(payload));
@@ -273,7 +273,7 @@ proptest! {
             }
         };
         if end.is_ok() && report.torn.is_empty() && report.damaged.is_empty() {
-            // It hit bytes that mean nothing.
+            // The flip hit bytes without meaning.
             prop_assert_eq!(read, all.len());
         }
         if end.is_err() {

@@ -1,4 +1,4 @@
-//! How a mesh endpoint behaves.
+//! The configuration of a mesh endpoint.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use sealbus_seal::{Credential, Identity, SecurityLevel, Trust};
 pub enum MeshSecurity {
     /// Level `none`: plain TCP, for measuring.
     None,
-    /// Level `tls`: the dialling side checks the process it dials; senders are not proved.
+    /// Level `tls`: the dialling side checks the process that it dials. Senders are not proved.
     Tls(ProcessSecurity),
-    /// Level `auth` and above: both sides, and every agent, prove who they are.
+    /// Level `auth` and above: both sides, and every agent, prove their identity.
     Auth(ProcessSecurity),
 }
 
-/// A process's own certificate and key, and whom it believes.
+/// A process's own certificate and key, and the roots that it trusts.
 #[derive(Clone, Debug)]
 pub struct ProcessSecurity {
     /// The certificate of this process, with its key.
     pub credential: Arc<Credential>,
-    /// Roots, deny lists and clock tolerance, shared by all verifiers of the process.
+    /// Roots, deny lists and clock tolerance. All verifiers of the process share them.
     pub trust: Arc<Trust>,
 }
 
@@ -44,34 +44,34 @@ impl MeshSecurity {
     }
 }
 
-/// How a mesh endpoint behaves. [`MeshConfig::new`] has the usual values.
+/// The configuration of a mesh endpoint. [`MeshConfig::new`] gives the usual values.
 #[derive(Clone, Debug)]
 pub struct MeshConfig {
     /// The identity of this process: an [`Identity::Process`].
     pub process: Identity,
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on. Port 0 takes a free port.
     pub listen: SocketAddr,
     /// Level, certificate and trust.
     pub security: MeshSecurity,
-    /// The largest message sent or received, in bytes, encoded.
+    /// The largest message sent or received, in bytes of its encoding.
     pub largest_message: usize,
-    /// Bytes sent on a link and not yet acknowledged by the other process, before senders wait.
+    /// The number of bytes sent on a link and not acknowledged by the other process, before senders wait.
     pub window: usize,
-    /// Connections accepted at the same time, of which the peers are not known yet.
+    /// The number of connections accepted at the same time whose peers are not known yet.
     pub unproved_connections: usize,
     /// Links to other processes.
     pub links: usize,
-    /// Agents bound to one link, and agents addressed over it, in each direction.
+    /// The number of agents bound to one link, and of agents addressed over it, in each direction.
     pub agents_per_link: usize,
-    /// How long a new connection may take until both sides have said who they are.
+    /// How long a new connection may take until both sides have identified themselves.
     pub handshake_time: Duration,
-    /// After how long without traffic a peer is asked whether it is there.
+    /// The time without traffic after which a peer is asked whether it is there.
     pub keep_alive: Duration,
     /// How long a peer may be silent before the connection is given up and made anew.
     pub silence: Duration,
-    /// How long a broken link is tried again before its messages are reported undeliverable.
+    /// How long a broken link is retried before its messages are reported undeliverable.
     pub give_up: Duration,
-    /// The pause before a connection is tried again: the first, and the longest as it doubles.
+    /// The pause before a connection is tried again: the first pause, and the longest, as the pause doubles.
     pub redial: (Duration, Duration),
 }
 

@@ -53,7 +53,7 @@ pub enum BindError {
 pub struct LinkReport {
     /// The other process.
     pub process: Identity,
-    /// Where it is.
+    /// The address of the other process.
     pub address: SocketAddr,
     /// Whether there is a connection now.
     pub is_connected: bool,
@@ -65,7 +65,7 @@ pub struct LinkReport {
     pub connections: u64,
 }
 
-/// The mesh endpoint of a process. Cloning it gives another handle to the same one.
+/// The mesh endpoint of a process. A clone is another handle to the same endpoint.
 #[derive(Clone)]
 pub struct MeshEndpoint {
     inner: Arc<Inner>,
@@ -96,7 +96,7 @@ pub(crate) struct Inner {
 }
 
 impl MeshEndpoint {
-    /// Listens, and becomes the transport of `bus`. Its tasks run on the runtime this is called on.
+    /// Listens, and becomes the transport of `bus`. The endpoint's tasks run on the runtime on which this is called.
     ///
     /// # Errors
     /// [`BindError`].
@@ -154,7 +154,7 @@ impl MeshEndpoint {
         Ok(Self { inner })
     }
 
-    /// Where it listens; with the port that was found if 0 was asked for.
+    /// The address at which the endpoint listens, with the port found if port 0 was configured.
     pub fn local_address(&self) -> SocketAddr {
         self.inner.local
     }
@@ -167,8 +167,8 @@ impl MeshEndpoint {
         }
     }
 
-    /// Shows a renewed certificate of this process: new connections use it at once, and open ones are replaced in the
-    /// background, without losing a message.
+    /// Shows a renewed certificate of this process. New connections use it at once. Open connections are replaced in
+    /// the background, without losing a message.
     ///
     /// # Errors
     /// If the certificate cannot be used.
@@ -184,13 +184,14 @@ impl MeshEndpoint {
         Ok(())
     }
 
-    /// The deny list of the trust has changed: drops what is denied now, at once.
+    /// The deny list has changed. Connections and proofs that it denies are dropped at once.
     pub fn trust_changed(&self) {
         self.inner
             .for_each_link(|link| link.requests.make(|requests| &requests.check));
     }
 
-    /// The platform knows that a process is gone for good: what it had not acknowledged is reported to the senders now.
+    /// The platform reports that a process is gone for good. Messages that the process had not acknowledged are now
+    /// reported to their senders.
     pub fn forget_process(&self, process: &Identity) {
         let link = self.inner.links.lock().get(process).cloned();
         if let Some(link) = link {
@@ -219,7 +220,8 @@ impl MeshEndpoint {
             .collect()
     }
 
-    /// Waits until all that was sent is acknowledged, for `grace` at most, then closes all connections and the listener.
+    /// Waits until all sent messages are acknowledged, for `grace` at most, then closes all connections and the
+    /// listener.
     pub async fn shut_down(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while Instant::now() < deadline {
@@ -254,7 +256,7 @@ impl MeshEndpoint {
 }
 
 impl Inner {
-    /// A number for a connection that no other of this process has.
+    /// A number for a connection. No other connection of this process has it.
     pub(crate) fn next_connection(&self) -> u64 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
@@ -281,7 +283,7 @@ impl Inner {
         }
     }
 
-    /// The link to a process; a new one if there is none. `None`: there are too many, or the bus is gone.
+    /// The link to a process, made anew if there is none. `None`: there are too many links, or the bus is gone.
     fn link(self: &Arc<Self>, peer: &Identity, address: SocketAddr) -> Option<Arc<Link>> {
         let mut links = self.links.lock();
         if let Some(link) = links.get(peer) {
@@ -339,7 +341,7 @@ impl Inner {
             Err(error @ GreetingError::TooSlow) => {
                 self.note_refusal(from, RefusalReason::NotProved, error.to_string());
             }
-            // Somebody looked whether the port is open, or changed its mind.
+            // The peer only probed whether the port is open, or changed its mind.
             Err(error) => tracing::debug!(%from, %error, "a connection came to nothing"),
         }
     }
@@ -356,7 +358,7 @@ impl Inner {
             self.note_refusal(from, RefusalReason::WrongIdentity, text);
             return;
         }
-        // A process that listens on all addresses can be reached at the address it came from.
+        // A process that listens on all addresses can be reached at the address that it connected from.
         let address = match greeted.greeting.address {
             Some(address) if address.ip().is_unspecified() => {
                 SocketAddr::new(from.ip(), address.port())
@@ -382,7 +384,7 @@ impl Inner {
     }
 }
 
-/// Makes room: links without connection and with nothing to send.
+/// Makes room: removes links without a connection that have nothing to send.
 fn forget_idle(links: &mut HashMap<Identity, Arc<Link>>) {
     links.retain(|_, link| {
         let is_connected = link.wire.lock().is_some();
@@ -409,7 +411,7 @@ async fn listen_on(listener: TcpListener, endpoint: Weak<Inner>) {
         match accepted {
             Ok((tcp, from)) => drop(tokio::spawn(inner.take_in(tcp, from))),
             Err(error) => {
-                // Such as too many open files: the peers try again.
+                // For example too many open files. The peers try again.
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(Duration::from_millis(50)).await;
             }

@@ -1,9 +1,10 @@
-//! Flow control for the messages of one link: what may be sent to each target now, and in which order. No I/O and no clock.
+//! Flow control for the messages of one link: which messages may be sent to each target now, and in which order. No I/O
+//! and no clock.
 //!
-//! Each target has a credit, a number of bytes that the receiving process is ready to keep for it. A message
-//! may be sent while the credit is not used up; a target without credit holds up nobody else. Messages
-//! that cannot go at once, because the target has not answered yet or because they are long,
-//! wait in the target's queue and go in pieces, the targets taking turns.
+//! Each target has a credit: a number of bytes that the receiving process is ready to keep for it. A message may be
+//! sent while the credit is not used up. A target without credit holds up no other target. Some messages cannot go at
+//! once, because the target has not answered yet or because they are long. They wait in the target's queue and go in
+//! pieces, and the targets take turns.
 
 use std::collections::VecDeque;
 
@@ -13,13 +14,13 @@ use sealbus_bus::MESSAGE_OVERHEAD;
 use crate::frame::LONGEST_PIECE;
 use crate::session::Shared;
 
-/// Bytes queued for one target before its senders wait; one long message may go beyond it.
+/// The number of bytes queued for one target before its senders wait. One long message may exceed it.
 const QUEUE: usize = 256 << 10;
-/// The same for the bus of a process: its frames are shared with what else keeps them, so queueing copies nothing.
+/// The same for the bus of a process. Its frames are shared with their other holders, so queueing copies nothing.
 const PROCESS_QUEUE: usize = 4 << 20;
-/// Bytes queued on one link for all targets that have not answered yet, before their senders wait.
+/// The number of bytes queued on one link for all targets that have not answered yet, before their senders wait.
 const UNANSWERED: usize = 16 << 20;
-/// Long messages that may be under way in pieces at the same time, on one link in one direction.
+/// The number of long messages that may be under way in pieces at the same time, on one link in one direction.
 pub const PARTIAL_MESSAGES: usize = 4;
 
 /// The cost of a message in its target's credit.
@@ -30,20 +31,20 @@ pub fn cost(payload_length: usize) -> u64 {
 /// A message that waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// Its sender's handle.
+    /// The sender's handle.
     pub sender: u32,
     /// The part of a bus frame before the payload; less than [`LONGEST_PIECE`].
     pub head: Bytes,
-    /// Its encoding.
+    /// The message's encoding.
     pub payload: Bytes,
     /// The part after that, of a bus frame.
     pub tail: &'static [u8],
 }
 
-/// A part of a message that waits, which is copied only where it comes from more than one place.
+/// A part of a waiting message. It is copied only if it comes from more than one place.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its beginning.
+    /// The beginning of the part.
     pub head: Bytes,
     /// The rest.
     pub shared: Shared,
@@ -92,19 +93,19 @@ impl Queued {
     }
 }
 
-/// Where one target stands, on the sending side.
+/// The state of one target, on the sending side.
 #[derive(Debug)]
 pub struct Credit {
-    /// Bytes that may be sent in all; `None` until the target has answered.
+    /// The number of bytes that may be sent in all; `None` until the target has answered.
     limit: Option<u64>,
     sent: u64,
     queue: VecDeque<Queued>,
     queued_bytes: usize,
     /// Bytes that may be queued.
     room: usize,
-    /// Bytes of the first queued message that were sent already.
+    /// The number of bytes of the first queued message that were already sent.
     begun: usize,
-    /// Whether it stands in the line of those that have something to send.
+    /// Whether the target stands in the line of targets with something to send.
     in_line: bool,
 }
 
@@ -115,7 +116,7 @@ pub enum Admission {
     Now,
     /// Put it into the queue.
     Queue,
-    /// It has to wait outside.
+    /// The message must wait outside.
     Full,
 }
 
@@ -142,8 +143,8 @@ impl Credit {
         }
     }
 
-    /// Whether a message to the target may be sent. `has_window`: the link has room for it; `has_queue`: it has room for
-    /// what waits for an answer.
+    /// Whether a message to the target may be sent. `has_window`: the link has room for the message. `has_queue`: the
+    /// link has room for messages that wait for an answer.
     pub fn admit(&self, has_window: bool, has_queue: bool) -> Admission {
         if self.queue.is_empty() && has_window && self.limit.is_some_and(|limit| self.sent < limit)
         {
@@ -181,14 +182,14 @@ pub enum Piece {
     Whole(Queued),
     /// The first piece of a long one, of `total` bytes.
     First {
-        /// Its sender.
+        /// The sender's handle.
         sender: u32,
         /// The length of all pieces.
         total: usize,
         /// The piece.
         piece: Part,
     },
-    /// Another piece. The last one comes with the whole message.
+    /// A further piece. The last piece comes with the whole message.
     Next {
         /// The piece.
         piece: Part,
@@ -197,7 +198,7 @@ pub enum Piece {
     },
 }
 
-/// The targets that have queued messages, taking turns.
+/// The targets that have queued messages. They take turns.
 #[derive(Debug, Default)]
 pub struct Line {
     waiting: VecDeque<u32>,
@@ -207,7 +208,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Puts a message into the queue of `credit`, the target `handle`'s.
+    /// Puts a message into the queue of `credit`, which belongs to the target `handle`.
     pub fn enqueue(&mut self, handle: u32, credit: &mut Credit, message: Queued) {
         let cost = message.length() + MESSAGE_OVERHEAD;
         credit.queued_bytes += cost;
@@ -216,7 +217,7 @@ impl Line {
         self.notice(handle, credit);
     }
 
-    /// Something changed for the target: it may have its turn again.
+    /// The state of the target has changed: it may have its turn again.
     pub fn notice(&mut self, handle: u32, credit: &mut Credit) {
         if !credit.in_line && credit.may_go_on() {
             credit.in_line = true;
@@ -224,7 +225,7 @@ impl Line {
         }
     }
 
-    /// The next target to call [`take_piece`](Self::take_piece) for.
+    /// The next target for which to call [`take_piece`](Self::take_piece).
     pub fn next_target(&mut self) -> Option<u32> {
         self.waiting.pop_front()
     }
@@ -277,7 +278,8 @@ impl Line {
         Some(piece)
     }
 
-    /// Takes out all that was not sent whole to the target; the receiver drops the pieces of a message that ends early.
+    /// Takes out all messages that were not sent whole to the target. The receiver drops the pieces of a message that
+    /// ends early.
     pub fn take_queue(&mut self, credit: &mut Credit) -> Vec<Queued> {
         if credit.begun > 0 {
             self.partial -= 1;
@@ -288,7 +290,7 @@ impl Line {
         credit.queue.drain(..).collect()
     }
 
-    /// Whether more may wait for targets that have not answered yet.
+    /// Whether more messages may wait for targets that have not answered yet.
     pub fn has_queue(&self) -> bool {
         self.queued_bytes < UNANSWERED
     }
@@ -304,7 +306,7 @@ impl Line {
     }
 }
 
-/// Where one target stands, on the receiving side: holds the sender to the credit it was given.
+/// The state of one target, on the receiving side. It holds the sender to the credit that it was given.
 #[derive(Debug)]
 pub struct Allowance {
     limit: u64,

@@ -1,8 +1,8 @@
-//! The frames of the mesh: what two processes write to each other.
+//! The frames of the mesh: the protocol between two processes.
 //!
-//! A frame is a header of 12 bytes and a body. *Counted* frames carry a sequence number, survive that a connection breaks and
-//! are taken once and in order; the others belong to one connection. All numbers are little-endian. A parser never
-//! allocates: texts and payloads are slices of what was read.
+//! A frame is a header of 12 bytes and a body. *Counted* frames carry a sequence number, survive a broken connection,
+//! and are taken once and in order. The other frames belong to one connection. All numbers are little-endian. A parser
+//! never allocates: texts and payloads are slices of the bytes read.
 
 mod hello;
 mod reading;
@@ -24,11 +24,11 @@ pub const PROTOCOL_VERSION: u16 = 1;
 pub const PREFACE: [u8; 8] = *b"SEALBUS\x01";
 /// Bytes of a header.
 pub const HEADER_LENGTH: usize = size_of::<Header>();
-/// The longest piece of a message in one frame; longer messages are cut, so that others can go in between.
+/// The longest piece of a message in one frame. Longer messages are cut, so that others can go in between.
 pub const LONGEST_PIECE: usize = 64 << 10;
-/// The longest body. A binding with its certificates is the longest besides messages.
+/// The longest body. Besides messages, the longest body is a binding with its certificates.
 pub const LONGEST_BODY: usize = LONGEST_PIECE + 64;
-/// The longest body before the peer is known: the limit on what a stranger can make us keep.
+/// The longest body before the peer is known. It limits the memory that a stranger can occupy.
 pub const LONGEST_FIRST_BODY: usize = 1024;
 
 /// The header of every frame.
@@ -40,11 +40,11 @@ struct Header {
     kind: u8,
     flags: u8,
     reserved: U16,
-    /// Low 32 bits of the number of a counted frame, from 0; else 0.
+    /// The low 32 bits of the number of a counted frame, from 0; otherwise 0.
     sequence: U32,
 }
 
-/// Bytes that are not the protocol. The connection they came on is closed.
+/// Bytes that do not follow the protocol. Their connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// A body longer than allowed.
@@ -124,9 +124,11 @@ impl Kind {
     }
 }
 
-/// The name of the target that is the bus of the process itself, which no agent has. Its messages are bus frames.
+/// The name of the target that is the bus of the process itself. No agent has this name. Messages to this target are
+/// bus frames.
 pub const PROCESS_TARGET: &str = "";
-/// The sender's handle that stands for the process itself: bound by the connection's own proof, and never by [`Frame::Bind`].
+/// The sender's handle that stands for the process itself. The connection's own proof binds it, and [`Frame::Bind`]
+/// never does.
 pub const PROCESS_SENDER: u32 = u32::MAX;
 
 /// 128 random bits that name an incarnation of a process, or a session.
@@ -161,7 +163,7 @@ impl Why {
     }
 }
 
-/// A frame. The first group is not counted, the second is.
+/// A frame. The first group is not counted, the second group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// The speaker, and the state of the session.
@@ -173,7 +175,7 @@ pub enum Frame<'a> {
         /// Why, for people.
         text: &'a str,
     },
-    /// The agent that is meant by a sender's handle, for this connection: its proof, or at levels without proofs its name.
+    /// Binds an agent to a sender's handle for this connection: by its proof, or at levels without proofs by its name.
     Bind {
         /// The handle.
         handle: u32,
@@ -185,11 +187,12 @@ pub enum Frame<'a> {
         /// How many, in this session.
         received: u64,
     },
-    /// Is somebody there?
+    /// Asks whether the peer is still there.
     Ping,
     /// Yes.
     Pong,
-    /// The proof of the agent that is a target, bound to this connection; goes before its [`Frame::Accept`].
+    /// The proof of the agent that is a target, bound to this connection. It goes before the target's
+    /// [`Frame::Accept`].
     Prove {
         /// The target.
         target: u32,
@@ -197,20 +200,20 @@ pub enum Frame<'a> {
         proof: &'a [u8],
     },
 
-    /// A whole message, or to [`PROCESS_TARGET`] a frame of the bus.
+    /// A whole message, or a frame of the bus to [`PROCESS_TARGET`].
     Message {
-        /// Its sender, as bound.
+        /// The sender's handle, as bound.
         sender: u32,
-        /// Its receiver, as targeted.
+        /// The receiver's handle, as targeted.
         target: u32,
-        /// Its bit-efficient encoding, or the frame of the bus.
+        /// The message's bit-efficient encoding, or the frame of the bus.
         payload: &'a [u8],
     },
     /// The first piece of a long message.
     Begin {
-        /// Its sender.
+        /// The sender's handle.
         sender: u32,
-        /// Its receiver.
+        /// The receiver's handle.
         target: u32,
         /// The length of the whole message.
         total: u32,
@@ -219,7 +222,7 @@ pub enum Frame<'a> {
     },
     /// The next piece of the long message to a target.
     Continue {
-        /// Its receiver.
+        /// The receiver's handle.
         target: u32,
         /// The piece.
         piece: &'a [u8],
@@ -245,7 +248,7 @@ pub enum Frame<'a> {
         /// Bytes that may be sent in all.
         limit: u64,
     },
-    /// The target is not here, or no longer; what comes for it is returned.
+    /// The target is not here, or no longer. Messages for it are returned.
     Leaving {
         /// The target.
         target: u32,
@@ -257,16 +260,16 @@ pub enum Frame<'a> {
         /// The target.
         target: u32,
     },
-    /// All that was sent to the target has been delivered or returned before this frame.
+    /// Everything sent to the target has been delivered or returned before this frame.
     TargetClosed {
         /// The target.
         target: u32,
     },
     /// A message that was not delivered, or a piece of it.
     Returned {
-        /// Its receiver.
+        /// The receiver's handle.
         target: u32,
-        /// Its sender.
+        /// The sender's handle.
         sender: u32,
         /// Why.
         why: Why,

@@ -1,4 +1,4 @@
-//! How a connection begins: TLS, then a hello from each side.
+//! The beginning of a connection: TLS, then a hello from each side.
 
 use std::io;
 use std::net::SocketAddr;
@@ -118,7 +118,7 @@ impl Greeting {
         }
     }
 
-    /// As the session wants it.
+    /// The hello, as the session wants it.
     pub(crate) fn hello(&self) -> Hello<'_> {
         Hello {
             version: PROTOCOL_VERSION,
@@ -136,7 +136,7 @@ impl Greeting {
     }
 }
 
-/// A connection on which the other side has said who it is.
+/// A connection on which the other side has identified itself.
 pub(crate) struct Greeted {
     pub(crate) wire: Wire,
     pub(crate) greeting: Greeting,
@@ -147,14 +147,14 @@ pub(crate) struct Greeted {
     pub(crate) inbox: Vec<u8>,
 }
 
-/// A connection with TLS, if there is to be TLS, before any hello.
+/// A connection before any hello, with TLS if the level uses it.
 pub(crate) struct Opened {
     wire: Wire,
     peer: Option<VerifiedIdentity>,
     proof: Option<Proof>,
 }
 
-/// The name of the protocol and level for TLS (RFC 7301): sides at different levels find no common one.
+/// The name of the protocol and level for TLS (RFC 7301). Sides at different levels find no common name.
 pub fn protocol_name(level: SecurityLevel) -> &'static [u8] {
     match level {
         SecurityLevel::None | SecurityLevel::Tls => b"sealbus-mesh/1/tls",
@@ -167,8 +167,8 @@ pub fn protocol_name(level: SecurityLevel) -> &'static [u8] {
 /// Sets up the socket of a connection.
 fn prepare(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
-    // Between processes of one host there is no network to spare. A congestion control that paces (BBR) costs a timer
-    // for each segment there, and half the throughput where sending comes in bursts.
+    // Processes of one host share no network that pacing could spare. There a congestion control that paces (BBR) costs
+    // a timer for each segment, and half the throughput where sending comes in bursts.
     #[cfg(target_os = "linux")]
     if let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr())
         && here.ip() == there.ip()
@@ -179,7 +179,7 @@ fn prepare(tcp: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Does not pace, and is in every Linux kernel (tcp(7)).
+/// A congestion control that does not pace, and is in every Linux kernel (tcp(7)).
 #[cfg(target_os = "linux")]
 const LOCAL_CONGESTION_CONTROL: &[u8] = b"reno";
 
@@ -217,7 +217,7 @@ pub(crate) async fn open(
     })
 }
 
-/// Takes a connection that somebody opened, up to its TLS.
+/// Takes an accepted connection as far as its TLS.
 pub(crate) async fn admit(
     tcp: TcpStream,
     level: SecurityLevel,
@@ -342,7 +342,7 @@ fn failed_handshake(
 }
 
 impl Opened {
-    /// Says hello and waits for the answer: the dialling side.
+    /// Says hello and waits for the answer, on the dialling side.
     pub(crate) async fn dial(
         mut self,
         expected: &Identity,
@@ -365,7 +365,7 @@ impl Opened {
         Ok(greeted)
     }
 
-    /// Waits for the other side's hello: the accepting side.
+    /// Waits for the other side's hello, on the accepting side.
     pub(crate) async fn wait(mut self) -> Result<Greeted, GreetingError> {
         let mut inbox = Vec::new();
         self.wire.read_early(&mut inbox)?;
@@ -432,7 +432,7 @@ pub(crate) async fn send(wire: &mut Wire) -> io::Result<()> {
     }
 }
 
-/// Says why the connection ends and ends it, without waiting for anything.
+/// Says why the connection ends, and ends it without waiting for anything.
 pub(crate) fn say_goodbye(wire: &mut Wire, reason: GoodbyeReason, text: &str, is_first: bool) {
     let mut out = if is_first {
         PREFACE.to_vec()

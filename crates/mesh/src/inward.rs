@@ -1,5 +1,5 @@
-//! The receiving half of a link: who is bound, which agents are targets, and the checks each message goes through on its way
-//! into a mailbox. Only the link's task works on it.
+//! The receiving half of a link: the bound senders, the targets, and the checks on each message's way into a mailbox.
+//! Only the link's task works on it.
 
 mod frames;
 mod messages;
@@ -57,7 +57,7 @@ pub(crate) struct Inward {
     due: u64,
     /// Messages taken.
     pub(crate) received: u64,
-    /// Messages that passed the checks and go into their mailbox together: those in a row to one target.
+    /// Messages that passed the checks and go into their mailbox together: successive messages to one target.
     row: Row,
     /// The same of frames for the bus.
     frames: FrameRow,
@@ -94,7 +94,7 @@ impl Inward {
         }
     }
 
-    /// A new connection: who was bound to the former one has to prove itself again.
+    /// A new connection has begun. Every agent that was bound to the former one must prove itself again.
     pub(crate) fn connected(&mut self, due: u64, peer: Option<VerifiedIdentity>) {
         self.peer_provenance = match peer {
             Some(peer) if self.authenticates => Provenance::Proved(peer),
@@ -118,7 +118,7 @@ impl Inward {
         self.due = 0;
     }
 
-    /// Takes the frames at the beginning of `bytes`; returns how many bytes they were.
+    /// Takes the frames at the beginning of `bytes`. Returns their length in bytes.
     pub(crate) fn receive(
         &mut self,
         link: &Arc<Link>,
@@ -280,7 +280,7 @@ impl Inward {
     }
 }
 
-/// The place for a handle of the peer's choice. Handles are dense, so that the peer cannot make us keep much.
+/// The slot for a handle of the peer's choice. Handles are dense, so that the peer cannot make this process keep much.
 fn slot<T>(slots: &mut Vec<Option<T>>, handle: u32, most: usize) -> Result<&mut Option<T>, Broken> {
     let index = handle as usize;
     if index >= most {

@@ -1,9 +1,9 @@
 //! The native transport: brokerless, mutual TLS 1.3, process to process.
 //!
-//! Each process has one [`MeshEndpoint`]: a listener, and one link to each process it talks to, over which all their
-//! agents talk. The thinking is in state machines without I/O ([`frame`], [`session`], [`flow`]); around them
-//! each link has one task that reads and writes. A message accepted for sending is kept
-//! until the other process has acknowledged it, over broken connections too.
+//! Each process has one [`MeshEndpoint`]: a listener, and one link to each process that it talks to. A link carries the
+//! messages of all their agents. The logic is in state machines without I/O ([`frame`], [`session`], [`flow`]). Around
+//! them each link has one task that reads and writes. An accepted message is kept until the other process has
+//! acknowledged it, even over broken connections.
 
 mod config;
 mod endpoint;

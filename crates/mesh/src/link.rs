@@ -1,4 +1,5 @@
-//! The link to one other process, over however many connections: what senders touch, and the task that reads and writes.
+//! The link to one other process, over any number of connections: the part that senders use, and the task that reads
+//! and writes.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -20,13 +21,13 @@ use crate::greeting::Greeted;
 use crate::outward::{Action, Filled, OpenTarget, Outward};
 use crate::wire::Wire;
 
-/// With so much unwritten, the sending thread writes itself instead of waiting for the task.
+/// The number of unwritten bytes at which the sending thread writes by itself instead of waiting for the task.
 const WRITE_AT_ONCE: usize = 128 << 10;
 
 /// The jobs of the link's task besides sending.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Whether any of these was made since the task last looked.
+    /// Whether any request was made since the task last looked.
     any: AtomicBool,
     /// The deny list changed.
     pub(crate) check: AtomicBool,
@@ -47,15 +48,15 @@ impl Requests {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether there are requests to look at; they count as looked at then.
+    /// Whether there are requests to look at. They then count as looked at.
     pub(crate) fn are_any(&self) -> bool {
         self.any.load(Ordering::Acquire) && self.any.swap(false, Ordering::AcqRel)
     }
 }
 
-/// What an agent of this process has left unread of the peer's messages.
+/// Messages of the peer that an agent of this process has left unread.
 pub(crate) struct Unread {
-    /// The target that the agent was, and which of those that ever had its handle.
+    /// The target that the agent was, and which of the successive owners of its handle.
     pub(crate) target: u32,
     pub(crate) serial: u64,
     pub(crate) messages: Vec<ReceivedMessage>,
@@ -118,20 +119,20 @@ impl Link {
         (link, connections)
     }
 
-    /// Has the task look whether there is something to do; calls in quick succession count as one.
+    /// Makes the task look for work. Calls in quick succession count as one.
     pub(crate) fn wake(&self) {
         if !self.is_awake.swap(true, Ordering::AcqRel) {
             self.task.wake();
         }
     }
 
-    /// Whether [`wake`](Self::wake) was called since the last time; else the task is woken by it.
+    /// Whether [`wake`](Self::wake) was called since the last time. If not, the next call wakes the task.
     pub(crate) fn poll_woken(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.is_awake.swap(false, Ordering::AcqRel) {
             return Poll::Ready(());
         }
         self.task.register(context.waker());
-        // It may have been called before the waker was there.
+        // The call may have come before the waker was there.
         if self.is_awake.swap(false, Ordering::AcqRel) {
             Poll::Ready(())
         } else {
@@ -139,12 +140,12 @@ impl Link {
         }
     }
 
-    /// Waits for [`wake`](Self::wake). Only the link's task does.
+    /// Waits for [`wake`](Self::wake). Only the link's task calls this.
     pub(crate) async fn woken(&self) {
         poll_fn(|context| self.poll_woken(context)).await;
     }
 
-    /// Puts the link on the list of those that their senders will flush.
+    /// Puts the link on the list of links that their senders will flush.
     fn defer(self: &Arc<Self>) {
         if !self.is_deferred.swap(true, Ordering::AcqRel) {
             self.deferred.lock().push(self.clone());
@@ -157,7 +158,7 @@ impl Link {
         self.flush();
     }
 
-    /// Writes what there is to write, if nobody else is at it and the socket takes it.
+    /// Writes pending bytes, if no other thread is writing and the socket takes them.
     pub(crate) fn flush(&self) {
         if let Some(mut wire) = self.wire.try_lock()
             && let Some(wire) = wire.as_mut()
@@ -168,11 +169,11 @@ impl Link {
                 return;
             }
         }
-        // The task waits until the socket is writable, writes the rest, or finds out what is wrong.
+        // The task waits until the socket is writable and writes the rest, or finds the fault.
         self.wake();
     }
 
-    /// Does with the bus what the state machines found out.
+    /// Carries out on the bus the actions of the state machines.
     pub(crate) fn act(&self, actions: impl IntoIterator<Item = Action>) {
         let mut actions = actions.into_iter().peekable();
         if actions.peek().is_none() {

@@ -1,5 +1,5 @@
-//! The sending half of a link: agents bound, targets, credit, and the session with what is not acknowledged. Senders on
-//! any thread work on it under a short lock; nothing here waits.
+//! The sending half of a link: bound agents, targets, credit, and the session with its unacknowledged frames. Senders
+//! on any thread work on it under a short lock. Nothing here waits.
 
 mod binding;
 mod closing;
@@ -42,7 +42,7 @@ pub(crate) enum Action {
     },
     /// Frames to the bus of the process were not taken there, or may not have been.
     FramesLost {
-        /// The former target, for [`Outward::settle`], if it ended with this.
+        /// The former target, for [`Outward::settle`], if the target ended with this loss.
         serial: Option<u64>,
         frames: Vec<LostFrame>,
         reason: UndeliverableReason,
@@ -64,7 +64,7 @@ pub(crate) struct Proof {
 
 enum TargetState {
     Open,
-    /// Nothing is sent to it any more; what comes back is collected.
+    /// No more is sent to the target. Messages that come back are collected.
     Closing {
         returned: Vec<Returned>,
         denied: bool,
@@ -75,7 +75,7 @@ struct Target {
     /// Tells it from a former target with the same handle.
     serial: u64,
     name: Arc<str>,
-    /// Whether it is the bus of the process rather than an agent.
+    /// Whether the target is the bus of the process rather than an agent.
     is_process: bool,
     credit: Credit,
     state: TargetState,
@@ -84,23 +84,23 @@ struct Target {
     is_waited_for: bool,
     /// The proved identity.
     identity: Option<VerifiedIdentity>,
-    /// Credit that it gave before it proved itself: void until then.
+    /// The credit that the target gave before it proved itself. It is void until then.
     unproved_limit: u64,
     /// The pieces of a message that is coming back.
     piece: Vec<u8>,
-    /// The sender's number and handle, and the connection and the count of handles given back when it was bound.
+    /// The last sender: its number and handle, and the connection and the count of returned handles when it was bound.
     last_sender: (u64, u32, (u64, u64)),
 }
 
 struct Bound {
     agent: Arc<LocalAgent>,
-    /// The connection it was bound on, and with which credential.
+    /// The connection on which the agent was bound, and its credential then.
     connection: u64,
-    /// Its messages that wait in the queues of targets.
+    /// The number of its messages that wait in the queues of targets.
     queued: usize,
-    /// It had left this process when it was bound.
+    /// Whether the agent had left this process when it was bound.
     has_left: bool,
-    /// It has left this process, and is unbound once nothing of it waits.
+    /// Whether the agent has left this process. It is unbound once no message of its own waits.
     is_leaving: bool,
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct Outward {
     largest_message: usize,
     agents: usize,
     pub(crate) session: Session,
-    /// Counts the sessions, so that what belongs to a former one is told apart.
+    /// Counts the sessions, to tell the contents of former sessions apart.
     pub(crate) epoch: u64,
     /// Frames for this connection only.
     control: Vec<u8>,
@@ -147,17 +147,18 @@ pub(crate) struct Outward {
     long: VecDeque<Long>,
     blocked: Vec<u32>,
     serial: u64,
-    /// Former targets whose messages the bus does not have back yet.
+    /// Former targets whose messages have not all returned to the bus yet.
     returning: HashSet<u64>,
-    /// Whether the link is forgotten: nothing may be opened on it.
+    /// Whether the link is forgotten. Nothing may be opened on it then.
     pub(crate) has_ended: bool,
     /// Messages sent.
     pub(crate) sent: u64,
     /// Whether the link's task was told that there is something to write.
     is_announced: bool,
-    /// Bytes that senders may still write at once themselves: the task had little to write the last time, or has read since.
+    /// The bytes that senders may still write at once by themselves: the task had little to write the last time, or has
+    /// read since.
     at_once: usize,
-    /// Bytes that were handed to the wire the last time there were any, roughly.
+    /// The rough number of bytes handed to the wire the last time there were any.
     filled: usize,
 }
 
@@ -200,7 +201,7 @@ impl Outward {
         }
     }
 
-    /// Opens a target, or gives the one that is open. `None`: there are too many.
+    /// Opens a target, or returns the open one. `None`: there are too many.
     pub(crate) fn open(&mut self, name: &str) -> Option<OpenTarget> {
         if let Some(handle) = self.names.get(name)
             && let Some(Some(target)) = self.targets.get(*handle as usize)
@@ -253,7 +254,7 @@ impl Outward {
         })
     }
 
-    /// A new connection, with the session agreed. Agents are bound again whose messages are sent again.
+    /// A new connection has begun, and the session is agreed. Agents whose messages are sent again are bound again.
     pub(crate) fn connected(&mut self, number: u64, proof: Option<Proof>) {
         self.connection = number;
         self.proof = proof;
@@ -265,7 +266,7 @@ impl Outward {
             Frame::Accept { target, .. } => accepted.push(*target),
             _ => {}
         });
-        // The beginning of a long message may have been taken before, its end not.
+        // The peer may have taken the beginning of a long message before, but not its end.
         senders.extend(self.long.iter().map(|long| long.message.sender));
         for sender in senders {
             let _ = self.prove(sender);

@@ -1,9 +1,9 @@
-//! The state of a session between two processes: what was sent and not acknowledged, what was received, and how the two agree
-//! to go on after a connection broke. No I/O and no clock.
+//! The state of a session between two processes: unacknowledged frames, received frames, and the agreement on how to
+//! continue after a broken connection. No I/O and no clock.
 //!
-//! Counted frames are kept, as the bytes they are, until the other side says that it has taken them. On a new
-//! connection each side says how many it has taken, and the other goes on from there. So a counted
-//! frame is taken once and in order, over however many connections.
+//! Counted frames are kept, as encoded bytes, until the other side reports that it has taken them. On a new connection
+//! each side reports how many frames it has taken, and the other side continues from there. A counted frame is thus
+//! taken once and in order, over any number of connections.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use crate::frame::{self, Frame, Hello, Token};
 const CHUNK: usize = 64 << 10;
 /// The first chunk of a quiet session is small.
 const FIRST_CHUNK: usize = 2 << 10;
-/// Room for what goes before a shared end, mostly: the headers of a frame, and those of an event in it.
+/// Room for the bytes that usually precede a shared end: the headers of a frame, and those of an event in it.
 const BEFORE_SHARED: usize = 512;
 
 /// The other side broke the rules of the session.
@@ -41,7 +41,7 @@ pub enum Violation {
         /// The number expected.
         expected: u64,
     },
-    /// It wants to go on from a frame that was acknowledged before.
+    /// The peer wants to continue from a frame that it acknowledged before.
     #[error("the peer wants frame {wanted} again, which it had acknowledged")]
     Forgotten {
         /// The first frame it has not received.
@@ -49,7 +49,7 @@ pub enum Violation {
     },
 }
 
-/// The end of a frame, shared with its other keepers: [`Session::append_shared`].
+/// The end of a frame, shared with its other holders: [`Session::append_shared`].
 #[derive(Clone, Debug)]
 pub struct Shared {
     /// Most of the frame.
@@ -67,7 +67,7 @@ impl Shared {
 
 struct Chunk {
     bytes: Vec<u8>,
-    /// The rest of the last frame in `bytes`; nothing more is added to the chunk then.
+    /// The rest of the last frame in `bytes`. Nothing more is added to the chunk then.
     shared: Option<Shared>,
     first: u64,
     frames: u64,
@@ -82,7 +82,7 @@ impl Chunk {
         self.shared.is_some() || self.bytes.len() >= CHUNK
     }
 
-    /// Its contents from `offset` on: in pieces, of which some may be empty.
+    /// The contents from `offset` on, in pieces, of which some may be empty.
     fn pieces(&self, offset: usize) -> [&[u8]; 3] {
         let (body, tail): (&[u8], &[u8]) = match &self.shared {
             Some(shared) => (&shared.body, shared.tail),
@@ -96,7 +96,7 @@ impl Chunk {
         })
     }
 
-    /// The length of the frame at `offset`, where one begins.
+    /// The length of the frame that begins at `offset`, if one does.
     fn length_at(&self, offset: usize) -> Option<usize> {
         frame::length_of(self.bytes.get(offset..)?)
     }
@@ -110,11 +110,11 @@ struct Outgoing {
     acknowledged: u64,
     /// Bytes in `chunks`.
     bytes: usize,
-    /// Where writing goes on: chunk and offset.
+    /// The place where writing continues: chunk and offset.
     cursor: (usize, usize),
     /// Bytes from the cursor to the end.
     unwritten: usize,
-    /// Frames before this were written to some connection: they may have arrived.
+    /// Frames before this number were written to some connection: they may have arrived.
     ever_written: u64,
     spare: Option<Vec<u8>>,
 }
@@ -133,7 +133,7 @@ impl Outgoing {
         }
     }
 
-    /// Appends one frame that `write` puts at the end of the buffer; `write` may change its mind.
+    /// Appends one frame that `write` puts at the end of the buffer. `write` may change its mind.
     fn append<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
@@ -141,7 +141,7 @@ impl Outgoing {
         let sequence = self.next;
         let back = self.chunks.back();
         if back.is_none_or(Chunk::is_full) {
-            // After a frame that is shared there is likely to be another one, and little between them.
+            // A shared frame is likely to be followed by another, with few bytes between them.
             let bytes = match back.map(|chunk| chunk.bytes.len()) {
                 Some(length) if length < FIRST_CHUNK => Vec::with_capacity(BEFORE_SHARED),
                 length => {
@@ -178,7 +178,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Appends one frame whose end is shared; `write` puts what is before it at the end of the buffer.
+    /// Appends one frame whose end is shared. `write` puts the bytes before that end at the end of the buffer.
     fn append_shared(&mut self, shared: Shared, write: impl FnOnce(&mut Vec<u8>, u64)) {
         let Ok(()) = self.append(|out, sequence| {
             let start = out.len();
@@ -193,7 +193,7 @@ impl Outgoing {
         }
     }
 
-    /// Adds slices of what to write next, and returns their bytes: about `most` at most, and whole frames.
+    /// Adds slices of the bytes to write next, and returns their number: about `most` at most, and whole frames.
     fn gather<'a>(&'a self, most: usize, slices: &mut Vec<IoSlice<'a>>) -> usize {
         let (first, mut offset) = self.cursor;
         let mut count = 0;
@@ -210,7 +210,7 @@ impl Outgoing {
         count
     }
 
-    /// That many bytes of what there is to write were written.
+    /// That many of the pending bytes were written.
     fn written(&mut self, count: usize) {
         self.unwritten -= count;
         let mut left = count;
@@ -228,7 +228,7 @@ impl Outgoing {
         }
     }
 
-    /// Moves on from the end of a chunk; only the last one still grows.
+    /// Moves on from the end of a chunk. Only the last chunk still grows.
     fn settle_cursor(&mut self) {
         let (index, offset) = self.cursor;
         let at_end = self
@@ -307,7 +307,7 @@ impl Outgoing {
         if received < self.acknowledged {
             return Err(Violation::Forgotten { wanted: received });
         }
-        // Everything is before the cursor for the moment, so that whole chunks can go.
+        // All chunks count as before the cursor for the moment, so that whole chunks can go.
         self.cursor = (self.chunks.len(), 0);
         self.unwritten = 0;
         self.acknowledge(received)?;
@@ -326,7 +326,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Calls `each` with every frame not acknowledged, its number, and whether it may have arrived.
+    /// Calls `each` with every unacknowledged frame, its number, and whether it may have arrived.
     fn for_each_kept(&self, mut each: impl FnMut(&Frame<'_>, u64, bool)) {
         for chunk in &self.chunks {
             let (mut offset, mut number) = (0, chunk.first);
@@ -351,9 +351,9 @@ impl Outgoing {
 /// The treatment of a counted frame that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is the one that is due: take it.
+    /// The frame is the one that is due: take it.
     Due,
-    /// It was taken before: drop it.
+    /// The frame was taken before: drop it.
     Again,
 }
 
@@ -362,7 +362,7 @@ pub enum Arrival {
 /// # Errors
 /// [`Violation::Gap`] if frames are missing: the connection is of no more use.
 pub fn judge(sequence: u32, due: u64) -> Result<Arrival, Violation> {
-    // How far the number is ahead of the one due, on the circle of 2^32.
+    // The distance of the number ahead of the due one, on the circle of 2^32.
     let ahead = sequence.wrapping_sub((due & u64::from(u32::MAX)) as u32);
     match ahead {
         0 => Ok(Arrival::Due),
@@ -377,11 +377,12 @@ pub fn judge(sequence: u32, due: u64) -> Result<Arrival, Violation> {
 /// The effect of a new connection on the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// It goes on.
+    /// The session continues.
     Resumed,
-    /// It is new, and nothing of what was to be sent can have arrived: all of it is sent.
+    /// The session is new, and no frame to be sent can have arrived: all are sent.
     Started,
-    /// It is new, and the one before is lost: report what was not acknowledged, then call [`Session::start_over`].
+    /// The session is new, and the one before is lost: report the unacknowledged frames, then call
+    /// [`Session::start_over`].
     Lost,
 }
 
@@ -428,10 +429,10 @@ impl Session {
         });
     }
 
-    /// Appends a counted frame that `write` encodes itself, with the number it is given.
+    /// Appends a counted frame that `write` encodes itself, with the number that it is given.
     ///
     /// # Errors
-    /// That of `write`; nothing was appended then.
+    /// The error of `write`; then nothing was appended.
     pub fn append_with<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
@@ -439,34 +440,34 @@ impl Session {
         self.outgoing.append(write)
     }
 
-    /// Appends a counted frame whose end is shared and not copied; `write` encodes it, with the number it is given, as if it
-    /// ended before that.
+    /// Appends a counted frame whose end is shared and not copied. `write` encodes the frame, with the number that it
+    /// is given, as if the frame ended before the shared end.
     pub fn append_shared(&mut self, shared: Shared, write: impl FnOnce(&mut Vec<u8>, u64)) {
         self.outgoing.append_shared(shared, write);
     }
 
-    /// Adds slices of the counted frames to write next, and returns their bytes: about `most` at most, ending at the end of
-    /// a frame. 0: nothing is left.
+    /// Adds slices of the counted frames to write next, and returns their bytes: about `most` at most, ending at the
+    /// end of a frame. 0: nothing is left.
     pub fn gather<'a>(&'a self, most: usize, slices: &mut Vec<IoSlice<'a>>) -> usize {
         self.outgoing.gather(most, slices)
     }
 
-    /// That many bytes of those that [`gather`](Self::gather) gives were written.
+    /// That many of the bytes that [`gather`](Self::gather) gives were written.
     pub fn written(&mut self, count: usize) {
         self.outgoing.written(count);
     }
 
-    /// Bytes appended and not yet written to the connection.
+    /// The number of bytes appended and not yet written to the connection.
     pub fn unwritten(&self) -> usize {
         self.outgoing.unwritten
     }
 
-    /// Bytes kept because they were not acknowledged (counted by whole chunks).
+    /// The number of bytes kept because they were not acknowledged (counted by whole chunks).
     pub fn kept(&self) -> usize {
         self.outgoing.bytes
     }
 
-    /// Number of the next frame appended: frames before it count as sent.
+    /// The number of the next frame appended. Frames before it count as sent.
     pub fn next(&self) -> u64 {
         self.outgoing.next
     }
@@ -481,10 +482,10 @@ impl Session {
         self.outgoing.acknowledged == self.outgoing.next
     }
 
-    /// The other side says how many frames it has taken.
+    /// The other side reports how many frames it has taken.
     ///
     /// # Errors
-    /// [`Violation`] if it cannot be.
+    /// [`Violation`] if that number is impossible.
     pub fn acknowledge(&mut self, received: u64) -> Result<(), Violation> {
         self.is_confirmed = true;
         self.outgoing.acknowledge(received)
@@ -495,14 +496,14 @@ impl Session {
         self.received
     }
 
-    /// That many counted frames were taken, of so many bytes.
+    /// That many counted frames, of so many bytes, were taken.
     pub fn took(&mut self, frames: u64, bytes: usize) {
         self.is_confirmed |= frames > 0;
         self.received += frames;
         self.untold_bytes += bytes;
     }
 
-    /// Frames received that the other side does not know of, and their bytes.
+    /// The number of received frames that were not yet reported to the other side, and their bytes.
     pub fn untold(&self) -> (u64, usize) {
         (self.received - self.told, self.untold_bytes)
     }
@@ -516,7 +517,7 @@ impl Session {
         }
     }
 
-    /// The connection is gone. What was written to it may or may not have arrived.
+    /// The connection is gone. Frames written to it may or may not have arrived.
     pub fn disconnected(&mut self) {
         self.outgoing.stop();
     }
@@ -529,11 +530,11 @@ impl Session {
         hello.resumed = false;
     }
 
-    /// The acceptor's side: decides by the dialler's `hello`. After [`Agreement::Lost`] call
-    /// [`start_over`](Self::start_over); then in any case [`accepted`](Self::accepted).
+    /// Decides by the dialler's `hello`, on the acceptor's side. After [`Agreement::Lost`] call
+    /// [`start_over`](Self::start_over). Then, in any case, call [`accepted`](Self::accepted).
     ///
     /// # Errors
-    /// [`Violation`] if the dialler contradicts what it said before.
+    /// [`Violation`] if the dialler contradicts its earlier statements.
     pub fn accept(&mut self, hello: &Hello<'_>) -> Result<Agreement, Violation> {
         if self.id != NONE && hello.session == self.id && hello.incarnation == self.peer {
             self.outgoing.rewind(hello.received)?;
@@ -543,9 +544,9 @@ impl Session {
         self.begin(hello)
     }
 
-    /// Whether a new session can begin without anything being lost.
+    /// Whether a new session can begin without any loss.
     fn begin(&mut self, hello: &Hello<'_>) -> Result<Agreement, Violation> {
-        // A peer that never took up our session has taken nothing of it.
+        // A peer that never took up our session has taken no frame of it.
         let never_taken_up = self.id == NONE
             || (!self.is_confirmed && hello.incarnation == self.peer && hello.given_up != self.id);
         if !never_taken_up {
@@ -555,7 +556,7 @@ impl Session {
         Ok(Agreement::Started)
     }
 
-    /// The acceptor's answer: fills in `hello`. `fresh` names the session unless it was resumed.
+    /// Fills in `hello`, the acceptor's answer. `fresh` names the session unless it was resumed.
     pub fn accepted(
         &mut self,
         agreement: Agreement,
@@ -576,11 +577,11 @@ impl Session {
         self.untold_bytes = 0;
     }
 
-    /// The dialler's side: takes the acceptor's answer. After [`Agreement::Lost`] call
-    /// [`start_over`](Self::start_over) and this once more.
+    /// Takes the acceptor's answer, on the dialler's side. After [`Agreement::Lost`] call
+    /// [`start_over`](Self::start_over), and then this method again.
     ///
     /// # Errors
-    /// [`Violation`] if the acceptor contradicts what it said before.
+    /// [`Violation`] if the acceptor contradicts its earlier statements.
     pub fn answered(&mut self, hello: &Hello<'_>) -> Result<Agreement, Violation> {
         if hello.resumed {
             if hello.session != self.id || hello.incarnation != self.peer {
@@ -604,14 +605,14 @@ impl Session {
         Ok(agreement)
     }
 
-    /// Calls `each` with every frame that was not acknowledged, in order, its number, and whether it may have arrived.
+    /// Calls `each` with every unacknowledged frame, in order, its number, and whether it may have arrived.
     pub fn for_each_kept(&self, each: impl FnMut(&Frame<'_>, u64, bool)) {
         self.outgoing.for_each_kept(each);
     }
 
-    /// Forgets everything; the next connection begins a new session.
+    /// Forgets everything. The next connection begins a new session.
     pub fn start_over(&mut self) {
-        // A peer that took up a session this side is not sure of is sure of it itself.
+        // If a peer took up a session of which this side is not sure, the peer itself is sure of it.
         let given_up = if self.is_confirmed {
             self.id
         } else {

@@ -1,4 +1,4 @@
-//! The task of a link: gets connections, by dialling or because the peer dials, and moves bytes over them.
+//! The task of a link: it gets connections, by dialling or because the peer dials, and moves bytes over them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Task {
     pub(crate) connections: mpsc::Receiver<Greeted>,
     /// The number of the last connection known of.
     pub(crate) last_number: u64,
-    /// The peer has given up what it dialled under this number or a smaller one, but for the last connection.
+    /// The peer has given up its connections with this number or a smaller one, except the last connection.
     pub(crate) peer_number: u64,
     pub(crate) peer_incarnation: Option<Token>,
     /// The identity that the peer proved on the last connection.
@@ -35,11 +35,11 @@ pub(crate) struct Task {
 
 /// How a connection ended.
 pub(crate) enum End {
-    /// It broke.
+    /// The connection broke.
     Lost(String),
     /// The peer made another one.
     Replaced(Box<Greeted>),
-    /// A connection with this process's new certificate is there.
+    /// A connection with this process's new certificate is ready.
     Renewed(Box<Opened>),
     /// The peer has shut down, or is gone for good.
     PeerGone(&'static str),
@@ -47,7 +47,7 @@ pub(crate) enum End {
     ShutDown,
 }
 
-/// Where to go on.
+/// The next state of the task.
 enum Next {
     Connection(Established),
     ShutDown,
@@ -114,7 +114,7 @@ impl Task {
 
     // ---- getting a connection ----
 
-    /// Waits until there is a connection: the peer's, or one's own if something is to be sent.
+    /// Waits until there is a connection: the peer's, or the task's own if something is to be sent.
     async fn connect(&mut self) -> Next {
         let (first_pause, longest_pause) = self.link.config.redial;
         let mut pause = first_pause;
@@ -170,7 +170,7 @@ impl Task {
                 }
                 Err(None) => continue,
             }
-            // Both sides may be dialling: a pause that differs lets one go first.
+            // Both sides may be dialling. A difference between their pauses lets one side go first.
             let jitter = pause.mul_f64(f64::from(self.endpoint.incarnation[0]) / 512.0);
             let end_of_pause = Instant::now() + pause + jitter;
             pause = (pause * 2).min(longest_pause);
@@ -187,7 +187,7 @@ impl Task {
         }
     }
 
-    /// Dials, unless the peer comes first. `Err(None)`: look again at what is asked for.
+    /// Dials, unless the peer comes first. `Err(None)`: look at the requests again.
     async fn dial_or_accept(&mut self, since: Instant) -> Result<Next, Option<GreetingError>> {
         let config = self.link.config.clone();
         let patience = config
@@ -219,7 +219,7 @@ impl Task {
                 }
                 greeted = self.connections.recv() => {
                     let Some(mut greeted) = greeted else { return Ok(Next::ShutDown) };
-                    // Both dial at once: the connection of the smaller name is used.
+                    // Both sides dial at once: the connection of the smaller name is used.
                     let is_same_process = self.peer_incarnation.is_none_or(|known| known == greeted.greeting.incarnation);
                     if is_same_process && self.endpoint.config.process < self.link.peer
                         && greeted.greeting.connection <= self.last_number
@@ -275,7 +275,7 @@ impl Task {
             Ok(Agreement::Lost) | Err(_) => {
                 self.lose("the process has started anew", true);
                 let begun = self.link.outward.lock().session.answered(&greeting.hello());
-                // After starting over it can only begin anew; a peer that says otherwise is dialled again.
+                // After starting over, the session can only begin anew. A peer that says otherwise is dialled again.
                 if !matches!(begun, Ok(Agreement::Started)) {
                     say_goodbye(
                         &mut wire,
@@ -288,7 +288,7 @@ impl Task {
             }
         }
         self.last_number = self.last_number.max(greeting.connection);
-        // It gave up its own dialling for this connection.
+        // The peer gave up its own dialling for this connection.
         self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
         wire.number = self.endpoint.next_connection();
@@ -313,7 +313,8 @@ impl Task {
         }
         let is_same = self.peer_incarnation == Some(greeting.incarnation);
         if is_same && greeting.connection <= self.peer_number {
-            // It says what was true of the session before: to believe it would be to take the process for a new one.
+            // The hello describes an earlier state of the session. Believing it would mean taking the process for a new
+            // one.
             let text = "the process has dialled again, or answered, since";
             say_goodbye(&mut wire, GoodbyeReason::Replaced, text, true);
             return None;
@@ -388,7 +389,8 @@ impl Task {
         self.link.act(actions);
     }
 
-    /// Whether the peer may not come back: a process is certified anew each time it starts, under another name.
+    /// Whether the peer is barred from coming back: a process is certified anew, under another name, each time it
+    /// starts.
     fn is_peer_revoked(&self) -> bool {
         match (&self.proved, self.endpoint.trust()) {
             (Some(peer), Some(trust)) => matches!(
@@ -402,7 +404,7 @@ impl Task {
     }
 }
 
-/// Resolves when the task is asked for something that a connection in the making is no answer to.
+/// Resolves when the task has a request that a connection in the making does not answer.
 async fn wait_for_request(link: &Link) {
     loop {
         let requests = &link.requests;

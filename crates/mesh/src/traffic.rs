@@ -1,5 +1,5 @@
-//! What a link's task does while there is a connection: reads and takes, writes, acknowledges, asks whether the peer is
-//! still there, and looks after what others ask for.
+//! The work of a link's task while there is a connection: it reads and takes frames, writes, acknowledges, checks that
+//! the peer is still there, and handles requests.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -19,16 +19,16 @@ use crate::outward::Filled;
 use crate::task::{End, Established, REVOKED, Task};
 use crate::wire::{Progress, Wire};
 
-/// How long an acknowledgement may wait for something to travel with.
+/// How long an acknowledgement may wait for a frame to travel with.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(20);
-/// How much may be received before it is acknowledged in any case: the peer keeps it until then. Four times as much was no
-/// faster.
+/// The number of bytes received after which an acknowledgement goes in any case. The peer keeps the bytes until then.
+/// Four times as many was no faster.
 const ACKNOWLEDGE_BYTES: usize = 64 << 10;
 /// How often the task looks at the clock.
 const TICK: Duration = Duration::from_millis(250);
 /// Reads in a row before others get their turn.
 const READS: usize = 4;
-/// Bytes the peer may make us keep for it beyond the messages' own flow control.
+/// The number of bytes that the peer may make this process keep for it, beyond the messages' own flow control.
 const OWED: usize = 64 << 20;
 
 type Renewal = Pin<Box<dyn Future<Output = Result<Box<Opened>, GreetingError>> + Send>>;
@@ -102,7 +102,7 @@ impl Task {
                 .lock()
                 .as_ref()
                 .is_some_and(Wire::wants_write);
-            // Not `select!`: on a message's way it would be the dearest part.
+            // `select!` would be the most expensive part of a message's way, so it is not used.
             let event = poll_fn(|context| self.poll(context, &tcp, wants_write, &mut waits)).await;
             let outcome = match event {
                 Event::Readable => {
@@ -162,7 +162,7 @@ impl Task {
         wants_write: bool,
         waits: &mut Waits,
     ) -> Poll<Event> {
-        // After a read it is the senders' turn, so that neither keeps the other waiting.
+        // After a read the senders have their turn, so that neither side keeps the other waiting.
         if waits.has_read && self.link.poll_woken(context).is_ready() {
             waits.has_read = false;
             return Poll::Ready(Event::Woken);
@@ -225,7 +225,7 @@ impl Task {
         self.check(now())
     }
 
-    /// Opens a connection with this process's new certificate, while the old one goes on.
+    /// Opens a connection with this process's new certificate, while the old connection continues.
     fn renew(&self) -> Renewal {
         let (endpoint, link) = (self.endpoint.clone(), self.link.clone());
         Box::pin(async move {
@@ -246,7 +246,7 @@ impl Task {
         })
     }
 
-    /// Reads what has come and takes it, but not for ever: what is left keeps the socket readable.
+    /// Reads and takes pending bytes, with a limit. The rest keeps the socket readable.
     fn read(&mut self, inbox: &mut Vec<u8>, waits: &mut Waits) -> Result<(), End> {
         for _ in 0..READS {
             let progress = {
@@ -319,7 +319,7 @@ impl Task {
         Ok(())
     }
 
-    /// Writes what there is to write, as far as the socket takes it.
+    /// Writes pending bytes, as far as the socket takes them.
     fn write(&mut self) -> Result<(), End> {
         let mut slot = self.link.wire.lock();
         let Some(wire) = slot.as_mut() else {
@@ -336,7 +336,7 @@ impl Task {
         }
     }
 
-    /// Whether the certificates still hold: the peer's, and those of the agents bound.
+    /// Checks that the certificates still hold: the peer's, and those of the bound agents.
     fn check(&mut self, now: Timestamp) -> Result<(), End> {
         let is_asked = self.link.requests.check.swap(false, Ordering::AcqRel);
         if let (Some(peer), Some(trust)) = (&self.proved, self.endpoint.trust())
@@ -355,7 +355,7 @@ impl Task {
         Ok(())
     }
 
-    /// Agents of this process have left: those who send to them hear of it.
+    /// Agents of this process have left. Tells the peer's senders.
     pub(crate) fn look_after_agents(&mut self) {
         if self.link.requests.agents_left.swap(false, Ordering::AcqRel) {
             self.inward.agents_left(&self.link);

@@ -1,5 +1,5 @@
-//! One connection as bytes: plain TCP or TLS over it. Nothing here waits: reading and writing do what the socket allows now, so that
-//! any thread may push out what is pending.
+//! One connection as bytes: plain TCP, or TLS over it. Nothing here waits. Reading and writing do what the socket
+//! allows now, so that any thread may push out pending bytes.
 
 use std::io::{self, BufRead, IoSlice, Write};
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use rustls::Connection;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Bytes read from the socket at a time: the least, and the most when much comes.
+/// The number of bytes read from the socket at a time: the least, and the most when much arrives.
 const READ: (usize, usize) = (8 << 10, 128 << 10);
 
-/// So many bytes are written at once where nothing waits before them.
+/// So many bytes are written at once if nothing waits before them.
 const DIRECT: usize = 16 << 10;
 
 /// A connection.
 pub(crate) struct Wire {
     pub(crate) tcp: Arc<TcpStream>,
     tls: Option<Connection>,
-    /// Its number between the two processes.
+    /// The connection's number between the two processes.
     pub(crate) number: u64,
-    /// Plain bytes not yet written; unused with TLS, which keeps its own.
+    /// Plain bytes not yet written. Unused with TLS, which keeps its own.
     plain: Vec<u8>,
     plain_written: usize,
-    /// Bytes handed over for sending and not yet written, roughly.
+    /// The rough number of bytes handed over for sending and not yet written.
     pending: usize,
     /// Bytes read from the socket that are to be decrypted.
     raw: Vec<u8>,
@@ -69,7 +69,7 @@ impl Wire {
         self.pending
     }
 
-    /// Whether the socket has to become writable before the rest can go.
+    /// Whether the socket must become writable before the rest can go.
     pub(crate) fn wants_write(&self) -> bool {
         match &self.tls {
             Some(tls) => tls.wants_write(),
@@ -77,8 +77,8 @@ impl Wire {
         }
     }
 
-    /// The last read took all there was: the socket is readable again only after something new has come. Saves asking
-    /// the system just to hear that.
+    /// The last read emptied the socket, so it is readable again only after new bytes have come. The note saves a
+    /// system call that would only confirm this.
     fn note_drained(&self) {
         let nothing: io::Result<()> = self
             .tcp
@@ -96,7 +96,8 @@ impl Wire {
     /// Hands over slices for sending, of `length` bytes together.
     pub(crate) fn put_all(&mut self, slices: &[IoSlice<'_>], length: usize) {
         match &mut self.tls {
-            // Without a buffer limit it takes everything and does not fail. All at once, so that its records are full.
+            // Without a buffer limit TLS takes everything and does not fail. All slices go in at once, so that its
+            // records are full.
             Some(tls) => {
                 self.pending += length;
                 match tls.writer().write_vectored(slices) {
@@ -106,8 +107,8 @@ impl Wire {
                 }
             }
             None => {
-                // Much goes out at once, without another copy; what the system does not take waits, and what is wrong with
-                // the connection shows when it is written.
+                // A large amount goes out at once, without another copy. The rest waits if the system does not take it.
+                // A fault of the connection shows when the rest is written.
                 let mut skip = 0;
                 if length >= DIRECT && self.plain.is_empty() {
                     skip = self.tcp.try_write_vectored(slices).unwrap_or(0);
@@ -161,7 +162,7 @@ impl Wire {
         }
     }
 
-    /// Reads what the socket has now, once, and appends what it means to `into`.
+    /// Reads the socket's pending bytes once, and appends the plain bytes to `into`.
     pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<Progress> {
         let Some(tls) = &mut self.tls else {
             into.reserve(self.raw.len());
@@ -204,7 +205,8 @@ impl Wire {
         })
     }
 
-    /// Appends to `into` what was read from the socket before this had the connection, along with the end of the handshake.
+    /// Appends to `into` the bytes that were read from the socket along with the end of the handshake, before this
+    /// value had the connection.
     pub(crate) fn read_early(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             decrypt(tls, &[], into)?;
@@ -212,7 +214,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Says to TLS that nothing more comes, and writes what can be written.
+    /// Tells TLS that nothing more comes, and writes as much as can be written.
     pub(crate) fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
@@ -222,7 +224,7 @@ impl Wire {
     }
 }
 
-/// Appends what `raw` means to `into`; returns whether the other side has ended the connection.
+/// Decrypts `raw` and appends the result to `into`. Returns whether the other side has ended the connection.
 fn decrypt(tls: &mut Connection, mut raw: &[u8], into: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         if !raw.is_empty() {

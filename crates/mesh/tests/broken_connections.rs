@@ -1,5 +1,5 @@
-//! Connections break under traffic, processes vanish and come back; no message is lost, doubled or out of order without its sender
-//! being told.
+//! Connections break under traffic, and processes vanish and come back. No message is lost, doubled or out of order
+//! without its sender being told.
 
 #![allow(clippy::unwrap_used)]
 
@@ -69,8 +69,8 @@ async fn talk_over_a_breaking_connection(level: SecurityLevel) {
     let heard = Arc::new(AtomicUsize::new(0));
     let progress = heard.clone();
     let breaking = tokio::spawn(async move {
-        // Pauses without a pattern, so that connections break in every state. On a busy machine none may live long enough
-        // for anything to arrive: so each fourth time something has to, first.
+        // Pauses without a pattern make connections break in every state. On a busy machine none may live long enough
+        // for anything to arrive, so every fourth connection must carry something first.
         let mut state = 12_345_u64;
         let mut before = 0;
         for cut in 0_u32.. {
@@ -102,7 +102,7 @@ async fn talk_over_a_breaking_connection(level: SecurityLevel) {
         let heard = heard.clone();
         tasks.push(tokio::spawn(async move {
             receive_all(&mut mailbox, &heard).await;
-            // An agent whose mailbox is gone may not send, so it is kept.
+            // An agent without a mailbox may not send, so the mailbox is kept.
             Some(mailbox)
         }));
     }
@@ -179,7 +179,7 @@ async fn a_process_that_stays_away_is_given_up_and_the_senders_told() {
     let (_bob, mut bob_mailbox) = platform.agent_behind(&there, "bob@factory", proxy.address);
     alice.send(inform("bob@factory", "hello")).await.unwrap();
     soon(bob_mailbox.recv()).await.unwrap();
-    // Until then nobody can say whether it arrived.
+    // Until then nobody can know whether it arrived.
     while here.endpoint.links()[0].unacknowledged > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -203,7 +203,7 @@ async fn a_process_that_stays_away_is_given_up_and_the_senders_told() {
             .contains("(agent-identifier :name bob@factory)")
     );
 
-    // It comes back, and so does the conversation.
+    // The process comes back, and the conversation continues.
     proxy.open();
     alice.send(inform("bob@factory", "again")).await.unwrap();
     let received = soon(bob_mailbox.recv()).await.unwrap();
@@ -221,7 +221,7 @@ async fn a_process_that_stops_reading_is_noticed() {
             config.give_up = Duration::from_secs(5);
         })
         .await;
-    // A process of its own runtime that can be stopped as by SIGSTOP: its thread blocks.
+    // A process with its own runtime that can be stopped as by SIGSTOP: its thread blocks.
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let (tell, told) = tokio::sync::oneshot::channel();
     let (hear, heard) = tokio::sync::oneshot::channel();
@@ -282,13 +282,13 @@ async fn a_process_that_starts_anew_is_another_one() {
             );
         }
         platform.directory.put("bob@factory", Location::InTransit);
-        // As when it is killed: nobody says goodbye, what it had in its mailbox is gone with it.
+        // The process ends as if killed: it says no goodbye, and the contents of its mailboxes are lost.
         there.endpoint.shut_down(Duration::ZERO).await;
         while let Some(message) = bob_mailbox.try_recv() {
             received.push(message.message().content_text().unwrap().parse().unwrap());
         }
     }
-    // All of them either arrived, in order and once, or their sender was told.
+    // Each message either arrived, in order and once, or its sender was told.
     assert!(received.is_sorted_by(|a, b| a < b), "{received:?}");
     platform.directory.put("bob@factory", Location::Unknown);
     here.bus.location_changed("bob@factory");

@@ -49,7 +49,7 @@ fn introduce(processes: &[&Process]) {
     }
 }
 
-/// Publishes until so many subscriptions elsewhere are known, for what is announced takes its time.
+/// Publishes until so many subscriptions elsewhere are known, for announcements take time.
 async fn until_known(process: &Process, count: usize) {
     soon(async {
         loop {
@@ -213,7 +213,7 @@ async fn in_order_and_once_over_a_breaking_connection() {
         identity: there.identity.clone(),
         address: proxy.address,
     });
-    // Only this side dials, so that all goes through the proxy.
+    // Only this side dials, so that all traffic goes through the proxy.
     let (alice, _a) = platform.agent(&here, "alice@factory");
     let (bob, _b) = platform.agent(&there, "bob@factory");
     let mut subscription = Channels::of(&there.bus)
@@ -318,7 +318,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
         "#,
     )
     .unwrap();
-    // The other process does not know the policy, or does not keep to it.
+    // The other process does not know the policy, or ignores it.
     let permissions = ChannelPermissions::compile(&policy, &platform.authority.platform).unwrap();
     Channels::of(&there.bus).set_permissions(Arc::new(permissions));
     let (mallory, mut mailbox) = platform.agent(&here, "mallory@factory");
@@ -342,7 +342,7 @@ async fn what_the_policy_forbids_is_refused_where_it_arrives() {
     assert_eq!(refusals[0].tried_by, "mallory@factory");
     assert_eq!(refusals[0].reason, RefusalReason::NotPermitted);
     assert!(subscription.try_recv().is_none());
-    // It may announce what it likes: nothing is sent to it.
+    // The process may announce any subscription: nothing is sent to it.
     let spying = Channels::of(&here.bus)
         .subscribe(&mallory, on("/secret"))
         .unwrap();

@@ -1,4 +1,4 @@
-//! The suite of all transports, over the mesh at each of its levels.
+//! The suite that all transports pass, over the mesh at each of its levels.
 
 #![allow(clippy::unwrap_used)]
 
@@ -140,7 +140,7 @@ impl World for Processes {
     }
 
     fn kill(&self, process: usize) -> BoxFuture<'_, ()> {
-        // Nothing goes in or out any more, and nothing is said; the others find out.
+        // No more traffic goes in or out, and nothing is announced. The other processes must find out.
         self.proxies[process].close();
         self.break_connections();
         Box::pin(std::future::ready(()))

@@ -1,4 +1,4 @@
-//! Agents that have left: what they never read goes back to the senders, and nothing of them stays on the link.
+//! Agents that have left: their unread messages go back to the senders, and the link keeps nothing of them.
 
 #![allow(clippy::unwrap_used)]
 

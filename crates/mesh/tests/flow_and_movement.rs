@@ -1,4 +1,4 @@
-//! Slow receivers hold back those who write to them and nobody else; agents move, certificates are renewed, under open
+//! Slow receivers hold back their own senders and no others. Agents move, and certificates are renewed, under open
 //! connections and without losing a message.
 
 #![allow(clippy::unwrap_used)]
@@ -12,7 +12,7 @@ use sealbus_bus::{Location, MailboxLimits, Outbox, ProcessEndpoint, Provenance, 
 use sealbus_seal::{Identity, SecurityLevel};
 use support::{Platform, inform, soon};
 
-/// Sends until there is no room for good; returns how many were taken.
+/// Sends until there is no room for good. Returns the number of messages taken.
 async fn fill(outbox: &Outbox, receiver: &str) -> usize {
     let mut sent = 0;
     let mut refused_in_a_row = 0;
@@ -51,7 +51,7 @@ async fn a_receiver_that_does_not_read_holds_back_only_its_own_senders() {
     platform.directory.put(name, Location::Process(endpoint));
     let (_busy, mut busy_mailbox) = platform.agent(&there, "busy@factory");
 
-    // Until it is found, what is sent is kept on this side.
+    // Until the receiver is found, its messages are kept on this side.
     alice.send(inform(name, "0")).await.unwrap();
     soon(async {
         while lazy_mailbox.is_empty() {
@@ -60,7 +60,7 @@ async fn a_receiver_that_does_not_read_holds_back_only_its_own_senders() {
     })
     .await;
     let taken = fill(&alice, name).await;
-    // The credit of the mailbox, and the messages accepted before it answered.
+    // This covers the credit of the mailbox, and the messages accepted before the receiver answered.
     assert!(
         taken < 4_000,
         "{taken} messages were accepted for an agent that does not read"
@@ -75,7 +75,7 @@ async fn a_receiver_that_does_not_read_holds_back_only_its_own_senders() {
             }
         }
     }
-    // Once it reads, it gets all of them, and who waits goes on.
+    // Once the receiver reads, it gets all messages, and the waiting sender continues.
     let waiting = alice.send(inform(name, "last"));
     let reading = async {
         soon(lazy_mailbox.recv()).await.unwrap();
@@ -117,7 +117,7 @@ async fn many_senders_of_one_receiver_all_get_their_turn() {
                 outbox
             }));
         }
-        // Its tasks go on without it.
+        // The tasks of the process continue without its value.
         std::mem::forget(process);
     }
     let mut next = std::collections::HashMap::<String, u32>::new();
@@ -183,7 +183,7 @@ async fn move_under_traffic() {
     ];
     let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
     let (local, mut local_mailbox) = platform.agent(&homes[0], "local@factory");
-    // Not there yet, but known.
+    // The agent is not there yet, but known.
     platform.directory.put("nomad@factory", Location::InTransit);
     const MESSAGES: usize = 5_000;
     let send_all = |outbox: Outbox| async move {
@@ -290,7 +290,7 @@ async fn certificates_are_renewed_under_open_connections() {
                         .set_process_credential(&credential)
                         .unwrap();
                 }
-                // The connection is made anew for it, beside the messages.
+                // The connection is made anew for the certificate, while messages flow.
                 soon(async {
                     while connections() == before {
                         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -315,7 +315,7 @@ async fn certificates_are_renewed_under_open_connections() {
         }
     };
     tokio::join!(sending, receiving);
-    // How many of the certificates were seen depends on how fast connections are made anew.
+    // The number of certificates seen depends on how fast connections are made anew.
     assert!(serials.len() > 1);
     assert!(
         here.endpoint.links()[0].connections > 1,
@@ -430,8 +430,8 @@ async fn an_agent_that_ends_is_reported() {
     );
 }
 
-/// What an agent sent before it left was accepted, so it arrives: also what had to wait, for its receiver to answer or
-/// because it goes in pieces.
+/// The messages of an agent that has left were accepted, so they arrive. This includes messages that had to wait, for
+/// the receiver's answer or because they go in pieces.
 #[tokio::test]
 async fn an_agent_that_leaves_at_once_is_still_heard() {
     let platform = Platform::new(SecurityLevel::Auth);
@@ -446,7 +446,7 @@ async fn an_agent_that_leaves_at_once_is_still_heard() {
             let text = format!("{number} {}", "x".repeat(length));
             soon(brief.send(inform("bob@factory", text))).await.unwrap();
             if round == 0 {
-                // The first has the way made; until then the bus itself keeps what is sent.
+                // The first message opens the way. Until then the bus itself keeps the messages.
                 soon(bob_mailbox.recv()).await.unwrap();
             }
         }

@@ -1,5 +1,5 @@
-//! Frames between the buses of two processes: in order and once over breaking connections, by whom they say they are, with a
-//! credit of their own, and back to where they came from when they cannot be taken.
+//! Frames between the buses of two processes. They arrive in order and once over breaking connections, from the writers
+//! that they name, and with a credit of their own. Frames that cannot be taken come back.
 
 #![allow(clippy::unwrap_used)]
 
@@ -131,7 +131,7 @@ async fn send(way: &dyn ProcessDestination, frame: OutgoingFrame<'_>) {
     }
 }
 
-/// A frame's length, by its number: most are short, some go in pieces.
+/// The length of the frame with this number: most frames are short, some go in pieces.
 fn length(number: u32) -> usize {
     match number % 100 {
         33 => 200_000,
@@ -370,7 +370,7 @@ async fn a_process_without_inlet_takes_nothing_and_says_so() {
         }
     })
     .await;
-    // It opens its inlet later; a new way leads there.
+    // The process opens its inlet later. A new way leads there.
     let inlet = Inlet::of(&there, None);
     let new = way(&here, &there);
     send(&*new, outgoing(FrameSender::Process, &[], &body)).await;
@@ -412,7 +412,7 @@ async fn what_a_dead_process_did_not_take_comes_back_in_order() {
             "{reason}"
         );
         lost.extend(frames);
-        // Its acknowledgement may have been under way.
+        // The acknowledgement may have been under way.
         if lost[0].payload == first {
             assert!(lost.remove(0).may_have_arrived);
         }
@@ -514,7 +514,7 @@ async fn more_than_the_inlet_allows_ends_the_connection() {
     let mut intruder = trespass(&platform, &there, "node-9").await;
     intruder.target(0, PROCESS_TARGET).await;
     let payload = vec![0; 64 << 10];
-    // It goes on when the room is used up; the frames lie in the inlet.
+    // The process continues when the room is used up. The frames lie in the inlet.
     for _ in 0..100 {
         let frame = Frame::Message {
             sender: PROCESS_SENDER,

@@ -1,5 +1,5 @@
-//! Agents that are not who they say, at level `auth`: nothing of theirs is delivered, nothing is sent to them, they are
-//! told why, and it is counted and logged with the name that tried.
+//! Agents that are not who they claim to be, at level `auth`. Nothing from them is delivered, and nothing is sent to
+//! them. They are told why. Each attempt is counted and logged with the name that tried.
 #![allow(clippy::unwrap_used)]
 
 mod intruder;
@@ -106,7 +106,7 @@ async fn an_agent_that_was_unbound_is_nobody() {
 #[tokio::test]
 async fn a_proof_is_not_good_on_another_connection() {
     let scene = Scene::new().await;
-    // Mallory gets hold of a proof that was good on a connection, of an agent whose key she does not have.
+    // Mallory gets hold of a proof that was good on a connection, from an agent whose key she does not have.
     let proof = {
         let mut first = scene.dial().await;
         first
@@ -270,7 +270,7 @@ async fn a_revoked_agent_is_cut_off_in_the_middle_of_its_sending() {
         .refused(RefusalReason::Revoked, "mallory@factory")
         .await;
 
-    // Nor is it let in again.
+    // The agent is not let in again either.
     intruder.bind(0, &mallory).await.unwrap();
     intruder.until(is_refused(RefusalReason::Revoked)).await;
     let mut again = scene.dial().await;
@@ -284,7 +284,7 @@ async fn a_revoked_process_loses_its_connection() {
     let scene = Scene::new().await;
     let mut intruder = scene.ready(&scene.mallory()).await;
     deny(&scene, scene.credential.certificate().unwrap().serial());
-    // Whatever it sends from now on: the connection ends and nothing is delivered.
+    // Whatever the agent sends from now on, the connection ends and nothing is delivered.
     let _ = intruder.message(0, 0, &from("mallory@factory")).await;
     intruder.until_end().await;
     let mut scene = scene;
@@ -381,7 +381,7 @@ enum Outcome {
     Nothing,
 }
 
-/// The fate of a message for `bob@factory`, whom the directory places, wrongly, in the intruder's process.
+/// The fate of a message for `bob@factory`. The directory wrongly places bob in the intruder's process.
 async fn fish(lie: Lie) -> Outcome {
     let scene = Scene::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -450,7 +450,7 @@ async fn fish(lie: Lie) -> Outcome {
         }
     };
     let patience = match lie {
-        // Whether nothing comes no event tells, so a while is given to it.
+        // No event shows that nothing comes, so the test waits a while.
         Lie::CreditWithoutProof => Duration::from_secs(1),
         _ => Duration::from_secs(60),
     };

@@ -1,4 +1,4 @@
-//! The refusals of the mesh: reported on both sides, with the reason, without disturbing anybody else.
+//! The refusals of the mesh: they are reported on both sides, with the reason, without disturbing other agents.
 
 #![allow(clippy::unwrap_used)]
 
@@ -41,8 +41,8 @@ async fn until_refused(process: &Process, reason: RefusalReason) {
     .await;
 }
 
-/// Sends until what comes of it is as wanted; gives the last notice. A link that is given up soon may be given up before
-/// its handshake has come so far that anybody could be refused.
+/// Sends until the outcome is as wanted, and returns the last notice. A link with a short give-up time may be given up
+/// before its handshake has reached the point of refusal.
 async fn turned_away(
     sender: &Outbox,
     mailbox: &mut Mailbox,
@@ -62,7 +62,7 @@ async fn turned_away(
     .await
 }
 
-/// A pair of agents that talk; called again to see that they still can.
+/// A pair of agents that talk. A further call checks that they still can.
 async fn still_talks(platform: &Platform, here: &Process, there: &Process, round: usize) {
     let names = (
         format!("ann-{round}@factory"),
@@ -91,7 +91,7 @@ async fn a_forged_sender() {
         eve.send(forged.clone()).await,
         Err(SendError::ForgedSender { .. })
     ));
-    // So she goes around it, as a program that speaks the protocol itself can.
+    // Eve goes around the bus, as a program that speaks the protocol itself can.
     let mut payload = Vec::new();
     bitefficient::encode(&forged, &mut payload).unwrap();
     let letter = Returned {
@@ -107,7 +107,7 @@ async fn a_forged_sender() {
         Some("spiffe://factory/agent/eve")
     );
     assert_eq!(refusal.receiver.as_deref(), Some("bob@factory"));
-    // An honest message after it arrives, the forged one never does, and eve was told.
+    // An honest message after it arrives. The forged message never does, and Eve was told.
     eve.send(inform("bob@factory", "it was me")).await.unwrap();
     let received = soon(bob_mailbox.recv()).await.unwrap();
     assert_eq!(received.message().content_text().unwrap(), "it was me");
@@ -155,7 +155,7 @@ async fn an_expired_certificate_delivers_nothing_more() {
     let here = platform.process("node-1").await;
     let there = platform.process("node-2").await;
     let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
-    // Expired by more than clocks may differ; a wrong clock at the CA makes such certificates.
+    // The certificate expired by more than the clock tolerance. A wrong clock at the CA makes such certificates.
     let name = "late@factory";
     let identity = Identity::from_agent_name(name).unwrap();
     let credential = platform
@@ -170,7 +170,7 @@ async fn an_expired_certificate_delivers_nothing_more() {
         notice.content_text()
     );
     assert!(bob_mailbox.try_recv().is_none());
-    // With a renewed one it goes on, on the same connection.
+    // With a renewed certificate the agent continues, on the same connection.
     here.bus
         .set_credential(name, platform.authority.agent(name))
         .unwrap();
@@ -184,7 +184,8 @@ async fn a_process_with_a_certificate_of_another_authority() {
     let platform = Platform::new(SecurityLevel::Auth);
     let there = platform.process("node-2").await;
     let (_bob, mut bob_mailbox) = platform.agent(&there, "bob@factory");
-    // Same platform name, same process names, its own authority; it trusts the real one, to get that far.
+    // The foreign platform has the same platform and process names and its own authority. It trusts the real authority,
+    // to get that far.
     let mut foreign = Platform::new(SecurityLevel::Auth);
     foreign.directory = platform.directory.clone();
     foreign.trusted = Some(platform.authority.trust());
@@ -319,15 +320,15 @@ async fn bytes_that_are_not_the_protocol() {
         ];
         let strangers = garbage.map(|garbage| async move {
             let mut stranger = TcpStream::connect(address).await.unwrap();
-            // It may be gone before all is written.
+            // The connection may be gone before all is written.
             let _ = stranger.write_all(&garbage).await;
             let mut answer = Vec::new();
-            // The connection is closed, at the latest when the time for the greeting is over.
+            // The connection is closed at the latest when the time for the greeting is over.
             let _ = soon(stranger.read_to_end(&mut answer)).await;
             assert!(answer.len() < 1000);
         });
         futures_util::future::join_all(strangers).await;
-        // Connections that say nothing do not keep others out for longer than the greeting may take.
+        // Silent connections do not keep others out for longer than the greeting may take.
         let mut silent = Vec::new();
         for _ in 0..20 {
             silent.push(TcpStream::connect(address).await.unwrap());
@@ -507,7 +508,7 @@ async fn a_process_that_poses_as_another() {
     let impostor = platform.process("node-3").await;
     let (alice, mut alice_mailbox) = platform.agent(&here, "alice@factory");
     let (_bob, mut bob_mailbox) = platform.agent(&impostor, "bob@factory");
-    // The directory says node-2's process; node-3's answers at its address.
+    // The directory names node-2's process, but node-3's answers at its address.
     let endpoint = ProcessEndpoint {
         identity: there.identity.clone(),
         address: impostor.endpoint.local_address(),

@@ -1,5 +1,5 @@
-//! Two sessions over a network that cuts, loses, doubles and reorders, in random schedules. Whatever happens, a message is
-//! taken once and in order, or its sender is told; and nothing is kept for ever.
+//! Two sessions over a network that cuts, loses, doubles and reorders, in random schedules. In every schedule a message
+//! is taken once and in order, or its sender is told. Nothing is kept for ever.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,8 +25,8 @@ enum Step {
     Swap { from: usize },
     /// The connection breaks.
     Cut,
-    /// A side dials, and the connection breaks at some point of the greeting: 0 before the dialler's hello arrives,
-    /// 1 before the answer arrives, 2 and above not at all.
+    /// A side dials, and the connection breaks at some point of the greeting: 0 before the dialler's hello arrives, 1
+    /// before the answer arrives, 2 and above not at all.
     Dial { side: usize, broken_at: u8 },
     /// A side gives the session up.
     GiveUp { side: usize },
@@ -54,9 +54,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// The outcome for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Report {
-    /// It may have arrived.
+    /// The message may have arrived.
     Unsure,
-    /// It cannot have arrived.
+    /// The message cannot have arrived.
     Unsent,
 }
 
@@ -238,7 +238,7 @@ impl World {
             .expect("a whole frame");
         let side = &mut self.sides[to];
         match parsed.frame {
-            // An acknowledgement that overtakes nothing it speaks of is always right.
+            // An acknowledgement that overtakes none of the frames it reports is always right.
             Frame::Acknowledge { received } => {
                 side.session
                     .acknowledge(received)
@@ -320,7 +320,7 @@ impl World {
         self.sides[acceptor]
             .session
             .accepted(agreement, peer, fresh, &mut answer);
-        // The acceptor may have written already when the answer is lost.
+        // The acceptor may already have written when the answer is lost.
         self.network = Some(Default::default());
         self.write(acceptor, 100);
         if broken_at == 1 {
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// The network heals and both sides go on until nothing is left to do.
+    /// Heals the network. Both sides continue until nothing is left to do.
     fn settle(&mut self) {
         self.dial(0, 9);
         for _ in 0..10 {

@@ -1,5 +1,5 @@
-//! Processes that have no business at a mesh endpoint of level `auth`, or do not keep to its protocol: they lose their
-//! connection, and nobody else does.
+//! Processes that have no business at a mesh endpoint of level `auth`, or that break its protocol. They lose their
+//! connection, and no other process does.
 #![allow(clippy::unwrap_used)]
 
 mod intruder;
@@ -22,7 +22,7 @@ async fn may_not_connect(
     credential: &Credential,
 ) -> std::io::Error {
     let address = scene.process.endpoint.local_address();
-    // The intruder believes the server; whether the server believes it is the question.
+    // The intruder trusts the server. The test shows whether the server trusts the intruder.
     let trust = scene.platform.authority.trust();
     match soon(handshake(address, level, credential, trust)).await {
         Err(error) => error,
@@ -165,7 +165,7 @@ async fn other_protocols_lose_their_connection_and_nothing_else() {
     scene.unharmed().await;
 }
 
-/// Each is sent by a certified process, on a connection of its own, in the place of an honest frame.
+/// A certified process sends each of these, on a connection of its own, in the place of an honest frame.
 #[tokio::test]
 async fn whoever_breaks_the_protocol_loses_the_connection() {
     let scene = Scene::new().await;
@@ -277,7 +277,7 @@ async fn more_than_the_receiver_allowed_ends_the_connection() {
         }
         panic!("1.2 GB were taken for an agent that does not read");
     };
-    // Reading keeps the connection from blocking on what comes back.
+    // Reading keeps the connection from blocking on the peer's answers.
     soon(flood).await;
     let mut taken = 0;
     while scene.mailbox.try_recv().is_some() {

@@ -1,4 +1,4 @@
-//! The first frame of each side: who it is, and where the session stands.
+//! The first frame of each side: its identity, and the state of the session.
 
 use std::str;
 
@@ -14,24 +14,25 @@ pub struct Hello<'a> {
     pub version: u16,
     /// The code of the security level.
     pub level: u8,
-    /// Acceptor: whether the session goes on, rather than being a new one.
+    /// Acceptor: whether the session continues, rather than being a new one.
     pub resumed: bool,
     /// Made anew each time the process starts.
     pub incarnation: Token,
-    /// Dialler: the session it is in, or zeros. Acceptor: the session that holds from now on.
+    /// Dialler: the session that it is in, or zeros. Acceptor: the session that holds from now on.
     pub session: Token,
     /// The last session with this peer that was given up, or zeros.
     pub given_up: Token,
     /// Counted frames received in the session.
     pub received: u64,
-    /// Of the dialler: number of this connection between the two processes; a later one replaces an earlier. Of the
-    /// acceptor: the highest number it knows of, its own attempts included, which it gives up for this one.
+    /// From the dialler: the number of this connection between the two processes. A later connection replaces an
+    /// earlier one. From the acceptor: the highest number that it knows, including its own attempts, which it gives up
+    /// for this connection.
     pub connection: u64,
     /// The largest message taken, in bytes.
     pub largest_message: u32,
     /// The process's identity, as a URI.
     pub process: &'a str,
-    /// Where it listens, as `address:port`.
+    /// The address at which the process listens, as `address:port`.
     pub address: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Reading frames: bytes of a peer, of which nothing is believed before it is checked.
+//! Reading frames: the bytes of a peer, none of which is trusted before it is checked.
 
 use std::str;
 
@@ -45,7 +45,7 @@ pub fn parse(bytes: &[u8], longest_body: usize) -> Result<Option<Parsed<'_>>, Fr
     }))
 }
 
-/// The whole length of the frame at the beginning of bytes that this process wrote.
+/// The whole length of the frame at the beginning of `bytes`, which this process wrote.
 pub(crate) fn length_of(bytes: &[u8]) -> Option<usize> {
     let (header, _) = Header::ref_from_prefix(bytes).ok()?;
     Some(HEADER_LENGTH + header.length.get() as usize)

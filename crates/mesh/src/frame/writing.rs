@@ -1,4 +1,4 @@
-//! Writing frames: appended to a buffer, the header last, once the length of the body is known.
+//! Writing frames: they are appended to a buffer. The header is written last, once the length of the body is known.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
@@ -9,7 +9,7 @@ use super::{FLAG_MORE, Frame, HEADER_LENGTH, Header, Kind};
 const LONGEST_TEXT: usize = 1000;
 
 impl Frame<'_> {
-    /// Appends the frame; `sequence` is its number if it is counted.
+    /// Appends the frame. `sequence` is the frame's number if it is counted.
     pub fn encode(&self, sequence: u64, out: &mut Vec<u8>) {
         let start = begin(out);
         let mut flags = 0;
@@ -95,7 +95,7 @@ impl Frame<'_> {
     }
 }
 
-/// Appends room for a header and a message's handles; the caller appends the payload and then calls [`finish_message`].
+/// Appends room for a header and a message's handles. The caller appends the payload and then calls [`finish_message`].
 pub(crate) fn begin_message(out: &mut Vec<u8>, sender: u32, target: u32) -> usize {
     let start = begin(out);
     put_u32(out, sender);
@@ -108,11 +108,11 @@ pub(crate) fn finish_message(out: &mut [u8], start: usize, sequence: u64) {
     finish(out, start, Kind::Message, 0, sequence);
 }
 
-/// A frame that was encoded at the beginning of `out` goes on for `by` bytes that are elsewhere.
+/// Extends the frame at the beginning of `out` by `by` bytes that are stored elsewhere.
 pub(crate) fn lengthen(out: &mut [u8], by: usize) {
     if let Ok((header, _)) = Header::mut_from_prefix(out) {
         let length = header.length.get() as usize + by;
-        // Bodies are cut to LONGEST_BODY by those who make frames.
+        // The makers of frames cut bodies to LONGEST_BODY.
         header.length = U32::new(u32::try_from(length).unwrap_or(u32::MAX));
     }
 }
@@ -128,7 +128,7 @@ fn begin(out: &mut Vec<u8>) -> usize {
 
 fn finish(out: &mut [u8], start: usize, kind: Kind, flags: u8, sequence: u64) {
     let length = out.len() - start - HEADER_LENGTH;
-    // Bodies are cut to LONGEST_BODY by those who make frames.
+    // The makers of frames cut bodies to LONGEST_BODY.
     let header = Header {
         length: U32::new(u32::try_from(length).unwrap_or(u32::MAX)),
         kind: kind as u8,

@@ -1,4 +1,4 @@
-//! Frames for the bus of this process: who wrote them is checked here, what stands in them by the bus.
+//! Frames for the bus of this process. Their writers are checked here, and their contents by the bus.
 
 use bytes::Bytes;
 use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance, Refused, RefusedFrame};
@@ -20,7 +20,7 @@ pub(super) struct FrameRow {
 }
 
 impl Inward {
-    /// Puts a frame into the row of those that go to the bus together, or says why not.
+    /// Puts a frame into the row of frames that go to the bus together, or says why not.
     pub(super) fn deliver_frame(
         &mut self,
         link: &Arc<Link>,

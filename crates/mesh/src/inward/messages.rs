@@ -1,4 +1,4 @@
-//! The way of a message from its pieces through the checks into a mailbox, or back where it came from.
+//! The way of a message from its pieces through the checks into a mailbox, or back to its source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::flow::PARTIAL_MESSAGES;
 use crate::frame::{Frame, LONGEST_PIECE, Why};
 use crate::link::Link;
 
-/// Room for a long message that is taken with its first piece, at most.
+/// The most room for a long message that is reserved with its first piece.
 const ROOM_AT_ONCE: usize = 1 << 20;
 /// Messages put into a mailbox at a time, at most.
 const ROW: usize = 128;
-/// Short messages to one target share blocks of this size; who keeps one keeps its block.
+/// The size of the blocks that short messages to one target share. A message that is kept keeps its whole block.
 const SHARED_BLOCK: usize = 4 << 10;
 /// Messages of this length and above have their own room.
 const SHARED_LIMIT: usize = 512;
@@ -31,7 +31,7 @@ pub(super) struct Row {
     target: u32,
     messages: Vec<ReceivedMessage>,
     senders: Vec<u32>,
-    /// Room for the payloads of short messages, so that not each has to have its own.
+    /// Room for the payloads of short messages, so that they share allocations.
     shared: BytesMut,
 }
 
@@ -42,7 +42,7 @@ impl Row {
             return Bytes::copy_from_slice(payload);
         }
         if self.messages.is_empty() || self.shared.capacity() < payload.len() {
-            // The first message of a row stands alone, so that an agent that gets few messages keeps little.
+            // The first message of a row has its own room, so that an agent that gets few messages keeps little.
             let room = if self.messages.is_empty() {
                 payload.len()
             } else {
@@ -76,7 +76,7 @@ impl Inward {
         Ok(())
     }
 
-    /// Puts the messages of the row into their mailbox, and hands frames in a row to the bus.
+    /// Puts the messages of the row into their mailbox, and hands frames in the row to the bus.
     pub(super) fn end_row(&mut self, link: &Arc<Link>) {
         self.end_frames(link);
         let Row {
@@ -129,7 +129,7 @@ impl Inward {
             ));
         }
         slot.allow(total)?;
-        // Beyond a little the room is taken as the pieces come, not on the word of the peer.
+        // Beyond a little, room is reserved as the pieces come, not on the word of the peer.
         let mut bytes = Vec::with_capacity(total.min(ROOM_AT_ONCE));
         bytes.extend_from_slice(piece);
         slot.partial = Some(Partial {
@@ -188,7 +188,7 @@ impl Inward {
         };
         let message = match EncodedMessage::new(payload, &self.limits) {
             Ok(message) if message.length() == message.bytes().len() => message,
-            // Not even its sender can be read.
+            // Even the sender cannot be read.
             _ => {
                 let name = sender.map_or("an agent that was not bound", |sender| &sender.name);
                 self.bus.refused(
@@ -251,10 +251,10 @@ impl Inward {
         );
     }
 
-    /// Sends back what agents of this process have left unread for good.
+    /// Sends back messages that agents of this process have left unread for good.
     pub(super) fn give_back_unread(&self, link: &Arc<Link>) {
         for unread in std::mem::take(&mut *link.unread.lock()) {
-            // After a lost session the peer has told the senders already.
+            // After a lost session the peer has already told the senders.
             let is_open = self
                 .targets
                 .get(unread.target as usize)
@@ -308,7 +308,7 @@ fn judge(
     Ok(provenance)
 }
 
-/// Sends a message back where it came from, in pieces if it is long.
+/// Sends a message back to its source, in pieces if it is long.
 pub(super) fn give_back(link: &Arc<Link>, target: u32, sender: u32, why: Why, payload: &[u8]) {
     let mut outward = link.outward.lock();
     let mut rest = payload;

@@ -1,4 +1,4 @@
-//! The agents that send over the link: how they prove themselves, and when they are no longer believed.
+//! The agents that send over the link: their proofs, and the end of trust in them.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ impl Inward {
         Ok(())
     }
 
-    /// Looks at all certificates again: the deny list has changed, or time has passed.
+    /// Checks all certificates again: the deny list has changed, or time has passed.
     pub(crate) fn check(&mut self, link: &Arc<Link>, now: Timestamp) {
         self.next_expiry = None;
         let Some(trust) = self.trust.clone() else {
@@ -135,7 +135,7 @@ impl Inward {
             match trust.check(verified, now) {
                 Ok(()) => {
                     let expiry = verified.not_after();
-                    // Within the tolerance for clocks it is looked at once a second.
+                    // Within the tolerance for clocks, the certificate is checked once a second.
                     let expiry = expiry.max(now);
                     self.next_expiry =
                         Some(self.next_expiry.map_or(expiry, |next| next.min(expiry)));

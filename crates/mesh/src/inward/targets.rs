@@ -1,4 +1,4 @@
-//! The agents of this process that the peer sends to, and the bus as one of them: opened, given credit, closed.
+//! The agents of this process that the peer sends to, and the bus as one of them: opening, credit, closing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,8 +12,8 @@ use crate::flow::Allowance;
 use crate::frame::{Frame, PROCESS_TARGET, Why};
 use crate::link::{Link, Unread};
 
-/// Bytes of frames that one process may send before the bus of this one has taken them: several of the largest
-/// events people send, so that the way stays full.
+/// The number of bytes of frames that one process may send before this process's bus has taken them. This holds several
+/// of the largest usual events, so that the connection stays full.
 const FRAME_WINDOW: u64 = 4 << 20;
 
 /// An agent of this process, or its bus, that the peer sends to.
@@ -37,7 +37,7 @@ pub(super) struct Partial {
 }
 
 impl Target {
-    /// Counts a message against the allowance, whose limit may have been raised since.
+    /// Counts a message against the allowance. The allowance's limit may have been raised since.
     pub(super) fn allow(&mut self, length: usize) -> Result<(), Broken> {
         if let Some(place) = &self.place {
             self.allowance
@@ -75,7 +75,7 @@ pub(super) struct LastPermit {
 }
 
 impl LastPermit {
-    /// The decision on this sender; nothing if another one wrote last.
+    /// The decision on this sender. Empty if another sender wrote last.
     pub(super) fn of(&mut self, sender: &Arc<str>) -> &mut Permit {
         let is_known = self
             .sender
@@ -105,7 +105,7 @@ pub(super) enum Whom {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Before the peer hears that the target is closed, and so before its handle is used again.
+        // This comes before the peer hears that the target is closed, and thus before its handle is used again.
         self.credit.is_over.store(true, Ordering::Release);
     }
 }
@@ -220,9 +220,9 @@ impl Inward {
         Ok(())
     }
 
-    /// Agents of this process have left: those who send to them hear of it.
+    /// Agents of this process have left. Tells the peer's senders.
     pub(crate) fn agents_left(&mut self, link: &Arc<Link>) {
-        // First, for once the peer hears that a target is gone it may close it.
+        // Messages go back first, for once the peer hears that a target is gone it may close the target.
         self.give_back_unread(link);
         for (handle, target) in (0..).zip(&mut self.targets) {
             let Some(target) = target else { continue };

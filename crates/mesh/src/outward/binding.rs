@@ -1,5 +1,5 @@
-//! The agents of this process on the link: those that send and those the peer sends to, their handles, and how they prove
-//! who they are on each connection.
+//! The agents of this process on the link: those that send and those that the peer sends to, their handles, and their
+//! proofs on each connection.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Bound, Outward, Proof};
 use crate::frame::Frame;
 
 impl Outward {
-    /// The handle of an agent of this process, bound on the connection there is.
+    /// The handle of an agent of this process, bound on the present connection.
     pub(super) fn bind(&mut self, agent: &Arc<LocalAgent>) -> Result<u32, Rejected> {
         let handle = match self.handles.get(&agent.number()) {
             Some(handle) => *handle,
@@ -46,7 +46,7 @@ impl Outward {
         Ok(handle)
     }
 
-    /// The same for an agent that sends to this target; mostly the one that sent there before.
+    /// The same for an agent that sends to this target. It is mostly the agent that sent there before.
     pub(super) fn bind_for(
         &mut self,
         target: u32,
@@ -67,7 +67,7 @@ impl Outward {
         Ok(handle)
     }
 
-    /// Sees to it that the agent of `handle` is bound on the connection there is.
+    /// Ensures that the agent of `handle` is bound on the present connection.
     pub(super) fn prove(&mut self, handle: u32) -> Result<(), Rejected> {
         let connection = self.connection;
         let Some(Some(bound)) = self.bound.get_mut(handle as usize) else {
@@ -102,7 +102,7 @@ impl Outward {
             if let Some(Some(bound)) = self.bound.get_mut(handle as usize) {
                 bound.connection = 0;
             }
-            // An agent that cannot prove itself hears of it with its next message.
+            // An agent that cannot prove itself is told with its next message.
             let _ = self.prove(handle);
         }
     }
@@ -112,8 +112,8 @@ impl Outward {
         self.unbind_number(agent.number());
     }
 
-    /// A message of the agent of `handle` was accepted. If the agent had left before, and only what was held for its receiver
-    /// goes still, nobody else will take back its handle.
+    /// A message of the agent of `handle` was accepted. If the agent had left before, and only messages held for a
+    /// receiver still go, this is the only place that takes back its handle.
     pub(super) fn unbind_departed(&mut self, handle: u32) {
         if let Some(Some(bound)) = self.bound.get(handle as usize)
             && bound.has_left
@@ -133,7 +133,7 @@ impl Outward {
         }
     }
 
-    /// Says that an agent sends no more, once what it sent before it left has gone.
+    /// Reports that an agent sends no more, once the messages that it sent before it left have gone.
     fn unbind_if_done(&mut self, handle: u32) {
         if let Some(Some(bound)) = self.bound.get(handle as usize)
             && bound.is_leaving
@@ -171,7 +171,8 @@ impl Outward {
         )
     }
 
-    /// An agent of this process, or with `None` its bus, is the peer's target: proves it and lets messages come.
+    /// An agent of this process, or with `None` its bus, is the peer's target. Proves the target and lets messages
+    /// come.
     pub(crate) fn accept_target(
         &mut self,
         target: u32,

@@ -1,4 +1,4 @@
-//! How a target ends: nothing more is sent to it, and what was not delivered comes back.
+//! The end of a target: nothing more is sent to it, and undelivered messages come back.
 
 use bytes::Bytes;
 use sealbus_bus::{LostFrame, RefusalReason, Returned, UndeliverableReason};
@@ -8,7 +8,7 @@ use crate::flow::Queued;
 use crate::frame::{Frame, Why};
 
 impl Outward {
-    /// No more is sent to the target; what was not delivered comes back.
+    /// Stops sending to the target. Undelivered messages come back.
     pub(crate) fn recall(&mut self, handle: u32, serial: u64) {
         if let Some(Some(target)) = self.targets.get(handle as usize)
             && target.serial == serial
@@ -86,7 +86,7 @@ impl Outward {
         None
     }
 
-    /// All that was sent to the target was delivered or has come back.
+    /// Everything sent to the target was delivered or has come back.
     pub(crate) fn target_closed(&mut self, handle: u32) -> Option<Action> {
         let slot = self.targets.get_mut(handle as usize)?;
         let mut target =
@@ -130,7 +130,7 @@ impl Outward {
         })
     }
 
-    /// The bus has everything back that was sent to a former target.
+    /// The bus has all messages back that were sent to a former target.
     pub(crate) fn settle(&mut self, serial: u64) {
         self.returning.remove(&serial);
     }

@@ -102,7 +102,7 @@ impl Outward {
         }
     }
 
-    /// Drops the credit of targets whose certificate is no longer believed.
+    /// Drops the credit of targets whose certificate is no longer trusted.
     pub(crate) fn check_targets(&mut self, trust: &Trust, now: Timestamp) {
         for handle in 0..self.targets.len() {
             if let Some(Some(target)) = self.targets.get(handle)
@@ -119,8 +119,8 @@ impl Outward {
     }
 }
 
-/// Whether messages to `receiver` may go to who has proved to be this: the receiver itself, or the gateway for agents
-/// of other platforms.
+/// Whether messages to `receiver` may go to the holder of this proved identity: the receiver itself, or the gateway for
+/// agents of other platforms.
 fn may_take(identity: &Identity, receiver: &str) -> bool {
     identity.is_agent_named(receiver)
         || (is_foreign(receiver, identity.platform())

@@ -10,8 +10,8 @@ use crate::flow::{Admission, Queued};
 use crate::frame::{self, LONGEST_PIECE, PROCESS_SENDER};
 use crate::session::Shared;
 
-/// Bodies of this length and above are kept as they are until they are acknowledged; shorter ones are copied, so that what is
-/// written lies together.
+/// Bodies of this length and above are kept as they are until acknowledged. Shorter bodies are copied, so that the
+/// bytes to write lie together.
 const SHARED: usize = 4 << 10;
 
 impl Outward {
@@ -80,7 +80,7 @@ impl Outward {
                 }
             }
             Admission::Now | Admission::Queue => {
-                // A head that does not leave room for the body in the first piece is not kept apart.
+                // If the head leaves no room for the body in the first piece, it is not kept apart.
                 let is_apart = outgoing.head.len() < LONGEST_PIECE && length > LONGEST_PIECE;
                 let frame = if is_apart {
                     Queued {

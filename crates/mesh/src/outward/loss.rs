@@ -1,4 +1,4 @@
-//! The loss of a session: which messages are reported, and which go back to the bus to be sent anew.
+//! The loss of a session: some messages are reported, and others go back to the bus to be sent anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::flow::{Line, Queued};
 use crate::frame::{Frame, PROCESS_TARGET};
 
 impl Outward {
-    /// The session is lost. Messages that may have arrived are reported; those that cannot have go back to the bus to be
-    /// sent anew, if `is_reachable`, and are reported too otherwise.
+    /// The session is lost. Messages that may have arrived are reported. The others go back to the bus to be sent anew
+    /// if `is_reachable`; otherwise they are reported too.
     pub(crate) fn lose(&mut self, why: &str, is_reachable: bool) -> Vec<Action> {
         let mut actions = Vec::new();
         // With the number of their last piece.
@@ -55,7 +55,7 @@ impl Outward {
                 }
             });
         for long in std::mem::take(&mut self.long) {
-            // Those not sent to the end are still in their target's queue.
+            // Messages not sent to the end are still in their target's queue.
             if long.end == u64::MAX || long.end <= self.session.acknowledged() {
                 continue;
             }
@@ -100,7 +100,7 @@ impl Outward {
                 );
             }
             target.gate.open_all();
-            // Also without messages: the bus may be waiting to hear that nothing more comes back.
+            // This applies even without messages: the bus may be waiting to hear that nothing more comes back.
             returning.push(target.serial);
             actions.push(Action::Returned {
                 receiver: target.name,

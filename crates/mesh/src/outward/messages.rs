@@ -1,4 +1,4 @@
-//! Messages to an agent of the other process: at once if its credit allows, else into its queue.
+//! Messages to an agent of the other process. A message goes at once if its credit allows, else into its queue.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Outward {
                 }
                 self.bind_for(handle, sender)?
             }
-            // Earlier messages to it are still on their way back to the bus.
+            // Earlier messages to the receiver are still on their way back to the bus.
             _ if self.returning.contains(&serial) => return Err(Rejected::Moving),
             _ => return Err(Rejected::Closed),
         };

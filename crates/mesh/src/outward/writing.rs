@@ -1,4 +1,5 @@
-//! The frames for the wire: those of one connection, then those that the session keeps; queued messages take turns.
+//! The frames for the wire: first those of one connection, then those that the session keeps. Queued messages take
+//! turns.
 
 use bytes::Bytes;
 
@@ -7,13 +8,14 @@ use crate::flow::{Piece, Queued};
 use crate::frame::Frame;
 use crate::wire::Wire;
 
-/// Bytes of counted frames put before the writer at a time, so that a long message does not go before everything else.
+/// The number of bytes of counted frames put before the writer at a time, so that a long message does not precede
+/// everything else.
 const AHEAD: usize = 128 << 10;
 /// Bytes written together at most.
 const BATCH: usize = 256 << 10;
-/// Who has no more than this to write at a time is not busy. So much may be written by senders at once on a link that is
-/// not, each its own message, before the task has its turn: a message that waits for that turn waits for all who have theirs
-/// before it.
+/// A link that has no more than this to write at a time is not busy. On such a link, senders may write this much at
+/// once, each its own message, before the task has its turn. A message that waited for that turn would wait for all
+/// tasks ahead of it.
 pub(super) const QUIET: usize = 2 << 10;
 
 /// The bytes to write.
@@ -27,14 +29,14 @@ pub(crate) enum Filled {
 }
 
 impl Outward {
-    /// Whether the link's task has to be told that there is something to write; it counts as told then.
+    /// Whether the link's task must be told that there is something to write. It then counts as told.
     pub(crate) fn announce(&mut self) -> bool {
         !std::mem::replace(&mut self.is_announced, true)
     }
 
-    /// Whether who has just announced something is to write it at once rather than wait until the task has its turn, behind all
-    /// others who have something to send. A few are, as long as little is sent; then the task writes what the others have
-    /// added meanwhile together, and finds out whether it is still little.
+    /// Whether a sender that has just announced a message writes it at once, rather than wait for the task's turn
+    /// behind all other senders. A few senders may, as long as little is sent. Then the task writes the messages that
+    /// others have added meanwhile together, and finds out whether there is still little.
     pub(crate) fn may_write_at_once(&mut self) -> bool {
         let may = self.at_once > 0;
         self.at_once = self.at_once.saturating_sub(self.session.unwritten());
@@ -48,12 +50,12 @@ impl Outward {
         }
     }
 
-    /// The task looks at everything now; the next message has to be announced again.
+    /// The task looks at everything now. The next message must be announced again.
     pub(crate) fn heard(&mut self) {
         self.is_announced = false;
     }
 
-    /// The task hands the wire what there is to write, up to a limit.
+    /// In its turn, the task hands the wire the pending bytes, up to a limit.
     pub(crate) fn fill_in_turn(&mut self, wire: &mut Wire) -> Filled {
         let filled = self.fill(wire);
         if filled != Filled::Nothing {
@@ -62,7 +64,7 @@ impl Outward {
         filled
     }
 
-    /// Hands the wire what there is to write, up to a limit.
+    /// Hands the wire the pending bytes, up to a limit.
     pub(crate) fn fill(&mut self, wire: &mut Wire) -> Filled {
         self.is_announced = false;
         if wire.number != self.connection {
@@ -102,7 +104,7 @@ impl Outward {
         Filled::Limit
     }
 
-    /// Moves queued messages into the session, the targets taking turns.
+    /// Moves queued messages into the session. The targets take turns.
     fn pump(&mut self) {
         let mut stalled = 0;
         while self.session.unwritten() < AHEAD
@@ -133,7 +135,8 @@ impl Outward {
             match piece {
                 Piece::Whole(message) => {
                     let sender = message.sender;
-                    // Bound again if the connection is a new one; if that fails the receiver refuses and says so.
+                    // The sender is bound again if the connection is new. If that fails, the receiver refuses and says
+                    // so.
                     let _ = self.prove(sender);
                     self.session.append(&Frame::Message {
                         sender,

@@ -277,7 +277,7 @@ impl Intruder {
         .await
     }
 
-    /// Reads until the peer ends the connection; returns all that came before.
+    /// Reads until the peer ends the connection. Returns all frames that came before.
     pub(crate) async fn until_end(&mut self) -> Vec<Seen> {
         super::support::soon(async {
             let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Where intruders try.
+//! The scene of the intrusions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use sealbus_seal::{
 use super::{Intruder, Seen};
 use crate::support::{self, Authority, Platform, Process, inform, now, soon};
 
-/// A platform with an honest process, on it the agent `victim`, and the certificate of another process, whose program
-/// somebody has written for the purpose.
+/// A platform with an honest process, which runs the agent `victim`, and the certificate of another process, whose
+/// program was written to intrude.
 pub(crate) struct Scene {
     pub(crate) platform: Platform,
     pub(crate) process: Process,
@@ -53,8 +53,8 @@ impl Scene {
 
     /// A connection on which `mallory` is bound as 0 and the victim is target 0.
     ///
-    /// Once a connection to the intruder's process has ended, the honest one may be dialling it itself, and then ends
-    /// another that comes meanwhile: so it is tried again.
+    /// Once a connection to the intruder's process has ended, the honest process may dial by itself. It then ends
+    /// another connection that comes meanwhile, so this function tries again.
     pub(crate) async fn ready(&self, mallory: &Credential) -> Intruder {
         soon(async {
             loop {
@@ -78,7 +78,7 @@ impl Scene {
         counts.into_iter().find(|(of, _)| *of == reason).unwrap().1
     }
 
-    /// The last refusal, which must have been for `reason` and by an attempt of `tried_by`.
+    /// The last refusal, which must be for `reason` and an attempt of `tried_by`.
     pub(crate) async fn refused(&self, reason: RefusalReason, tried_by: &str) {
         soon(async {
             while self.count(reason) == 0 {
@@ -95,7 +95,7 @@ impl Scene {
         assert!(refusal.tried_by.contains(tried_by), "{refusal:?}");
     }
 
-    /// Nothing has come of it all, and the endpoint serves as before.
+    /// Checks that no harm was done, and that the endpoint serves as before.
     pub(crate) async fn unharmed(mut self) {
         assert!(self.mailbox.try_recv().is_none(), "something was delivered");
         let process = self.platform.process("node-3").await;

@@ -27,7 +27,7 @@ pub fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
 }
 
-/// A certification authority with what tests need of one.
+/// A certification authority with the extras that tests need.
 pub struct Authority {
     pub platform: PlatformName,
     pub root: RootAuthority,
@@ -68,7 +68,7 @@ impl Authority {
         Arc::new(Credential::new(key, issued.chain).unwrap())
     }
 
-    /// As by a CA whose clock is slow.
+    /// Certifies as a CA with a slow clock would.
     pub fn certify_until(&self, identity: Identity, not_after: Timestamp) -> Arc<Credential> {
         let key = KeyPair::generate().unwrap();
         let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
@@ -86,7 +86,7 @@ impl Authority {
     }
 }
 
-/// Where agents are, as a table.
+/// The places of agents, as a table.
 #[derive(Default)]
 pub struct Directory {
     places: Mutex<HashMap<String, Location>>,
@@ -116,7 +116,7 @@ pub struct Platform {
     pub authority: Authority,
     pub level: SecurityLevel,
     pub directory: Arc<Directory>,
-    /// The authority that its processes trust, if not their own.
+    /// The authority that the platform's processes trust, if it is not their own.
     pub trusted: Option<Arc<Trust>>,
 }
 
@@ -189,12 +189,12 @@ impl Platform {
         }
     }
 
-    /// Attaches an agent to a process, and enters where others find it.
+    /// Attaches an agent to a process, and enters its place in the directory.
     pub fn agent(&self, process: &Process, name: &str) -> (Outbox, Mailbox) {
         self.agent_behind(process, name, process.endpoint.local_address())
     }
 
-    /// The same, but others are told another address, as that of a proxy.
+    /// The same, but the directory holds another address, such as that of a proxy.
     pub fn agent_behind(
         &self,
         process: &Process,
@@ -235,7 +235,7 @@ pub fn denial(at: Timestamp) -> sealbus_seal::denylist::Denial {
     }
 }
 
-/// The first words of a process that speaks the protocol by itself.
+/// The hello of a process that speaks the protocol by itself.
 pub fn hello_of(process: &str) -> sealbus_mesh::frame::Hello<'_> {
     sealbus_mesh::frame::Hello {
         version: sealbus_mesh::frame::PROTOCOL_VERSION,

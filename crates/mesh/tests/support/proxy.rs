@@ -46,7 +46,7 @@ impl Proxy {
         proxy
     }
 
-    /// Breaks all connections there are, wherever their bytes are.
+    /// Breaks all open connections, wherever their bytes are.
     pub fn cut(&self) {
         self.cut.notify_waiters();
     }
