@@ -76,7 +76,7 @@ impl Correspondent {
         }
     }
 
-    /// What it sends through.
+    /// The path it sends through.
     pub fn outbox(&self) -> &Arc<Outbox> {
         &self.inner.outbox
     }
@@ -189,7 +189,7 @@ impl Correspondent {
         if !silent.contains(&message.performative) {
             let mut reply = answer(&message, Performative::NotUnderstood);
             reply.content = message.content.clone();
-            // Who asks what is not understood has to read the answer, or lose it.
+            // An asker that is not understood has to read the answer, or loses it.
             let _ = self.inner.outbox.try_send(reply);
         }
         None

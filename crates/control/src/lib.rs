@@ -45,15 +45,15 @@ pub use blob::Blob;
 /// Milliseconds since the Unix epoch.
 pub type UnixMillis = u64;
 
-/// What a refused or failed request answers with: what happened, and what to do about it.
+/// The answer to a refused or failed request: the event and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}{}", self.advice.as_deref().map(|advice| format!(" ({advice})")).unwrap_or_default())]
 pub struct Fault {
     /// The kind of fault, for programs.
     pub code: FaultCode,
-    /// What happened, to whom.
+    /// The event, and the one it happened to.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
@@ -214,10 +214,10 @@ impl ProcessContact {
     }
 }
 
-/// What the manifest lays down for all processes of a platform.
+/// The manifest's rules for all processes of a platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Who may write to whom.
+    /// Permissions between agents.
     #[serde(default)]
     pub permission: Policy,
     /// The channels that are not as channels are by default.
@@ -230,11 +230,11 @@ pub struct Rules {
 pub struct WaitingMessage {
     /// The message in FIPA's bit-efficient encoding.
     pub message: Blob,
-    /// What was proved about its sender when it came in.
+    /// The proof of its sender when it came in.
     pub provenance: WaitingProvenance,
 }
 
-/// What was proved about the sender of a [`WaitingMessage`].
+/// The proof of the sender of a [`WaitingMessage`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "proof", rename_all = "kebab-case")]
 pub enum WaitingProvenance {
@@ -263,7 +263,7 @@ pub enum WaitingProvenance {
 pub struct FrozenAgent {
     /// Local name.
     pub agent: String,
-    /// What the agent's `save` hook returned.
+    /// The state that the agent's `save` hook returned.
     pub state: Blob,
     /// Its unread messages, in order.
     pub mailbox: Vec<WaitingMessage>,
@@ -274,9 +274,9 @@ pub struct FrozenAgent {
 pub struct RefusalRecord {
     /// When it happened last.
     pub at: UnixMillis,
-    /// Who tried, as far as that is known: a proved or claimed name, or an address.
+    /// The source of the attempt, as far as it is known: a proved or claimed name, or an address.
     pub who: String,
-    /// Whom it was for, if anyone.
+    /// Its receiver, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<String>,
     /// Why it was refused.
@@ -288,7 +288,7 @@ pub struct RefusalRecord {
     pub by: Option<String>,
 }
 
-/// What every member of a platform has to know of it.
+/// The facts that every member of a platform needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformDescription {
     /// The platform's name (`hap`).
@@ -305,7 +305,7 @@ pub struct PlatformDescription {
     pub master: ProcessContact,
     /// Where the agents of the control plane, `master` and `ca`, are.
     pub control: ProcessContact,
-    /// What carries its messages.
+    /// The transport that carries its messages.
     #[serde(default)]
     pub transport: TransportDescription,
 }
@@ -334,7 +334,7 @@ impl PlatformDescription {
     }
 }
 
-/// What carries a platform's messages between processes.
+/// The transport of a platform's messages between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum TransportDescription {
@@ -360,7 +360,7 @@ pub struct BrokerDescription {
     pub message_life: Option<u64>,
 }
 
-/// What a node says about itself.
+/// The description that a node gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDescription {
     /// Its address, as it appears in its agents' certificates.

@@ -24,13 +24,13 @@ pub const ONTOLOGY: &str = "sealbus-platform";
 /// Content language of the platform's own messages.
 pub const LANGUAGE: &str = "json";
 
-/// What a node asks of the Master, or tells it.
+/// The requests and reports of a node to the Master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum MasterRequest {
     /// The node is there (again), with all that runs on it.
     Register {
-        /// What it is.
+        /// Its kind.
         node: NodeDescription,
         /// How its agent is reached.
         contact: ProcessContact,
@@ -70,7 +70,7 @@ pub enum MasterRequest {
     Delivered {
         /// The process's name.
         process: String,
-        /// What was certified.
+        /// The certified identity.
         subject: Subject,
     },
     /// An agent's life.
@@ -79,7 +79,7 @@ pub enum MasterRequest {
         process: String,
         /// Local name.
         agent: String,
-        /// What happened.
+        /// The event.
         report: AgentReport,
     },
     /// A process ended.
@@ -94,7 +94,7 @@ pub enum MasterRequest {
     Leaving,
     /// All its processes have ended; the node ends with the answer.
     Left,
-    /// What the node and its processes refused.
+    /// The refusals of the node and its processes.
     Refusals {
         /// Counted since the last report.
         records: Vec<RefusalRecord>,
@@ -112,7 +112,7 @@ pub enum MasterRequest {
 pub enum MasterAnswer {
     /// To `Register` and `Heartbeat`.
     Current {
-        /// What changed in the directory since the revision the node holds.
+        /// The changes in the directory since the revision that the node holds.
         directory: DirectoryUpdate,
         /// The signed deny list, if newer than the node's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,7 +179,7 @@ pub struct GatewayStatus {
     pub addresses: Vec<String>,
     /// The rules of its configuration.
     pub own: GatewayPolicy,
-    /// What it has done so far.
+    /// Its counters so far.
     pub counters: GatewayCounters,
 }
 
@@ -217,7 +217,7 @@ pub enum DirectoryStep {
         /// The process.
         ended: EndedProcess,
     },
-    /// What holds for all processes.
+    /// The rules for all processes.
     Rules {
         /// All of it.
         rules: Rules,
@@ -289,13 +289,13 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// What the Master asks of a node, or one node of another.
+/// Requests of the Master to a node, or of one node to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum NodeRequest {
     /// Start a process.
     Start {
-        /// What to start.
+        /// The program to start.
         launch: Launch,
     },
     /// Let a program attach with a ticket.
@@ -362,7 +362,7 @@ pub enum NodeRequest {
         /// The letters.
         letters: Vec<LetterMark>,
     },
-    /// What waits here for an agent.
+    /// The messages that wait here for an agent.
     Mailbox {
         /// Its local name.
         agent: String,
@@ -487,7 +487,7 @@ pub struct Inheritance {
     pub process: String,
 }
 
-/// What a node asks of `ca@hap`.
+/// The requests of a node to `ca@hap`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum AuthorityRequest {

@@ -1,4 +1,4 @@
-//! What a node asks of the Master over TLS.
+//! The requests of a node to the Master over TLS.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub enum EnrolmentError {
     Unreachable {
         /// The platform.
         platform: PlatformName,
-        /// What was tried.
+        /// The attempted action.
         why: String,
     },
     /// The Master refused.

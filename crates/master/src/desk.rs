@@ -35,7 +35,7 @@ const PRUNING: UnixMillis = 60_000;
 /// The pause before a write that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// What the Master knows.
+/// The Master's state.
 pub(crate) struct Desk {
     /// Nodes, groups, directory.
     pub(crate) state: MasterState,
@@ -43,19 +43,19 @@ pub(crate) struct Desk {
     pub(crate) ca: CaService,
     /// Tokens and tickets that were made.
     pub(crate) tokens: Tokens,
-    /// What is to be told to every member.
+    /// The news for every member.
     pub(crate) platform: PlatformDescription,
     /// The platform's name.
     pub(crate) name: PlatformName,
     /// The broker the platform runs on, if it does.
     pub(crate) broker: Option<Arc<super::Broker>>,
-    /// What was refused, latest last, and how often in all.
+    /// The refusals, latest last, and their total.
     pub(crate) refusals: Refusals,
     /// Which operators wait for something to come about, by group.
     pub(crate) waiting: HashMap<String, Vec<oneshot::Sender<Result<String, Fault>>>>,
     /// What operators wait for, whatever brings it about.
     pub(crate) awaited: Vec<Awaited>,
-    /// Who waits until the AMS knows what was done at the desk so far.
+    /// The tasks that wait until the AMS knows the work done so far.
     pub(crate) followers: Vec<oneshot::Sender<()>>,
     /// When the Master was started.
     pub(crate) since: UnixMillis,
@@ -71,7 +71,7 @@ pub(crate) struct Awaited {
     pub(crate) tell: oneshot::Sender<()>,
 }
 
-/// What leaves the desk, once it is in the store.
+/// The output of the desk, once it is in the store.
 #[derive(Debug)]
 pub(crate) enum Outward {
     /// Ask a node.
@@ -80,7 +80,7 @@ pub(crate) enum Outward {
         node: String,
         /// What.
         request: Box<NodeRequest>,
-        /// What it is about.
+        /// Its subject.
         about: About,
     },
     /// Enter or remove an agent in the AMS.
@@ -107,7 +107,7 @@ pub(crate) struct DeskHandle {
 /// Nodes that gave a sign of life which the desk has not noted yet. It waits behind no job.
 type Heard = Arc<Mutex<HashSet<String>>>;
 
-/// What those who have to tell others learn: it changes with every write.
+/// A value for observers, which changes with every write.
 #[derive(Clone, Debug)]
 pub(crate) struct News {
     /// Revision of the directory.
@@ -124,7 +124,7 @@ pub(crate) struct Parts {
     pub(crate) ca: CaService,
     /// Tokens and tickets.
     pub(crate) tokens: Tokens,
-    /// What is to be told to every member.
+    /// The news for every member.
     pub(crate) platform: PlatformDescription,
     /// The platform's name.
     pub(crate) name: PlatformName,
@@ -422,7 +422,7 @@ impl Desk {
         }
     }
 
-    /// What a node at these versions has to be told.
+    /// The news for a node at these versions.
     pub(crate) fn update(&self, directory: u64) -> DirectoryUpdate {
         self.state.directory().since(directory)
     }

@@ -51,7 +51,7 @@ where
             break;
         }
     }
-    // What was answered is to be read before the connection ends.
+    // The answer is to be read before the connection ends.
     drop(incoming);
     let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
 }

@@ -20,7 +20,7 @@ use sealbus_control::{
 };
 use sealbus_store::{Store, StoreError, read_all};
 
-/// What a platform is, as its owner chose.
+/// The settings of a platform, as its owner chose.
 #[derive(Clone, Debug)]
 pub struct PlatformSettings {
     /// Its name.
@@ -31,7 +31,7 @@ pub struct PlatformSettings {
     pub certificate_lifetime: Duration,
     /// Largest ACL message in bytes.
     pub max_message: u64,
-    /// What holds for all processes.
+    /// The rules for all processes.
     pub rules: Rules,
     /// How patient the Master is.
     pub patience: Patience,
@@ -81,9 +81,9 @@ pub enum FoundationError {
 pub(crate) struct Foundation {
     /// Where jobs are handed in.
     pub(crate) desk: DeskHandle,
-    /// What leaves the desk.
+    /// The output of the desk.
     pub(crate) outward: mpsc::UnboundedReceiver<Outward>,
-    /// What changed.
+    /// The change.
     pub(crate) news: watch::Receiver<News>,
     /// The root certificate, DER.
     pub(crate) root: Vec<u8>,

@@ -47,7 +47,7 @@ const LAST_BREATH: Duration = Duration::from_secs(2);
 pub struct MasterConfig {
     /// Where it keeps its state and keys.
     pub directory: PathBuf,
-    /// What the platform is.
+    /// The description of the platform.
     pub settings: PlatformSettings,
     /// The address it listens on.
     pub address: IpAddr,
@@ -100,7 +100,7 @@ pub enum MasterError {
         "the Master cannot listen for {what} on {address}: {error}; free it, or choose another port in the manifest"
     )]
     Listen {
-        /// What for.
+        /// The purpose.
         what: &'static str,
         /// The address.
         address: SocketAddr,

@@ -41,7 +41,7 @@ pub(crate) struct SystemAgents {
     pub(crate) operator: Operator,
     /// Asks AMS and DF directly.
     pub(crate) directories: Directories,
-    /// What operators let other platforms do.
+    /// The rights that operators give other platforms.
     pub(crate) gateway: Arc<GatewayRules>,
     /// The process of `master` and `ca`.
     pub(crate) control: Process,
@@ -237,7 +237,7 @@ fn judge<A>(turn: &Turn, result: &Result<A, Fault>) {
     }
 }
 
-/// What a node asks or tells.
+/// The requests and reports of a node.
 fn hear(
     desk: &mut Desk,
     node: &str,

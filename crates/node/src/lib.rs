@@ -128,7 +128,7 @@ pub enum NodeError {
     /// A socket or directory cannot be had.
     #[error("the node cannot {what}: {error}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: String,
         /// Why not.
         error: io::Error,
@@ -296,7 +296,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Who starts the node again opens it, though tasks of this one may not have ended yet.
+        // The node may be started again and opened while tasks of this one have not ended yet.
         self.shared.journal.close();
     }
 }

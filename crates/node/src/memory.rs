@@ -26,7 +26,7 @@ pub(crate) struct Memory {
     directory: PathBuf,
 }
 
-/// What is kept of a node that joined.
+/// The record of a node that joined.
 #[derive(Serialize, Deserialize)]
 struct Identity {
     name: String,
@@ -72,7 +72,7 @@ pub enum MemoryError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
 }
@@ -125,7 +125,7 @@ impl Memory {
         })
     }
 
-    /// Who this node is, if it joined before.
+    /// The identity of this node, if it joined before.
     pub(crate) fn known(&self) -> Result<Option<Known>, MemoryError> {
         let Some(identity) = self.load::<Identity>(IDENTITY)? else {
             return Ok(None);

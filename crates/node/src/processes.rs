@@ -1,4 +1,4 @@
-//! What a node knows of its processes.
+//! A node's knowledge of its processes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -51,10 +51,10 @@ pub(super) struct Entry {
     pub(super) freezing: Option<Freezing>,
 }
 
-/// What has come of what is being frozen, and who waits for all of it.
+/// The outcome of a freeze in progress, and the tasks that wait for all of it.
 pub(super) type Freezing = (Vec<u8>, oneshot::Sender<Result<usize, Fault>>);
 
-/// What was frozen of a process, and the node that may fetch it.
+/// The frozen state of a process, and the node that may fetch it.
 pub(super) struct Frozen {
     pub(super) destination: String,
     pub(super) bytes: Arc<Vec<u8>>,
@@ -140,7 +140,7 @@ impl Processes {
         self.entries.lock().get(process)?.connection.clone()
     }
 
-    /// What runs, for the Master.
+    /// The running processes, for the Master.
     pub(crate) fn running(&self) -> Vec<RunningProcess> {
         let entries = self.entries.lock();
         entries

@@ -1,4 +1,4 @@
-//! What the parts of a node share.
+//! The state that the parts of a node share.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +48,7 @@ pub(crate) struct Presence {
     pub(crate) commands: mpsc::Sender<Command>,
 }
 
-/// What the parts of a node share.
+/// The state that the parts of a node share.
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) description: NodeDescription,
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     pub(crate) logs: Logs,
     pub(crate) memory: Memory,
     pub(crate) presence: watch::Sender<Option<Presence>>,
-    /// What is to be told to the Master, in order.
+    /// The reports for the Master, in order.
     pub(crate) reports: mpsc::UnboundedSender<MasterRequest>,
     /// The attachment socket.
     pub(crate) socket: String,

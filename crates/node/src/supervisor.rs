@@ -91,7 +91,7 @@ impl Shared {
         let shared = self.clone();
         tokio::spawn(async move {
             let exit = child::exit_of(child.wait().await);
-            // What it started itself goes with it.
+            // Processes that it started itself go with it.
             child::kill(pid);
             shared.exited(&process, exit);
         });

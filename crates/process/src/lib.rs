@@ -83,7 +83,7 @@ struct Shared {
     /// None on an embedded platform.
     transport: Option<Arc<dyn Transport>>,
     agents: Mutex<Agents>,
-    /// Who the process is and where its certificate stands; none on an embedded platform.
+    /// The identity of the process and the place of its certificate; none on an embedded platform.
     own: Mutex<Option<(Identity, Standing)>>,
     /// Agents placed here that have not been opened yet.
     awaited: Mutex<HashSet<String>>,
@@ -242,7 +242,7 @@ impl Process {
         self.shared.level
     }
 
-    /// What the process learned when it joined.
+    /// The facts that the process learned when it joined.
     pub fn membership(&self) -> &Membership {
         self.shared.host.membership()
     }

@@ -1,4 +1,4 @@
-//! What goes on beside the agents: the platform's commands, renewals, what was refused.
+//! The work beside the agents: the platform's commands, renewals, refusals.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

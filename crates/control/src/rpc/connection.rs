@@ -34,7 +34,7 @@ pub struct Caller {
     next: Arc<AtomicU64>,
 }
 
-/// What the other side sent.
+/// The bytes of the other side.
 #[derive(Debug)]
 pub enum Incoming {
     /// A request.

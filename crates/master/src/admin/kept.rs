@@ -16,7 +16,7 @@ const LOG_PIECE: u32 = 64 * 1024;
 pub(super) const READING: Duration = Duration::from_secs(10);
 
 impl Admin {
-    /// What all nodes answer, each with its name.
+    /// The answers of all nodes, each with its name.
     pub(super) async fn ask_all_nodes(
         &self,
         request: &NodeRequest,

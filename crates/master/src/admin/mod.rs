@@ -1,4 +1,4 @@
-//! What operators ask, over a socket only the Master's own user may open.
+//! The requests of operators, over a socket that only the Master's own user may open.
 
 mod door;
 mod kept;

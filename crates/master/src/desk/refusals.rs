@@ -5,7 +5,7 @@ use sealbus_control::RefusalRecord;
 /// Refusals remembered.
 const REFUSALS: usize = 1000;
 
-/// What was refused anywhere on the platform.
+/// The refusals of the whole platform.
 #[derive(Default)]
 pub(crate) struct Refusals {
     /// How often in all.

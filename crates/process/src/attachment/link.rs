@@ -143,7 +143,7 @@ impl Link {
                     self.secret = welcome.reattach;
                     self.caller.send_replace(Some(open.caller.clone()));
                     self.open = open;
-                    // What was missed in between.
+                    // The events missed in between.
                     for missed in [
                         Command::DenyList(welcome.deny_list),
                         Command::ProcessesAre(welcome.processes),

@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// What was being written when the machine stopped: a part of a record.
+    /// A part of a record, which was being written when the machine stopped.
     fn tear(&self) {
         use std::io::Write;
         for stream in std::fs::read_dir(&self.folder).unwrap() {

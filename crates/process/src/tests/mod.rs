@@ -33,7 +33,7 @@ use sealbus_control::{
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What all processes of a platform share: the authority and the directory.
+/// The shared state of all processes of a platform: the authority and the directory.
 struct World {
     root: Vec<u8>,
     authority: IssuingAuthority,
@@ -114,12 +114,12 @@ struct TestHost {
     world: Arc<World>,
     membership: Membership,
     lifetime: Duration,
-    /// What certification answers instead of a certificate.
+    /// The answer of certification in place of a certificate.
     fault: Mutex<Option<Fault>>,
     certified: AtomicUsize,
     inheritance: Vec<FrozenAgent>,
     reports: Mutex<Vec<(String, AgentReport)>>,
-    /// What became of letters.
+    /// The outcomes of letters.
     settled: Mutex<Vec<(u64, LetterOutcome)>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
 }
