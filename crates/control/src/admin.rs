@@ -1,4 +1,4 @@
-//! The command line and the Master, over a unix socket that only the platform's owner may open.
+//! The conversation of the command line with the Master, over a unix socket that only the platform's owner may open.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,32 +21,32 @@ pub enum AdminRequest {
     Nodes,
     /// Its agents.
     Agents,
-    /// The refused attempt.
+    /// The refused attempts.
     Refusals,
     /// A one-time token for a node.
     Token {
-        /// The node's name, if the token is to be good for that one only.
+        /// The node's name, if the token is only for that node.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
-        /// Seconds it is good for.
+        /// Lifetime of the token in seconds.
         lifetime: u64,
     },
     /// A one-time ticket for a program the platform does not start.
     Ticket {
-        /// Local name of the agent it may be.
+        /// Local name of the agent that may use it.
         agent: String,
         /// The node to attach to; without it the least loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
-        /// Seconds it is good for.
+        /// Lifetime of the ticket in seconds.
         lifetime: u64,
     },
-    /// Start what a manifest names (already validated; the Master validates again).
+    /// Start the agents of a manifest. The manifest is already validated, and the Master validates it again.
     Start {
         /// The manifest's agents.
         agents: Vec<sealbus_manifest::AgentEntry>,
     },
-    /// Start an agent of a manifest again that has ended, with its process.
+    /// Restart an agent of a manifest that has ended, with its process.
     StartAgain {
         /// Local name.
         agent: String,
@@ -55,7 +55,7 @@ pub enum AdminRequest {
     Kill {
         /// Local name.
         agent: String,
-        /// Milliseconds it has to leave by itself.
+        /// Milliseconds that it has to leave by itself.
         grace: u64,
     },
     /// Move an agent, with its process, to another node.
@@ -69,7 +69,7 @@ pub enum AdminRequest {
     Log {
         /// Local name.
         agent: String,
-        /// Where to begin.
+        /// The position to begin at.
         from: LogPosition,
     },
     /// The messages that wait for an agent, on all nodes.
@@ -81,23 +81,23 @@ pub enum AdminRequest {
     ChannelLogs,
     /// Events of the certification log from a sequence number on.
     CertificationEvents {
-        /// The first wanted.
+        /// The first sequence number.
         from: u64,
-        /// At most so many.
+        /// Most events to return.
         limit: u32,
     },
     /// The certificates issued and not yet expired.
     Certificates {
-        /// Expired and revoked ones too.
+        /// Whether to include expired and revoked ones.
         all: bool,
     },
     /// The platform's root certificate.
     Root,
-    /// Revoke by hand.
+    /// Revoke by an operator's order.
     Revoke {
         /// An agent's local name, or a serial number.
         what: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The signed head of the Merkle log of issued certificates, after checking all of it.
@@ -116,7 +116,7 @@ pub enum AdminRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         service_name: Option<String>,
     },
-    /// Register a service in the DF in an agent's name, by the operator's authority.
+    /// Register a service in the DF in an agent's name, with the operator's authority.
     DfRegister {
         /// Local name of the agent.
         agent: String,
@@ -124,7 +124,7 @@ pub enum AdminRequest {
         service_type: String,
         /// Name of the service.
         service_name: String,
-        /// Seconds; without it for the agent's life.
+        /// Lifetime of the entry in seconds. Without it the entry lasts as long as the agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lease: Option<u64>,
     },
@@ -135,30 +135,30 @@ pub enum AdminRequest {
         /// The rule.
         rule: GatewayRule,
     },
-    /// Take back what operators allowed a platform.
+    /// Take back the operators' rules for a platform.
     GatewayDeny {
         /// Name of the platform.
         platform: String,
     },
-    /// Have this platform's DF search in another platform's too, by registering with it.
+    /// Register this platform's DF with another platform's DF, which then searches here too.
     Federate {
         /// Name of the other DF, `df@plat1`.
         df: String,
         /// Its addresses.
         addresses: Vec<String>,
     },
-    /// How the broker is, what waits there, and what was not delivered.
+    /// The broker's state, its waiting messages, and its dead letters.
     Broker,
     /// Certify a broker that operators run themselves.
     CertifyBroker {
-        /// Where it listens.
+        /// The address on which the broker listens.
         address: IpAddr,
         /// Its signing request (PKCS #10).
         request: Blob,
     },
     /// End all agents, nodes and the Master.
     Shutdown {
-        /// Milliseconds agents have to leave by themselves.
+        /// Milliseconds that agents have to leave by themselves.
         grace: u64,
     },
 }
@@ -181,7 +181,7 @@ pub struct SendMessage {
     /// Interaction protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// Milliseconds to wait for a reply of each receiver; 0 does not wait.
+    /// Milliseconds to wait for a reply from each receiver. With 0 the command does not wait.
     #[serde(default)]
     pub wait: u64,
 }
@@ -194,18 +194,18 @@ pub enum AdminAnswer {
     Status(PlatformStatus),
     /// To `Mailbox`.
     Mailbox {
-        /// The messages that wait, in order on each node; the first of many.
+        /// The waiting messages, in order on each node; only the first if there are many.
         letters: Vec<WaitingLetter>,
-        /// How many there are in all.
+        /// The number of all waiting messages.
         total: u64,
-        /// Nodes that did not answer: what they keep is not known.
+        /// Nodes that did not answer. Their messages are unknown.
         silent: Vec<SilentNode>,
     },
     /// To `ChannelLogs`.
     ChannelLogs {
         /// By channel and node.
         logs: Vec<KeptLog>,
-        /// Nodes that did not answer: what they keep is not known.
+        /// Nodes that did not answer. Their logs are unknown.
         silent: Vec<SilentNode>,
     },
     /// To `Nodes`.
@@ -275,7 +275,7 @@ pub enum AdminAnswer {
     },
     /// To `Gateway`, `GatewayAllow` and `GatewayDeny`.
     Gateway {
-        /// How it is; none if it does not run, or does not answer.
+        /// The gateway's state; none if it does not run, or does not answer.
         status: Option<GatewayStatus>,
         /// The rules that operators made.
         rules: GatewayPolicy,
@@ -284,7 +284,7 @@ pub enum AdminAnswer {
     Moved {
         /// The agents that moved together.
         agents: Vec<String>,
-        /// The node they are on now.
+        /// The node that they are on now.
         node: String,
     },
     /// To `Broker`.
@@ -327,13 +327,13 @@ pub struct PlatformStatus {
     pub name: String,
     /// Security level.
     pub level: String,
-    /// Version of Sealbus the Master runs.
+    /// Version of Sealbus that the Master runs.
     pub version: String,
     /// Process id of the Master.
     pub pid: u32,
-    /// Where nodes join.
+    /// The address at which nodes join.
     pub enrolment: SocketAddr,
-    /// Where the Master's agents listen for links.
+    /// The address on which the Master's agents listen for links.
     pub address: SocketAddr,
     /// When the Master was started.
     pub since: UnixMillis,
@@ -350,17 +350,17 @@ pub struct PlatformStatus {
 /// The broker, or the cluster of brokers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerStatus {
-    /// Where agents reach it.
+    /// The addresses at which agents reach it.
     pub addresses: Vec<String>,
     /// Its members, by name.
     pub members: Vec<BrokerMember>,
     /// Messages that wait for their agents there, by the agents' full names.
     pub waiting: Vec<(String, u64)>,
-    /// Dead letters the broker keeps.
+    /// Dead letters that the broker keeps.
     pub kept: u64,
     /// Dead letters since the Master was started.
     pub dead: u64,
-    /// The latest of them, latest last.
+    /// The latest dead letters, latest last.
     pub dead_letters: Vec<DeadLetterRecord>,
 }
 
@@ -371,20 +371,20 @@ pub struct BrokerMember {
     pub name: String,
     /// Whether it runs.
     pub running: bool,
-    /// Why it lets the cluster take no messages: `memory`, `disk`.
+    /// The shortages for which it lets the cluster take no messages: `memory`, `disk`.
     pub alarms: Vec<String>,
 }
 
 /// A message that was not delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetterRecord {
-    /// When.
+    /// When it became a dead letter.
     pub at: UnixMillis,
-    /// The sender, as far as the broker knows or, at the levels without proof, the message says.
+    /// The sender, as far as the broker knows it. At the levels without proof, the sender named in the message.
     pub from: Option<String>,
-    /// The agent it was for.
+    /// The receiver.
     pub to: Option<String>,
-    /// Why.
+    /// The reason.
     pub why: String,
     /// Its performative; none if it is no ACL message.
     pub performative: Option<String>,
@@ -420,7 +420,7 @@ pub struct NodeStatus {
 pub struct SilentNode {
     /// Its name.
     pub node: String,
-    /// Why not, as far as it is known.
+    /// The reason, as far as it is known.
     pub why: String,
 }
 
@@ -430,24 +430,24 @@ pub struct SilentNode {
 pub enum NodeState {
     /// It sends heartbeats.
     Alive,
-    /// It was there before the Master was started again, or before the Master was cut off from all nodes, and has some
-    /// time to come back.
+    /// It was there before the Master was restarted, or before the Master was cut off from all nodes. It has some time
+    /// to come back.
     Expected,
-    /// It stopped sending heartbeats; its agents were placed elsewhere.
+    /// It stopped sending heartbeats. Its agents were placed elsewhere.
     Dead,
     /// It ends its processes in order to leave.
     Leaving,
-    /// It left; its agents were placed elsewhere.
+    /// It left. Its agents were placed elsewhere.
     Left,
 }
 
 impl NodeState {
-    /// Whether it can be asked and told.
+    /// Whether the node can receive requests and notices.
     pub const fn is_there(self) -> bool {
         matches!(self, Self::Alive | Self::Leaving)
     }
 
-    /// Why it cannot be asked, if it cannot.
+    /// The reason why the node cannot receive requests, if it cannot.
     pub const fn absence(self) -> Option<&'static str> {
         match self {
             Self::Alive | Self::Leaving => None,
@@ -459,7 +459,7 @@ impl NodeState {
         }
     }
 
-    /// Whether it is no more, and comes back by enrolment only.
+    /// Whether the node is gone, and can only come back by enrolment.
     pub const fn is_gone(self) -> bool {
         matches!(self, Self::Dead | Self::Left)
     }
@@ -487,17 +487,17 @@ pub struct AgentStatus {
     pub process: String,
     /// The process's id.
     pub pid: Option<u32>,
-    /// Where its process listens.
+    /// The address on which its process listens.
     pub address: Option<SocketAddr>,
     /// Its life-cycle state; none when it has ended.
     pub state: Option<AgentState>,
     /// The obstacle, or the outcome.
     pub note: Option<String>,
-    /// How often its process was started again.
+    /// How often its process was restarted.
     pub restarts: u32,
     /// Serial number of its certificate, hexadecimal.
     pub serial: Option<String>,
-    /// When that ends.
+    /// When the certificate expires.
     pub expires: Option<UnixMillis>,
 }
 
@@ -508,36 +508,36 @@ pub struct CertificationEvent {
     pub sequence: u64,
     /// When.
     pub at: UnixMillis,
-    /// Step 1 to 6 of certification; 0 for what lies outside (revocation, refusal).
+    /// Step 1 to 6 of certification; 0 for an event outside the six steps (revocation, refusal).
     pub step: u8,
     /// The agent, node or process.
     pub subject: String,
     /// The node that vouches for it.
     pub node: Option<String>,
-    /// Serial number, hexadecimal, where there is one.
+    /// Serial number in hexadecimal, if there is one.
     pub serial: Option<String>,
     /// The event.
     pub what: String,
 }
 
-/// A certificate issued.
+/// An issued certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
     /// Serial number, hexadecimal.
     pub serial: String,
     /// SPIFFE identity.
     pub identity: String,
-    /// Address it binds to.
+    /// The address it is bound to.
     pub address: String,
     /// The node that vouched for it.
     pub node: Option<String>,
-    /// When its life begins.
+    /// When its validity begins.
     pub not_before: UnixMillis,
-    /// When it ends.
+    /// When its validity ends.
     pub not_after: UnixMillis,
     /// Its place in the Merkle log.
     pub index: u64,
-    /// Why it was revoked.
+    /// The reason why it was revoked, if it was.
     pub revoked: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Taking what was asked for out of an answer.
+//! Extraction of the expected result from an answer.
 
-/// Gives an enum of answers a method for each kind of answer, which takes out what such an answer holds. One fault stands
-/// for all answers to another question.
+/// Gives an enum of answers a method for each kind of answer, which takes out the contents of such an answer. One fault
+/// stands for every answer to another question.
 macro_rules! answers {
     ($answers:ident: $($kind:ident = $answer:pat => $held:expr, $what:ty;)+) => {
         impl $answers {
@@ -9,7 +9,7 @@ macro_rules! answers {
                 #[doc = concat!("Takes out what an answer of the kind `", stringify!($kind), "` holds.")]
                 ///
                 /// # Errors
-                /// [`FaultCode::Internal`](crate::FaultCode::Internal) if it is of another kind.
+                /// [`FaultCode::Internal`](crate::FaultCode::Internal) if the answer is of another kind.
                 pub fn $kind(self) -> Result<$what, crate::Fault> {
                     match self {
                         $answer => Ok($held),

@@ -1,4 +1,4 @@
-//! An agent process and its node.
+//! The conversation between an agent process and its node.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,22 +25,22 @@ pub enum AttachmentRequest {
     },
     /// A certificate for a key made in this process.
     Certify {
-        /// The purpose.
+        /// The agent or process to certify.
         subject: Subject,
         /// PKCS#10, DER.
         request: Blob,
     },
-    /// Where this process listens for links.
+    /// The address on which this process listens for links.
     Announce {
-        /// The address others connect to.
+        /// The address to which others connect.
         address: SocketAddr,
     },
-    /// Where an agent is.
+    /// The place of an agent.
     Resolve {
         /// Local name.
         agent: String,
     },
-    /// An agent's life.
+    /// An event in the life of an agent.
     Report {
         /// Local name.
         agent: String,
@@ -49,15 +49,15 @@ pub enum AttachmentRequest {
     },
     /// The refusals of this process.
     Refusals {
-        /// Counted since the last report.
+        /// The refusals since the last report.
         records: Vec<RefusalRecord>,
     },
-    /// A part of what was frozen, after [`AttachmentNotice::Freeze`].
+    /// A part of the frozen agents, after [`AttachmentNotice::Freeze`].
     Frozen {
         /// The part.
         part: FrozenPart,
     },
-    /// Messages of its agents that are to be kept for their receivers.
+    /// Messages from its agents that must be kept for their receivers.
     Post {
         /// In the order they were sent.
         letters: Vec<PostedLetter>,
@@ -66,24 +66,24 @@ pub enum AttachmentRequest {
     Letters {
         /// Local name of the receiver.
         agent: String,
-        /// Their numbers, and what came of each.
+        /// The numbers of the letters, each with its outcome.
         outcomes: Vec<(u64, LetterOutcome)>,
     },
-    /// Something about the logs of persistent channels.
+    /// A request to the logs of persistent channels.
     ChannelLog {
-        /// The node that keeps them.
+        /// The node that keeps the logs.
         node: String,
-        /// What.
+        /// The request.
         request: LogRequest,
     },
     /// The agents of this process cannot be moved.
     NotFrozen {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The next part of what this process is to restore.
+    /// The next part of the agents that this process must restore.
     Inherit {
-        /// Parts had so far.
+        /// The number of parts received so far.
         index: u32,
     },
 }
@@ -92,26 +92,26 @@ pub enum AttachmentRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum AgentReport {
-    /// It is in this state now.
+    /// The agent is in this state now.
     State {
         /// The state.
         state: AgentState,
     },
-    /// It ended by itself.
+    /// The agent ended by itself.
     Ended,
-    /// It ended by an error.
+    /// The agent ended with an error.
     Failed {
         /// The error.
         error: String,
     },
 }
 
-/// A part of the serialised `Vec<FrozenAgent>`; parts come in order.
+/// A part of the serialised `Vec<FrozenAgent>`. Parts come in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrozenPart {
     /// Counted from 0.
     pub index: u32,
-    /// Whether more follow.
+    /// Whether more parts follow.
     pub more: bool,
     /// The bytes.
     pub bytes: Blob,
@@ -135,7 +135,7 @@ pub enum AttachmentAnswer {
         /// The part.
         part: FrozenPart,
     },
-    /// To `Post`, once all that is kept is on disk: for each letter why it is not kept, if it is not.
+    /// To `Post`, once all kept letters are on disk. For each letter it says why the letter is not kept, if it is not.
     Posted {
         /// In the order of the letters.
         refused: Vec<Option<Fault>>,
@@ -165,23 +165,23 @@ pub struct Welcome {
     pub platform: PlatformDescription,
     /// The node it is attached to.
     pub node: String,
-    /// This process's name, as it is certified.
+    /// This process's name, as certified.
     pub process: String,
     /// Local names of the agents it may run, in the manifest's order.
     pub agents: Vec<String>,
-    /// Its address, as it appears in certificates; also where it is to listen.
+    /// Its address, as it appears in certificates. The process must listen there too.
     pub address: IpAddr,
-    /// The signed deny list, as it is now.
+    /// The signed deny list in force.
     pub deny_list: Blob,
-    /// The processes there are; none if the node does not know yet.
+    /// The present processes; none if the node does not know yet.
     #[serde(default)]
     pub processes: Option<Vec<ProcessContact>>,
     /// The rules for all processes.
     #[serde(default)]
     pub rules: Rules,
-    /// Secret with which to attach again after a broken connection.
+    /// The secret with which the process attaches again after a broken connection.
     pub reattach: String,
-    /// Whether it is to restore agents that moved here ([`AttachmentRequest::Inherit`]).
+    /// Whether the process must restore agents that moved here ([`AttachmentRequest::Inherit`]).
     pub inherits: bool,
 }
 
@@ -191,21 +191,21 @@ pub struct Welcome {
 pub enum AttachmentNotice {
     /// End all agents and exit.
     Stop {
-        /// Milliseconds until it is ended by force.
+        /// Milliseconds until the process is ended by force.
         grace: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Stop delivering, save every agent and answer with [`AttachmentRequest::Frozen`].
     Freeze,
-    /// The move failed: go on as if there had been no [`AttachmentNotice::Freeze`].
+    /// The move failed. Go on as if there had been no [`AttachmentNotice::Freeze`].
     Thaw,
     /// A newer signed deny list.
     DenyList {
         /// The list.
         list: Blob,
     },
-    /// Agents this process asked for are elsewhere now.
+    /// Agents that this process asked for have moved.
     DirectoryChanged {
         /// The changes.
         changes: Vec<DirectoryChange>,
@@ -217,7 +217,7 @@ pub enum AttachmentNotice {
     },
     /// The rules for all processes from now on.
     Rules {
-        /// All of it.
+        /// All rules, in place of the earlier ones.
         rules: Rules,
     },
     /// Messages that were kept for an agent of this process.
@@ -227,7 +227,7 @@ pub enum AttachmentNotice {
         /// In order.
         letters: Vec<DeliveredLetter>,
     },
-    /// Processes that are no more.
+    /// Processes that have ended.
     ProcessesEnded {
         /// The processes.
         processes: Vec<EndedProcess>,

@@ -1,4 +1,4 @@
-//! Events of persistent channels, as they travel between a process and the logs of its node and of others.
+//! Events of persistent channels, in the form in which they travel between a process and the logs of nodes.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,33 @@ use crate::answers::answers;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "log", rename_all = "kebab-case")]
 pub enum LogRequest {
-    /// Events of a process's agents that are to be kept; by its own node alone.
+    /// Events of a process's agents to keep. Only the process's own node takes them.
     Keep {
         /// In the order they were published.
         events: Vec<PostedEvent>,
     },
-    /// Since when there is a durable subscription.
+    /// The age of a durable subscription.
     Since {
-        /// Local name of its agent.
+        /// Local name of the subscription's agent.
         agent: String,
-        /// Its name.
+        /// Name of the subscription.
         durable: String,
     },
     /// Events for a subscription.
     Read {
-        /// Which.
+        /// The question.
         question: LogQuestion,
     },
-    /// How far a durable subscription has come.
+    /// How far a durable subscription has read.
     Settle {
-        /// Local name of its agent.
+        /// Local name of the subscription's agent.
         agent: String,
-        /// Its name.
+        /// Name of the subscription.
         durable: String,
-        /// By channel: all events before this number are dealt with.
+        /// By channel: all events before this number are handled.
         cursors: BTreeMap<String, u64>,
     },
-    /// The kept messages, for operators.
+    /// The kept events, for operators.
     List,
 }
 
@@ -45,7 +45,7 @@ pub enum LogRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "log", rename_all = "kebab-case")]
 pub enum LogAnswer {
-    /// To `Keep`, once all that is kept is on disk.
+    /// To `Keep`, once all kept events are on disk.
     Kept {
         /// In the order of the events.
         outcomes: Vec<KeepOutcome>,
@@ -60,7 +60,7 @@ pub enum LogAnswer {
         /// A piece for each channel.
         pieces: Vec<LogPiece>,
     },
-    /// To `Settle`, once it is on disk.
+    /// To `Settle`, once the positions are on disk.
     Settled,
     /// To `List`.
     List {
@@ -81,51 +81,52 @@ answers! { LogAnswer:
 pub struct PostedEvent {
     /// Local name of its publisher.
     pub publisher: String,
-    /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep). Its stamp is the process that gives it, by a number of
-    /// its own, and how many it gave before: whoever keeps it knows by both what it has had already.
+    /// A [`Frame::Keep`](sealbus_channels::frame::Frame::Keep). Its stamp names the process that submits it, by a
+    /// number of the process's own, and how many events that process submitted before. By both, the log recognises an
+    /// event that it has already had.
     pub frame: Blob,
 }
 
-/// The outcome for an event that was to be kept.
+/// The outcome of an event to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum KeepOutcome {
-    /// It is on disk.
+    /// The event is on disk.
     Kept {
-        /// Under this number.
+        /// The event's number.
         number: u64,
     },
-    /// It is not.
+    /// The event is not kept.
     Refused {
-        /// Why.
+        /// The reason.
         fault: Fault,
     },
 }
 
-/// Where a subscription begins in a log that it has not read.
+/// The position at which a subscription begins in a log that it has not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum LogStart {
     /// The events kept since the subscription was made.
     Now,
-    /// The events kept since.
+    /// The events kept since a time.
     Since {
         /// The time.
         time: UnixMillis,
     },
-    /// The last so many events.
+    /// The latest events.
     Last {
-        /// How many.
+        /// Their number.
         count: u64,
     },
-    /// From this number on.
+    /// The events from a number on.
     Number {
         /// The number.
         number: u64,
     },
 }
 
-/// The events that a subscription wants to read.
+/// The question of a subscription to the logs of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogQuestion {
     /// Local name of its agent.
@@ -138,19 +139,19 @@ pub struct LogQuestion {
     /// Its durable name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durable: Option<String>,
-    /// Where it begins.
+    /// The position at which it begins.
     pub start: LogStart,
-    /// When it was made, in its first life if it is durable; microseconds since 1970.
+    /// When the subscription was made, in microseconds since 1970. A durable subscription counts from its first life.
     pub began: u64,
-    /// It was there before, in another process.
+    /// Whether the subscription existed before, in another process.
     #[serde(default)]
     pub resumes: bool,
-    /// The next number by channel. Absent: it begins. A channel that is missing came later.
+    /// The next number by channel. Absent means that the subscription begins. A channel that is missing came later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub positions: Option<BTreeMap<String, u64>>,
-    /// Most events.
+    /// Most events to return.
     pub events: u32,
-    /// Most bytes, unless the first event has more.
+    /// Most bytes to return, unless the first event has more.
     pub bytes: u32,
     /// Milliseconds to wait for events.
     pub wait: u64,
@@ -163,18 +164,18 @@ pub struct LogPiece {
     pub channel: String,
     /// The events.
     pub events: Vec<StoredEvent>,
-    /// Number of the next to read.
+    /// Number of the next event to read.
     pub next: u64,
-    /// So many after the last of these and before the next were not kept long enough.
+    /// The number of events after these and before `next` that were not kept long enough.
     #[serde(default)]
     pub missed: u64,
-    /// For so many the filter could not be evaluated, so that they are not among these.
+    /// The number of events for which the filter could not be evaluated. They are not among these.
     #[serde(default)]
     pub filter_errors: u64,
-    /// Why, of the first of them.
+    /// The reason for the first of them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub filter_problem: String,
-    /// Why `next` and what follows cannot be read, if it cannot.
+    /// The reason why the events from `next` on cannot be read, if they cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -184,12 +185,12 @@ pub struct LogPiece {
 pub struct StoredEvent {
     /// Its number.
     pub number: u64,
-    /// As it was given: see [`PostedEvent::frame`].
+    /// The frame as submitted: see [`PostedEvent::frame`].
     pub frame: Blob,
-    /// The durable subscription may have had it before.
+    /// Whether the durable subscription may have had it before.
     #[serde(default)]
     pub again: bool,
-    /// So many before it were not kept long enough.
+    /// The number of events before it that were not kept long enough.
     #[serde(default)]
     pub missed: u64,
 }
@@ -209,12 +210,12 @@ pub struct KeptLog {
     pub first: u64,
     /// Number of the next event.
     pub next: u64,
-    /// Bytes that were cut off when the node opened the log: they had not been acknowledged.
+    /// Bytes that were cut off when the node opened the log. They had not been acknowledged.
     pub torn: u64,
     /// The damage, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// Durable subscriptions, and the number of the next event of each.
+    /// Durable subscriptions, each with the number of its next event.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub durable: BTreeMap<String, u64>,
 }

@@ -1,4 +1,4 @@
-//! The time, as the conversations and certificates tell it.
+//! The time, in the forms that conversations and certificates use.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use sealbus_seal::Timestamp;
 
 use crate::UnixMillis;
 
-/// Now, in milliseconds.
+/// The present time in milliseconds.
 pub fn now() -> UnixMillis {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -14,7 +14,7 @@ pub fn now() -> UnixMillis {
     UnixMillis::try_from(since.as_millis()).unwrap_or(UnixMillis::MAX)
 }
 
-/// In whole seconds, as certificates know time.
+/// A time in whole seconds, the unit of certificates.
 pub fn timestamp(millis: UnixMillis) -> Timestamp {
     Timestamp::from_unix_seconds(millis / 1000)
 }

@@ -1,6 +1,6 @@
-//! Requests and answers between the platform's own agents, as ACL messages over the bus: content in
-//! JSON, ontology [`ONTOLOGY`]. A `request` is answered by `inform` or, with a [`Fault`], by
-//! `failure`; a request that could not be delivered is answered by the AMS's `failure`.
+//! Requests and answers between the platform's own agents, as ACL messages over the bus. The content is JSON, the
+//! ontology [`ONTOLOGY`]. The answer to a `request` is `inform` or, with a [`Fault`], `failure`. If a request could not
+//! be delivered, the AMS answers with `failure`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 use crate::node::{LANGUAGE, ONTOLOGY};
 use crate::{Fault, FaultCode};
 
-/// How long the one who asked may take to make room for the answer.
+/// How long the asker may take to make room for the answer.
 const ANSWERING: Duration = Duration::from_secs(30);
-/// Most requests of one agent that wait for answers; more are refused.
+/// Most requests of one agent that wait for answers. Further requests are refused.
 const MOST_PENDING: usize = 100_000;
 
 type Answered = Result<String, Fault>;
 
-/// The asking end of one of the platform's agents, and the place its messages are sorted.
+/// The asking end of one of the platform's agents. It also sorts the agent's messages.
 #[derive(Clone)]
 pub struct Correspondent {
     inner: Arc<Inner>,
@@ -32,22 +32,22 @@ pub struct Correspondent {
 
 struct Inner {
     outbox: Arc<Outbox>,
-    /// Tells the answers to an earlier life of this agent from those to this one.
+    /// Distinguishes answers to this life of the agent from answers to an earlier one.
     life: u128,
     next: AtomicU64,
     pending: Mutex<HashMap<String, (String, oneshot::Sender<Answered>)>>,
 }
 
-/// A request of another agent, to be answered.
+/// A request from another agent that needs an answer.
 #[derive(Debug)]
 pub struct Enquiry {
-    /// Local name of the one who asks, as far as the bus knows it; the whole name if it is of another platform.
+    /// Local name of the asker, as far as the bus knows it; the whole name if the asker is of another platform.
     pub from: String,
     content: String,
     reply: Reply,
 }
 
-/// The answer to an [`Enquiry`] to be.
+/// The right to answer an [`Enquiry`].
 pub struct Reply {
     outbox: Arc<Outbox>,
     message: Box<AclMessage>,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Correspondent {
-    /// Sends through `outbox`.
+    /// Makes a correspondent that sends through `outbox`.
     pub fn new(outbox: Arc<Outbox>) -> Self {
         let life = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -76,7 +76,7 @@ impl Correspondent {
         }
     }
 
-    /// The path it sends through.
+    /// The outbox it sends through.
     pub fn outbox(&self) -> &Arc<Outbox> {
         &self.inner.outbox
     }
@@ -87,10 +87,10 @@ impl Correspondent {
             .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
     }
 
-    /// Asks the agent with that local name, and waits for the answer, at most `patience`.
+    /// Asks the agent with that local name, and waits for the answer for at most `patience`.
     ///
     /// # Errors
-    /// Its fault, or [`FaultCode::Unavailable`] if it could not be reached in time.
+    /// The agent's fault, or [`FaultCode::Unavailable`] if the agent could not be reached in time.
     pub async fn ask<A: DeserializeOwned>(
         &self,
         agent: &str,
@@ -143,11 +143,11 @@ impl Correspondent {
         })
     }
 
-    /// Takes a message that came in: an answer goes to the one who waits for it, a request of the
-    /// platform's ontology is returned, anything else is answered with `not-understood`.
+    /// Takes a message that came in. An answer goes to the task that waits for it. A request in the platform's ontology
+    /// is returned. Any other message is answered with `not-understood`.
     pub fn receive(&self, received: ReceivedMessage) -> Option<Enquiry> {
         let provenance = received.provenance().clone();
-        // The platform's own agents speak with nobody outside.
+        // The platform's own agents do not speak with other platforms.
         if matches!(provenance, Provenance::Foreign(_)) {
             return None;
         }
@@ -189,24 +189,23 @@ impl Correspondent {
         if !silent.contains(&message.performative) {
             let mut reply = answer(&message, Performative::NotUnderstood);
             reply.content = message.content.clone();
-            // An asker that is not understood has to read the answer, or loses it.
+            // If the asker does not read the answer, the answer is lost.
             let _ = self.inner.outbox.try_send(reply);
         }
         None
     }
 }
 
-/// An answer to the sender of a message alone: whoever else its `reply-to` names may be one that the sender must not
-/// write to.
+/// An answer to the sender of a message alone. A `reply-to` may name agents that the sender must not write to.
 fn answer(message: &AclMessage, performative: Performative) -> AclMessage {
     let mut answer = message.create_reply(performative);
     answer.receivers = message.sender.iter().cloned().collect();
     answer
 }
 
-/// Who wrote a message: the local name of an agent of this platform, the whole name of another, which is never a local
-/// one, because it holds an `@`. At the levels that prove it the claimed name is proved, or the bus had refused the
-/// message.
+/// The sender of a message: the local name of an agent of this platform, or the whole name of another. A whole name is
+/// never a local one, because it has an `@`. At the levels with proof the claimed name is proved; otherwise the bus
+/// would have refused the message.
 fn sender(message: &AclMessage, provenance: &Provenance, platform: &str) -> String {
     if matches!(provenance, Provenance::Platform) {
         return String::new();
@@ -256,7 +255,7 @@ impl Drop for Forget<'_> {
 }
 
 impl Enquiry {
-    /// Refuses it at once. One who takes no answers does not learn of it.
+    /// Refuses the request at once. An asker without room for the answer does not learn of it.
     pub fn refuse(self, fault: &Fault) {
         let Reply {
             outbox,
@@ -267,10 +266,10 @@ impl Enquiry {
         let _ = outbox.try_send(*message);
     }
 
-    /// Reads what is asked, and says where to answer.
+    /// Reads the request. Returns the asker, the request, and the right to answer.
     ///
     /// # Errors
-    /// [`FaultCode::BadRequest`], to be answered.
+    /// [`FaultCode::BadRequest`], which the caller must send as the answer.
     pub fn open<T: DeserializeOwned>(self) -> (String, Result<T, Fault>, Reply) {
         let request = serde_json::from_str(&self.content).map_err(|error| {
             Fault::new(
@@ -283,7 +282,7 @@ impl Enquiry {
 }
 
 impl Reply {
-    /// Answers.
+    /// Sends the answer.
     pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
         let content = match result.and_then(|answer| to_json(&answer)) {
             Ok(content) => content,
@@ -338,7 +337,7 @@ mod tests {
         assert_eq!(from("ams@elsewhere"), "ams@elsewhere");
         assert_eq!(from("ams@factory@elsewhere"), "ams@factory@elsewhere");
         assert_eq!(from("ams@Factory"), "ams@Factory");
-        // Without a platform it is nobody's.
+        // Without a platform the name belongs to no agent.
         assert_eq!(from("ams"), "ams@");
         let message = AclMessage::new(Performative::Inform);
         assert_eq!(sender(&message, &Provenance::Claimed, "factory"), "");

@@ -1,5 +1,5 @@
-//! Where every agent is, which processes there are and what holds for them: the Master's original, with a
-//! revision for each change, and the replicas that nodes keep so that agents find each other while the Master is away.
+//! The places of all agents, the present processes and the rules for them. The Master has the original, with a revision
+//! for each change. Nodes keep replicas, so that agents find each other while the Master is away.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use crate::node::{DirectoryStep, DirectoryUpdate};
 use crate::{AgentLocation, DirectoryChange, EndedProcess, ProcessContact, Rules};
 
-/// Changes remembered so that a replica need not be sent everything.
+/// Changes that are remembered, so that a replica need not receive the whole directory.
 const REMEMBERED: usize = 4096;
-/// Processes remembered as ended: more than end while one of them is still spoken of.
+/// Most ended processes that are remembered. No more of them are still mentioned at a time.
 const ENDED: usize = 64;
 
 /// The Master's directory.
@@ -18,17 +18,17 @@ pub struct Directory {
     revision: u64,
     entries: HashMap<String, AgentLocation>,
     processes: HashMap<EndedProcess, SocketAddr>,
-    /// The last processes that ended: they do not come back.
+    /// The latest processes that ended. They do not come back.
     ended: VecDeque<EndedProcess>,
     rules: Rules,
     recent: VecDeque<DirectoryStep>,
 }
 
 impl Directory {
-    /// An empty directory whose first change will have the revision after `revision`. A Master that
-    /// is started again begins above every revision it may have given out before.
+    /// An empty directory. Its first change will have the revision after `revision`. A restarted Master begins above
+    /// every revision it may have given out before.
     pub fn starting_at(revision: u64) -> Self {
-        // Revision 0 is a replica's that has nothing yet.
+        // Revision 0 belongs to a replica without any content.
         Self {
             revision: revision.max(1),
             entries: HashMap::new(),
@@ -44,7 +44,7 @@ impl Directory {
         self.revision
     }
 
-    /// Where `agent` is.
+    /// The place of `agent`.
     pub fn locate(&self, agent: &str) -> AgentLocation {
         self.entries
             .get(agent)
@@ -52,7 +52,7 @@ impl Directory {
             .unwrap_or(AgentLocation::Unknown)
     }
 
-    /// Notes where `agent` is now; false if it was known to be there.
+    /// Notes the new place of `agent`. Returns false if the place was already known.
     pub fn set(&mut self, agent: &str, location: AgentLocation) -> bool {
         if self.locate(agent) == location {
             return false;
@@ -78,7 +78,7 @@ impl Directory {
         &self.rules
     }
 
-    /// Lays down what holds for all processes.
+    /// Sets the rules for all processes.
     pub fn set_rules(&mut self, rules: Rules) {
         if self.rules != rules {
             self.rules = rules.clone();
@@ -86,7 +86,7 @@ impl Directory {
         }
     }
 
-    /// Notes where a process can be reached, unless it has ended.
+    /// Notes the address of a process, unless the process has ended.
     pub fn joined(&mut self, joined: ProcessContact) {
         let named = joined.named();
         if self.ended.contains(&named) || self.processes.get(&named) == Some(&joined.address) {
@@ -96,7 +96,7 @@ impl Directory {
         self.remember(DirectoryStep::Joined { joined });
     }
 
-    /// Notes that a process is no more.
+    /// Notes that a process has ended.
     pub fn ended(&mut self, ended: EndedProcess) {
         self.processes.remove(&ended);
         if self.ended.len() == ENDED {
@@ -114,7 +114,7 @@ impl Directory {
         self.recent.push_back(step);
     }
 
-    /// The news for a replica at `revision`: the changes since, or everything.
+    /// The news for a replica at `revision`: the later changes, or the whole directory.
     pub fn since(&self, revision: u64) -> DirectoryUpdate {
         let oldest = self.revision - self.recent.len() as u64;
         if (oldest..=self.revision).contains(&revision) {
@@ -161,12 +161,12 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// The revision it is at; 0 before the first update.
+    /// The replica's revision; 0 before the first update.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Where `agent` is, as far as this replica knows.
+    /// The place of `agent`, as far as this replica knows it.
     pub fn locate(&self, agent: &str) -> AgentLocation {
         self.entries
             .get(agent)
@@ -174,7 +174,7 @@ impl Replica {
             .unwrap_or(AgentLocation::Unknown)
     }
 
-    /// The processes that can be reached, as far as this replica knows; `None` before the first update.
+    /// The reachable processes, as far as this replica knows them; `None` before the first update.
     pub fn processes(&self) -> Option<Vec<ProcessContact>> {
         (self.revision > 0).then(|| contacts(&self.processes))
     }
@@ -184,9 +184,8 @@ impl Replica {
         &self.rules
     }
 
-    /// Applies an update and returns what it changed. An update that does not begin at this
-    /// replica's revision, nor at the beginning, is left alone: the next one begins where this
-    /// replica says it is.
+    /// Applies an update and returns the changes it made. An update is ignored if it begins neither at this replica's
+    /// revision nor at the beginning. The next update begins at the revision that this replica reports.
     pub fn apply(&mut self, update: DirectoryUpdate) -> Changed {
         if update.from == 0 {
             return self.replace(update);
@@ -210,7 +209,7 @@ impl Replica {
                 }
                 DirectoryStep::Ended { ended } => {
                     self.processes.remove(&ended);
-                    // Told in order: whoever joined before does not join after.
+                    // Order matters: a process that joined and then ended must not join again.
                     changed.joined.retain(|joined| joined.named() != ended);
                     changed.ended.push(ended);
                 }
@@ -218,7 +217,7 @@ impl Replica {
                     self.rules = rules.clone();
                     changed.rules = Some(rules);
                 }
-                // Only whole directories are told so.
+                // Only whole directories have this step.
                 DirectoryStep::Together { .. } => {}
             }
         }
@@ -256,7 +255,7 @@ impl Replica {
                         changed.rules = Some(rules);
                     }
                 }
-                // Whole directories are told without these.
+                // Whole directories do not have these steps.
                 DirectoryStep::Agent(_) | DirectoryStep::Ended { .. } => {}
             }
         }
@@ -268,7 +267,7 @@ impl Replica {
                 location: unknown.clone(),
             }));
         self.revision = update.to;
-        // A process without agents may be one that is only being left; it is as good as ended.
+        // A process without agents may be one that its agents are leaving. It counts as ended.
         let mut after = processes(&self.entries);
         after.extend(self.processes.keys().cloned());
         changed.ended = before.difference(&after).cloned().collect();
@@ -291,11 +290,11 @@ impl Replica {
 /// The changes that an update made in a replica.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Agents that are elsewhere now.
+    /// Agents that have moved.
     pub agents: Vec<DirectoryChange>,
     /// Processes that can be reached now.
     pub joined: Vec<ProcessContact>,
-    /// Processes that are no more.
+    /// Processes that have ended.
     pub ended: Vec<EndedProcess>,
     /// The present rules for all processes.
     pub rules: Option<Rules>,
@@ -351,8 +350,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever updates are lost, doubled or late, a replica that gets the answer to its own
-        /// revision is equal to the original.
+        /// Updates may be lost, doubled or late. Still, a replica that gets the answer to its own revision is equal to
+        /// the original.
         #[test]
         fn a_replica_catches_up(
             steps in prop::collection::vec((0_usize..5, 0_u16..6, 0_u8..4), 1..60),
@@ -364,7 +363,7 @@ mod tests {
             for (agent, port, delivery) in steps {
                                 let before = directory.revision();
                 directory.set(&format!("agent-{agent}"), at(port));
-                // Processes have names of their own for each start.
+                // Each start of a process has a name of its own.
                 match port {
                     3 => directory.joined(contact(agent, 7)),
                     4 => directory.joined(contact(agent, 8)),
@@ -442,7 +441,7 @@ mod tests {
         let changed = replica.apply(directory.since(replica.revision()));
         assert_eq!(changed.joined, []);
         assert_eq!(changed.ended, [contact(2, 7).named()]);
-        // A Master that was started again, and lacks one.
+        // This Master was restarted, and lacks one process.
         let mut directory = Directory::starting_at(1000);
         directory.joined(contact(3, 7));
         let rules = Rules {

@@ -1,5 +1,5 @@
-//! Joining a platform over TLS. The server is pinned by the fingerprint in the token, so the one who
-//! joins needs nothing else; a node that comes back signs with its node key instead of a token.
+//! Joining a platform over TLS. The token's fingerprint pins the server, so a newcomer needs nothing else. A node that
+//! comes back signs with its node key instead of a token.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,15 +15,15 @@ pub enum EnrolmentRequest {
     Join {
         /// The token's secret.
         secret: String,
-        /// The name asked for; without it the Master chooses the next free `node-N`.
+        /// The requested name. Without it the Master chooses the next free `node-N`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// The node's clock, to tell a wrong clock from a wrong certificate.
         now: UnixMillis,
         /// The description of the node.
         node: NodeDescription,
-        /// Signing request (PKCS#10 DER) of the node's own key, which vouches for what it carries to
-        /// the CA.
+        /// Signing request (PKCS#10 DER) of the node's own key. With this key the node vouches for the requests that it
+        /// carries to the CA.
         request: Blob,
     },
     /// Come back, or renew the node's own certificate.
@@ -31,7 +31,7 @@ pub enum EnrolmentRequest {
         /// A [`Returning`](crate::statement::Returning).
         statement: Signed,
     },
-    /// A certificate for the node's process or agent, while it has none to ask for one over the bus.
+    /// A certificate for the node's process or agent, while the node has no certificate to ask for one over the bus.
     Certify {
         /// A [`Vouching`](crate::statement::Vouching).
         voucher: Signed,
@@ -67,6 +67,6 @@ pub struct Joined {
     pub platform: PlatformDescription,
     /// Certificate chain of the node's own key, DER, leaf first.
     pub chain: Vec<Blob>,
-    /// The signed deny list, as it is now.
+    /// The signed deny list in force.
     pub deny_list: Blob,
 }

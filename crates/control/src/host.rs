@@ -23,24 +23,24 @@ pub struct Membership {
     pub platform: PlatformDescription,
     /// The node that vouches for this process.
     pub node: String,
-    /// This process's name, as it is certified.
+    /// This process's name, as certified.
     pub process: String,
     /// Local names of the agents it may run, in the manifest's order.
     pub agents: Vec<String>,
-    /// The address in its certificates; also where it is to listen.
+    /// The address in its certificates. The process must listen there too.
     pub address: IpAddr,
-    /// The port it is to listen on; 0 lets the system choose.
+    /// The port to listen on. With 0 the system chooses.
     pub port: u16,
-    /// The signed deny list, as it was then; newer ones come as [`Command::DenyList`].
+    /// The signed deny list at that time. Newer ones come as [`Command::DenyList`].
     pub deny_list: Blob,
-    /// Whether agents moved here: [`Host::inherit`] has their state and mailboxes.
+    /// Whether agents moved here. [`Host::inherit`] has their state and mailboxes.
     pub inherits: bool,
-    /// The other processes there were then, as [`Command::ProcessesAre`]; this one may be among them.
+    /// The other processes at that time, as [`Command::ProcessesAre`]. This one may be among them.
     pub processes: Option<Vec<ProcessContact>>,
-    /// The rules for all processes at that time; changes come as [`Command::Rules`].
+    /// The rules for all processes at that time. Changes come as [`Command::Rules`].
     pub rules: Rules,
-    /// Whether other processes can reach this one and be reached: false on an embedded platform,
-    /// which needs no mesh endpoint.
+    /// Whether this process and others can reach each other. It is false on an embedded platform, which needs no mesh
+    /// endpoint.
     pub reachable: bool,
 }
 
@@ -51,71 +51,71 @@ pub enum Command {
     Stop {
         /// Time until the process is ended by force.
         grace: Duration,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Stop delivering, let every agent save its state, and answer with state and unread messages,
-    /// one entry an agent. From then on messages that come in are refused as `in transit`, so that
-    /// their senders hold them. Dropping `answer` says that the process cannot be moved.
+    /// Stop delivering, let every agent save its state, and answer with one entry an agent: its state and its unread
+    /// messages. From then on, messages that come in are refused as `in transit`, so that their senders hold them.
+    /// Dropping `answer` means that the process cannot be moved.
     Freeze {
-        /// Where to answer.
+        /// The channel for the answer.
         answer: oneshot::Sender<Result<Vec<FrozenAgent>, String>>,
     },
-    /// The move failed: go on as if there had been no [`Command::Freeze`].
+    /// The move failed. Go on as if there had been no [`Command::Freeze`].
     Thaw,
-    /// A newer signed deny list, to be verified and obeyed at once.
+    /// A newer signed deny list, which must be verified and obeyed at once.
     DenyList(Blob),
     /// Messages that were kept for an agent of this process, in order.
     Letters {
-        /// Its local name.
+        /// The agent's local name.
         agent: String,
         /// The messages.
         letters: Vec<DeliveredLetter>,
     },
-    /// Agents this process asked for are elsewhere now.
+    /// Agents that this process asked for have moved.
     DirectoryChanged(Vec<DirectoryChange>),
     /// Processes that can be reached now, or at another address.
     ProcessesJoined(Vec<ProcessContact>),
-    /// All the processes there are: others that were known are no more. `None`: the platform does not know now.
+    /// All present processes. Other known processes have ended. `None` means that the platform does not know at
+    /// present.
     ProcessesAre(Option<Vec<ProcessContact>>),
     /// The rules for all processes from now on.
     Rules(Rules),
-    /// Processes that are no more: links to them are to be given up.
+    /// Processes that have ended. Links to them must be given up.
     ProcessesEnded(Vec<EndedProcess>),
 }
 
-/// The platform, as an agent process sees it: by an attachment to a node, or embedded.
+/// The platform, as an agent process sees it: through an attachment to a node, or embedded.
 ///
-/// All calls may be made from several tasks at once. Those that need the Master fail with
-/// [`FaultCode::Unavailable`] while it is away; asking again
-/// later is right then.
+/// All calls may be made from several tasks at once. Calls that need the Master fail with [`FaultCode::Unavailable`]
+/// while it is away, and may be repeated later.
 pub trait Host: Send + Sync + 'static {
     /// The facts learned on joining.
     fn membership(&self) -> &Membership;
 
-    /// A certificate chain (DER, leaf first) for the key that `request` (PKCS#10, DER) proves
-    /// possession of.
+    /// Returns a certificate chain (DER, leaf first) for the key of `request` (PKCS#10, DER), which proves possession
+    /// of the key.
     fn certify(
         &self,
         subject: Subject,
         request: Vec<u8>,
     ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>>;
 
-    /// Says where this process listens for links.
+    /// Announces the address on which this process listens for links.
     fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>>;
 
-    /// Where an agent is, by local name. Later changes come as [`Command::DirectoryChanged`].
+    /// Returns the place of an agent, by its local name. Later changes come as [`Command::DirectoryChanged`].
     fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>>;
 
-    /// Says what happened to an agent of this process. Returns when whoever stands for the platform here
-    /// has taken it: the node, which tells the Master; on an embedded platform the AMS itself.
+    /// Reports an event in the life of an agent of this process. Returns when the platform has taken the report: from a
+    /// node on, the node tells the Master; on an embedded platform it is the AMS itself.
     fn report<'a>(
         &'a self,
         agent: &'a str,
         report: AgentReport,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Says what this process refused since the last call.
+    /// Reports the refusals of this process since the last call.
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>>;
 
     /// Whether messages of this process's agents are kept for their receivers.
@@ -123,26 +123,27 @@ pub trait Host: Send + Sync + 'static {
         true
     }
 
-    /// Has messages kept for their receivers; answers when they are on disk: for each why it is not kept, if it is not.
-    /// One that was given before, by its origin and sequence number, is kept once.
+    /// Has messages kept for their receivers. Returns when they are on disk: for each, why it is not kept, if it is
+    /// not. A message that was given before, by its origin and sequence number, is kept once.
     fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>>;
 
-    /// Says what came of letters that came as [`Command::Letters`]; once this returns they do not come again, unless they
-    /// were [left](LetterOutcome::Left).
+    /// Reports the outcomes of letters that came as [`Command::Letters`]. Once this returns they do not come again,
+    /// unless they were [left](LetterOutcome::Left).
     fn settle_letters<'a>(
         &'a self,
         agent: &'a str,
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Asks the logs of persistent channels that a node keeps. Only the node of this process keeps what its agents publish.
+    /// Asks the logs of persistent channels that a node keeps. Only the node of this process keeps the events of its
+    /// agents.
     fn channel_log<'a>(
         &'a self,
         node: &'a str,
         request: LogRequest,
     ) -> BoxFuture<'a, Result<LogAnswer, Fault>>;
 
-    /// Has so much kept of a persistent channel, where no manifest says it: on an embedded platform.
+    /// Sets the retention of a persistent channel on an embedded platform, which has no manifest.
     fn retain<'a>(
         &'a self,
         channel: &'a ChannelPath,
@@ -154,17 +155,18 @@ pub trait Host: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(fault)))
     }
 
-    /// State and mailboxes of agents that moved here; empty unless [`Membership::inherits`]. To be
+    /// Returns the state and mailboxes of agents that moved here; empty unless [`Membership::inherits`]. They must be
     /// restored before the process announces its address.
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>>;
 
-    /// The process has left the platform: what was kept for as long as it ran is removed.
+    /// Ends the host's work for a process that has left the platform. Messages that were kept for this run alone are
+    /// removed.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// The platform's commands; `None` after the first call. When the channel ends the platform is
-    /// gone for good, and the process is to leave.
+    /// The platform's commands; `None` after the first call. When the channel ends, the platform is gone for good, and
+    /// the process must leave.
     fn commands(&self) -> Option<mpsc::Receiver<Command>>;
 }
 

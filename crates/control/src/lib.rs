@@ -1,4 +1,4 @@
-//! The conversations that hold a platform together: their messages, as serde types, and what carries them.
+//! The conversations that hold a platform together: their messages, as serde types, and their transports.
 //!
 //! - [`enrolment`]: a node or a program joins over TLS, with a one-time token or ticket;
 //! - [`attachment`]: an agent process and its node;
@@ -6,10 +6,11 @@
 //! - [`admin`]: the command line and the Master.
 //!
 //! [`rpc`] carries them over a byte stream, [`correspondence`] as ACL messages over the bus. An agent process sees its
-//! platform only through [`host::Host`]. [`directory`] has where agents are, as the Master keeps it and nodes follow it.
+//! platform only through [`host::Host`]. [`directory`] has the places of agents: the Master keeps the original, and
+//! nodes follow it.
 //!
-//! Names are spelled out in the JSON as here, in kebab-case; unknown members are ignored so that a
-//! newer peer may say more. Instants are milliseconds since the Unix epoch.
+//! The JSON spells names as they are here, in kebab-case. Unknown members are ignored, so that a newer peer may say
+//! more. Instants are milliseconds since the Unix epoch.
 
 pub mod admin;
 mod answers;
@@ -51,7 +52,7 @@ pub type UnixMillis = u64;
 pub struct Fault {
     /// The kind of fault, for programs.
     pub code: FaultCode,
-    /// The event, and the one it happened to.
+    /// A description of the event and of whom it concerns.
     pub message: String,
     /// The remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,14 +69,14 @@ impl Fault {
         }
     }
 
-    /// The answer that came is one to another question.
+    /// The fault of an answer to another question.
     pub fn other_answer() -> Self {
         let message = "the other side answered something else than was asked";
         Self::new(FaultCode::Internal, message)
             .advise("run the same version of sealbus on both sides: `sealbus version`")
     }
 
-    /// Adds what to do about it.
+    /// Adds advice on what to do.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
@@ -89,9 +90,9 @@ impl Fault {
 pub enum FaultCode {
     /// The request could not be read or makes no sense here.
     BadRequest,
-    /// A token or ticket that is unknown, already used, or past its time.
+    /// A token or ticket is unknown, already used, or expired.
     InvalidSecret,
-    /// The name is taken by another that is alive.
+    /// The name belongs to another node or agent that is alive.
     NameTaken,
     /// The name is not legal.
     IllegalName,
@@ -99,7 +100,7 @@ pub enum FaultCode {
     ClockSkew,
     /// The CA refused to sign: the Master did not place that agent there.
     NotPlaced,
-    /// The one who asks may not do that.
+    /// The asker may not do that.
     NotPermitted,
     /// There is no agent, node or process of that name.
     Unknown,
@@ -115,13 +116,13 @@ pub enum FaultCode {
     StartFailed,
     /// Anything else that went wrong inside the platform.
     Internal,
-    /// A kind a newer peer knows.
+    /// A kind that a newer peer knows.
     #[serde(other)]
     Other,
 }
 
-/// What a signing request asks a certificate for. The request itself proves possession of the key
-/// and nothing else: the name is said beside it and checked against the placement.
+/// The subject of a requested certificate. The signing request itself proves possession of the key and nothing else.
+/// The name is stated beside it and checked against the placement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Subject {
@@ -162,26 +163,26 @@ impl std::fmt::Display for AgentState {
     }
 }
 
-/// Where an agent is.
+/// The place of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "where", rename_all = "kebab-case")]
 pub enum AgentLocation {
     /// In a process that listens for links.
     Process(ProcessContact),
-    /// Between nodes: messages to it are to be held until its new place is told.
+    /// Between nodes. Messages to it must be held until its new place is known.
     InTransit,
     /// Not on this platform.
     Unknown,
 }
 
-/// How a process is reached over the mesh.
+/// The identity and address of a process on the mesh.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessContact {
     /// The node that runs it.
     pub node: String,
-    /// The process's name; unique for each start (`seller-1.3`), certified as such.
+    /// The process's name. It is unique for each start (`seller-1.3`) and certified.
     pub process: String,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
 }
 
@@ -190,12 +191,12 @@ pub struct ProcessContact {
 pub struct DirectoryChange {
     /// Local name.
     pub agent: String,
-    /// Where it is now.
+    /// The agent's place now.
     #[serde(flatten)]
     pub location: AgentLocation,
 }
 
-/// A process that is no more: nothing sent to it arrives, and nothing comes from it.
+/// A process that has ended: nothing sent to it arrives, and nothing comes from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EndedProcess {
     /// The node that ran it.
@@ -220,7 +221,7 @@ pub struct Rules {
     /// Permissions between agents.
     #[serde(default)]
     pub permission: Policy,
-    /// The channels that are not as channels are by default.
+    /// The channels with settings other than the defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ChannelEntry>,
 }
@@ -238,27 +239,28 @@ pub struct WaitingMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "proof", rename_all = "kebab-case")]
 pub enum WaitingProvenance {
-    /// Sent within the process that held it.
+    /// The message was sent within the process that held it.
     SameProcess {
         /// The sender's SPIFFE identity.
         identity: String,
     },
-    /// Proved by a certificate.
+    /// The sender was proved by a certificate.
     Proved {
         /// The sender's SPIFFE identity.
         identity: String,
         /// The certificate's serial number, hexadecimal.
         serial: String,
     },
-    /// It came from another platform, through the gateway; the message itself tells what is known of its origin.
+    /// The message came from another platform, through the gateway. The message itself says what is known of its
+    /// origin.
     Foreign,
     /// Nothing was proved (levels `none` and `tls`).
     Claimed,
-    /// Written by the platform.
+    /// The platform wrote the message.
     Platform,
 }
 
-/// One agent on its way: what `save` returned and what it had not read yet.
+/// One agent on its way: its saved state and its unread messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrozenAgent {
     /// Local name.
@@ -269,21 +271,21 @@ pub struct FrozenAgent {
     pub mailbox: Vec<WaitingMessage>,
 }
 
-/// A message or connection that was refused, as counted by the process that refused it.
+/// A refused message or connection, as counted by the process that refused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusalRecord {
-    /// When it happened last.
+    /// When it last happened.
     pub at: UnixMillis,
     /// The source of the attempt, as far as it is known: a proved or claimed name, or an address.
     pub who: String,
     /// Its receiver, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<String>,
-    /// Why it was refused.
+    /// The reason.
     pub reason: String,
-    /// How often since the last report.
+    /// How often it happened since the last report.
     pub count: u64,
-    /// The program whose process says so, as its node knows it; none if the node or the Master itself refused.
+    /// The program whose process reports this, as its node knows it; none if the node or the Master itself refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -301,9 +303,9 @@ pub struct PlatformDescription {
     pub certificate_lifetime: u64,
     /// Largest ACL message, in bytes.
     pub max_message: u64,
-    /// Where the system agents `ams`, `df` and `operator` are; from level `auth` on all of them.
+    /// The process of the system agents `ams`, `df` and `operator`. From level `auth` on it has all system agents.
     pub master: ProcessContact,
-    /// Where the agents of the control plane, `master` and `ca`, are.
+    /// The process of the control plane's agents, `master` and `ca`.
     pub control: ProcessContact,
     /// The transport that carries its messages.
     #[serde(default)]
@@ -311,16 +313,16 @@ pub struct PlatformDescription {
 }
 
 impl PlatformDescription {
-    /// Whether the control plane has links of its own, since the level of agents' messages is below `auth`. Its
-    /// processes and those of agents do not reach each other then.
+    /// Whether the control plane has links of its own, because the level of agents' messages is below `auth`. Then its
+    /// processes and those of agents do not reach each other.
     pub fn is_control_apart(&self) -> bool {
         let level = self.level.parse();
         !level.is_ok_and(|level: SecurityLevel| level >= SecurityLevel::Auth)
     }
 
-    /// The platform as the processes of its control plane see it. Orders to nodes and what nodes tell
-    /// the Master always travel at level `auth`, whatever the level of the agents' messages; where that
-    /// is a lower one they have mesh links of their own.
+    /// The platform as the processes of its control plane see it. Orders to nodes, and the nodes' reports to the
+    /// Master, always travel at level `auth`. If agents' messages travel at a lower level, the control plane has mesh
+    /// links of its own.
     pub fn control_plane(&self) -> Self {
         let auth = SecurityLevel::Auth;
         if !self.is_control_apart() {
@@ -345,17 +347,17 @@ pub enum TransportDescription {
     RabbitMq(BrokerDescription),
 }
 
-/// How the agents of a platform reach its broker.
+/// The access of a platform's agents to its broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerDescription {
     /// The brokers of the cluster, as `HOST:PORT`.
     pub addresses: Vec<String>,
     /// The virtual host.
     pub vhost: String,
-    /// The login all agents share, at the levels where they do not prove who they are.
+    /// The login shared by all agents, at the levels where they do not prove their identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<Login>,
-    /// Seconds after which a message that was not taken is given up; without it none is.
+    /// Seconds after which an untaken message is given up. Without this value, no message is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_life: Option<u64>,
 }
@@ -365,10 +367,10 @@ pub struct BrokerDescription {
 pub struct NodeDescription {
     /// Its address, as it appears in its agents' certificates.
     pub address: IpAddr,
-    /// The machine's name.
+    /// The number of its processors.
     pub host: String,
     /// How many processors it has.
     pub processors: u32,
-    /// Version of Sealbus it runs.
+    /// Version of Sealbus that it runs.
     pub version: String,
 }

@@ -13,7 +13,7 @@ pub const CA: &str = "ca";
 pub const AMS: &str = "ams";
 /// Local name of the yellow pages.
 pub const DF: &str = "df";
-/// Local name of the agent in whose name operators send.
+/// Local name of the agent that sends in the operators' name.
 pub const OPERATOR: &str = "operator";
 /// All system agents.
 pub const SYSTEM_AGENTS: [&str; 5] = [MASTER, CA, AMS, DF, OPERATOR];
@@ -21,14 +21,13 @@ pub const SYSTEM_AGENTS: [&str; 5] = [MASTER, CA, AMS, DF, OPERATOR];
 /// The system agents of the control plane, which nodes obey and report to.
 pub const CONTROL_AGENTS: [&str; 2] = [MASTER, CA];
 
-/// Name of the node that is the Master's own process; nothing is placed on it but what is started
-/// in that process.
+/// Name of the node that is the Master's own process. Only agents started in that process are placed on it.
 pub const MASTER_NODE: &str = "master";
 
-/// Checks a name that somebody wishes for a node.
+/// Checks the name requested for a node.
 ///
-/// A node is certified under its name and speaks as an agent of that name. Names of agents that the
-/// platform trusts are therefore not to be had: a node named `gateway` could write in any foreign name.
+/// A node is certified under its name and speaks as an agent of that name. So names of agents that the platform trusts
+/// are not available: a node named `gateway` could write in any foreign name.
 ///
 /// # Errors
 /// [`FaultCode::IllegalName`].

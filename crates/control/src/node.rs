@@ -1,6 +1,6 @@
-//! A node and the Master or the CA: the content, as JSON, of ACL messages between `node-N@hap` and
-//! `master@hap` or `ca@hap` with ontology [`ONTOLOGY`]. A `request` is answered with `inform` (the
-//! answer) or `failure` (a [`Fault`]) that carries its `reply-with` as `in-reply-to`.
+//! The conversations of a node with the Master and the CA: the JSON content of ACL messages between `node-N@hap` and
+//! `master@hap` or `ca@hap` with ontology [`ONTOLOGY`]. The answer to a `request` is `inform` (with the result) or
+//! `failure` (with a [`Fault`]). The answer repeats the request's `reply-with` as `in-reply-to`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,28 +28,28 @@ pub const LANGUAGE: &str = "json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum MasterRequest {
-    /// The node is there (again), with all that runs on it.
+    /// The node has started or come back, with all processes that run on it.
     Register {
-        /// Its kind.
+        /// The node's description of itself.
         node: NodeDescription,
-        /// How its agent is reached.
+        /// The contact of its agent.
         contact: ProcessContact,
-        /// Where its programs with tickets attach, if it lets them.
+        /// The address at which programs with tickets attach, if the node lets them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attachment: Option<SocketAddr>,
         /// Its agent processes.
         processes: Vec<RunningProcess>,
-        /// Processes whose end the Master may not have heard of yet, and how they ended.
+        /// Processes that ended, perhaps without the Master's knowledge, and how they ended.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ended: Vec<(String, Exit)>,
     },
     /// The node is alive.
     Heartbeat {
-        /// Revision of the directory it holds.
+        /// Revision of the directory that the node holds.
         directory: u64,
-        /// Version of the deny list it holds.
+        /// Version of the deny list that the node holds.
         deny_list: u64,
-        /// Processes it runs.
+        /// Number of processes it runs.
         processes: u32,
     },
     /// A process was started.
@@ -63,17 +63,17 @@ pub enum MasterRequest {
     Announced {
         /// Its name.
         process: String,
-        /// Where.
+        /// The address.
         address: SocketAddr,
     },
-    /// A process gave a certificate to its agent: the sixth step.
+    /// A process gave a certificate to its agent, which is the sixth step.
     Delivered {
         /// The process's name.
         process: String,
         /// The certified identity.
         subject: Subject,
     },
-    /// An agent's life.
+    /// An event in the life of an agent.
     Reported {
         /// The process's name.
         process: String,
@@ -86,20 +86,20 @@ pub enum MasterRequest {
     Exited {
         /// Its name.
         process: String,
-        /// How.
+        /// How it ended.
         exit: Exit,
     },
-    /// The node is about to leave: nothing more is to be placed on it, and what ends there now is to be started
+    /// The node is about to leave. Nothing more may be placed on it, and processes that end there are restarted
     /// elsewhere.
     Leaving,
-    /// All its processes have ended; the node ends with the answer.
+    /// All its processes have ended. The node ends with the answer.
     Left,
     /// The refusals of the node and its processes.
     Refusals {
-        /// Counted since the last report.
+        /// The refusals since the last report.
         records: Vec<RefusalRecord>,
     },
-    /// Where an agent is.
+    /// The place of an agent.
     Resolve {
         /// Local name.
         agent: String,
@@ -114,13 +114,13 @@ pub enum MasterAnswer {
     Current {
         /// The changes in the directory since the revision that the node holds.
         directory: DirectoryUpdate,
-        /// The signed deny list, if newer than the node's.
+        /// The signed deny list, if it is newer than the node's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deny_list: Option<Blob>,
-        /// Processes of the node that are to end: the Master has placed their agents elsewhere.
+        /// Processes of the node that must end, because the Master has placed their agents elsewhere.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         stop: Vec<String>,
-        /// The Master does not know the node as registered: it is to `Register`.
+        /// The Master does not know the node as registered. The node must `Register`.
         #[serde(default)]
         register: bool,
     },
@@ -130,7 +130,7 @@ pub enum MasterAnswer {
     Done,
 }
 
-/// What the gateway asks of the agent `operator`.
+/// The requests of the gateway to the agent `operator`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum OperatorRequest {
@@ -149,13 +149,13 @@ pub enum OperatorAnswer {
     },
 }
 
-/// What the agent `operator` asks of the gateway.
+/// The requests of the agent `operator` to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum GatewayRequest {
-    /// How it is.
+    /// The gateway's state.
     Status,
-    /// These rules of the operators are in force from now on, beside those of its configuration.
+    /// The operators' rules, which are in force from now on beside those of the gateway's configuration.
     Rules {
         /// The rules.
         rules: GatewayPolicy,
@@ -172,10 +172,10 @@ pub enum GatewayAnswer {
     Done,
 }
 
-/// How the gateway is.
+/// The state of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayStatus {
-    /// The addresses other platforms reach it by.
+    /// The addresses at which other platforms reach it.
     pub addresses: Vec<String>,
     /// The rules of its configuration.
     pub own: GatewayPolicy,
@@ -200,14 +200,14 @@ pub struct DirectoryUpdate {
 pub enum DirectoryStep {
     /// An agent's new place.
     Agent(DirectoryChange),
-    /// Agents that are all at the same place, as a whole directory is told.
+    /// Agents that are all at the same place. This step is part of a whole directory.
     Together {
         /// Local names.
         agents: Vec<String>,
-        /// Where they are.
+        /// Their place.
         at: AgentLocation,
     },
-    /// A process can be reached, or can be at another address.
+    /// A process can be reached, or can be reached at another address.
     Joined {
         /// The process.
         joined: ProcessContact,
@@ -219,7 +219,7 @@ pub enum DirectoryStep {
     },
     /// The rules for all processes.
     Rules {
-        /// All of it.
+        /// All rules, in place of the earlier ones.
         rules: Rules,
     },
 }
@@ -231,9 +231,9 @@ pub struct RunningProcess {
     pub process: String,
     /// Its id on that machine, if the node started it.
     pub pid: Option<u32>,
-    /// Where it listens, once it does.
+    /// The address on which it listens, once it does.
     pub address: Option<SocketAddr>,
-    /// Agents of it that reported a state, with the latest.
+    /// Its agents that reported a state, with the latest state.
     pub agents: Vec<(String, AgentState)>,
 }
 
@@ -241,19 +241,19 @@ pub struct RunningProcess {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "kebab-case")]
 pub enum Exit {
-    /// By itself.
+    /// The process exited by itself.
     Code {
         /// Its exit code; 0 is success.
         code: i32,
     },
-    /// By a signal.
+    /// A signal ended it.
     Signal {
         /// The signal's number.
         signal: i32,
     },
     /// It could not be started.
     NotStarted {
-        /// Why.
+        /// The reason.
         error: String,
     },
     /// A program with a ticket went away, or a process was lost while the node was down.
@@ -265,12 +265,12 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Whether the process is to be started again where that is to be done on failure.
+    /// Whether the process must be restarted if its policy is to restart on failure.
     pub fn is_failure(&self) -> bool {
         !matches!(self, Self::Code { code: 0 } | Self::Detached)
     }
 
-    /// Whether it ended for what became of its node, and not for something of its own.
+    /// Whether the process ended because of its node, and not by itself.
     pub fn is_of_its_node(&self) -> bool {
         matches!(self, Self::Lost | Self::NodeLeft)
     }
@@ -300,11 +300,11 @@ pub enum NodeRequest {
     },
     /// Let a program attach with a ticket.
     Expect {
-        /// The process it will be; its `command` is empty.
+        /// The process that the program will be. Its `command` is empty.
         launch: Launch,
         /// Hash of the ticket's secret.
         ticket: SecretHash,
-        /// When the ticket ends.
+        /// When the ticket expires.
         expires: UnixMillis,
     },
     /// End all processes, and the node.
@@ -316,26 +316,26 @@ pub enum NodeRequest {
     Stop {
         /// Its name.
         process: String,
-        /// Milliseconds until it is ended by force; 0 at once.
+        /// Milliseconds until it is ended by force. With 0 it is ended at once.
         grace: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Freeze all agents of a process, for a move.
     Freeze {
         /// Its name.
         process: String,
-        /// The node that may fetch what was frozen.
+        /// The node that may fetch the frozen agents.
         destination: String,
     },
-    /// A part of what was frozen; asked by the destination node.
+    /// A part of the frozen agents. The destination node asks for it.
     FetchFrozen {
         /// The process's name.
         process: String,
         /// The part, counted from 0.
         index: u32,
     },
-    /// The move failed: the process goes on.
+    /// The move failed, and the process goes on.
     Thaw {
         /// Its name.
         process: String,
@@ -350,12 +350,12 @@ pub enum NodeRequest {
         /// The change.
         update: DirectoryUpdate,
     },
-    /// Messages to one agent, to be kept by this node; asked by another node.
+    /// Messages to one agent that this node must keep. Another node asks.
     Post {
         /// In order.
         letters: Vec<PostedLetter>,
     },
-    /// How letters for an agent stand to what this node has of that agent's letters; asked by another node.
+    /// How letters for an agent compare with this node's letters for that agent. Another node asks.
     Trail {
         /// Local name of the receiver.
         receiver: String,
@@ -367,34 +367,34 @@ pub enum NodeRequest {
         /// Its local name.
         agent: String,
     },
-    /// Something about the logs of persistent channels that this node keeps; asked by another node, or the Master.
+    /// A request to the logs of persistent channels that this node keeps. Another node or the Master asks.
     ChannelLog {
-        /// What.
+        /// The request.
         request: LogRequest,
     },
     /// A piece of an agent's log.
     Log {
-        /// The process group whose log it is (`seller-1`): it goes on over restarts.
+        /// The process group of the log (`seller-1`). The log goes on over restarts.
         log: String,
-        /// Where to begin.
+        /// The position to begin at.
         from: LogPosition,
-        /// At most so many bytes.
+        /// Most bytes to return.
         limit: u32,
     },
 }
 
-/// A place in a log.
+/// A position in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum LogPosition {
-    /// So many lines before the end.
+    /// A number of lines before the end.
     LastLines {
-        /// How many.
+        /// The number of lines.
         lines: u32,
     },
-    /// A byte offset, as an earlier answer told.
+    /// A byte offset from an earlier answer.
     Offset {
-        /// Bytes since the log's first.
+        /// Bytes since the beginning of the log.
         offset: u64,
     },
 }
@@ -410,7 +410,7 @@ pub enum NodeAnswer {
     },
     /// To `Freeze`.
     Frozen {
-        /// Size of what was frozen, in bytes.
+        /// Size of the frozen agents in bytes.
         size: u64,
     },
     /// To `FetchFrozen`.
@@ -422,24 +422,24 @@ pub enum NodeAnswer {
     Log {
         /// The text.
         text: String,
-        /// Where the next piece begins.
+        /// The offset at which the next piece begins.
         next: u64,
     },
-    /// To `Post`, once all that is kept is on disk: for each letter why it is not kept, if it is not.
+    /// To `Post`, once all kept letters are on disk. For each letter it says why the letter is not kept, if it is not.
     Posted {
         /// In the order of the letters.
         refused: Vec<Option<Fault>>,
     },
     /// To `Trail`.
     Trail {
-        /// What is there.
+        /// The standing of the letters.
         trail: Trail,
     },
     /// To `Mailbox`.
     Mailbox {
-        /// The first that wait.
+        /// The first waiting messages.
         letters: Vec<WaitingLetter>,
-        /// How many there are in all.
+        /// The number of all waiting messages.
         total: u64,
     },
     /// To `ChannelLog`.
@@ -458,27 +458,27 @@ answers! { NodeAnswer:
     channel_log = Self::ChannelLog { log } => log, LogAnswer;
 }
 
-/// A process the Master placed on a node.
+/// A process that the Master placed on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Its name (`seller-1.3`: the third start of `seller-1`).
+    /// Its name (`seller-1.3` for the third start of `seller-1`).
     pub process: String,
-    /// Its name in the manifest with the replica's number (`seller-1`), also its log's.
+    /// Its name in the manifest with the replica's number (`seller-1`). Its log has the same name.
     pub group: String,
     /// Local names of the agents it may run.
     pub agents: Vec<String>,
-    /// Program and arguments; empty for a program that comes with a ticket.
+    /// Program and arguments. Empty for a program that comes with a ticket.
     pub command: Vec<String>,
-    /// Directory it is started in.
+    /// Directory in which it is started.
     pub directory: Option<String>,
-    /// Variables added to the few it inherits of the node's environment.
+    /// Variables that are added to the few inherited from the node's environment.
     pub environment: BTreeMap<String, String>,
-    /// The node that holds the frozen agents it is to restore, and their process's name there.
+    /// The frozen agents that it must restore, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<Inheritance>,
 }
 
-/// Where frozen agents wait to be restored.
+/// The place where frozen agents wait to be restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inheritance {
     /// The node.
@@ -493,7 +493,7 @@ pub struct Inheritance {
 pub enum AuthorityRequest {
     /// A certificate for a process of the node or one of its agents.
     Certify {
-        /// The node's word for it, a [`Vouching`](crate::statement::Vouching).
+        /// The node's signed request, a [`Vouching`](crate::statement::Vouching).
         voucher: Signed,
     },
 }

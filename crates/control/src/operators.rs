@@ -1,8 +1,8 @@
-//! The door for operators: a socket of the Master's user, and a key beside it.
+//! The entrance for operators: a socket of the Master's user, and a key beside it.
 //!
-//! Programs that run as the Master's user can open the socket. They are let in only with a proof of the
-//! key: a MAC over a challenge that the Master makes anew for each connection. A program that is kept from
-//! the Master's state folder cannot read the key.
+//! Programs that run as the Master's user can open the socket. They are let in only with a proof of the key: a MAC over
+//! a challenge that the Master makes anew for each connection. A program without access to the Master's state folder
+//! cannot read the key.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::{Fault, FaultCode};
 const SOCKET: &str = "admin.sock";
 /// File name of the key beside it.
 const KEY: &str = "admin.key";
-/// What the MAC is for.
+/// The context of the MAC, which keeps it apart from MACs for other purposes.
 const CONTEXT: &[u8] = b"sealbus operator v1\0";
 /// How long the Master may take to let an operator in.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ pub fn socket_in(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
 }
 
-/// What an operator's connection begins with.
+/// The first messages on an operator's connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Entry {
@@ -65,7 +65,7 @@ impl OperatorKey {
     /// Reads the key in a Master's state folder.
     ///
     /// # Errors
-    /// If it cannot be read, or is not one.
+    /// If the file cannot be read, or is not a key.
     pub fn read(directory: &Path) -> io::Result<Self> {
         let text = std::fs::read_to_string(directory.join(KEY))?;
         let secret = text.trim().parse().map_err(io::Error::other)?;
@@ -75,7 +75,7 @@ impl OperatorKey {
     /// Makes the key in a Master's state folder if there is none.
     ///
     /// # Errors
-    /// If it cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn keep(directory: &Path) -> io::Result<Self> {
         match Self::read(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -92,7 +92,7 @@ impl OperatorKey {
         URL_SAFE_NO_PAD.encode(self.0.mac(CONTEXT, challenge.as_bytes()))
     }
 
-    /// Whether `proof` is the one for a challenge.
+    /// Whether `proof` is the proof for this challenge.
     pub fn is_proved(&self, challenge: &Secret, proof: &str) -> bool {
         let proof = URL_SAFE_NO_PAD.decode(proof).unwrap_or_default();
         self.0.has_mac(CONTEXT, challenge.as_bytes(), &proof)
@@ -102,8 +102,7 @@ impl OperatorKey {
 /// Opens a connection to the Master that runs on a state folder.
 ///
 /// # Errors
-/// [`FaultCode::Unavailable`] if none runs there, [`FaultCode::NotPermitted`] if it does not let this
-/// user in.
+/// [`FaultCode::Unavailable`] if no Master runs there, [`FaultCode::NotPermitted`] if it does not let this user in.
 pub async fn connect(directory: &Path) -> Result<Caller, Fault> {
     let path = socket_in(directory);
     let stream = UnixStream::connect(&path).await.map_err(|error| {

@@ -1,13 +1,14 @@
-//! Messages that are kept for their receivers, as they travel between a process and its node and between nodes.
+//! Messages that are kept for their receivers, in the form in which they travel between a process and its node and
+//! between nodes.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Blob, UnixMillis, WaitingMessage, WaitingProvenance};
 
-/// A message to one agent, to be kept until that has it.
+/// A message to one agent, which is kept until the agent has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PostedLetter {
-    /// The facts about it.
+    /// The facts about the message.
     #[serde(flatten)]
     pub cover: Cover,
     /// The message in FIPA's bit-efficient encoding.
@@ -17,13 +18,13 @@ pub struct PostedLetter {
 /// The facts about a letter that are known without opening it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cover {
-    /// The process, or the node, that wrote it: the second it began in (upper half) and chance.
+    /// The process or node that wrote it: the second in which that began (upper half), and random bits.
     pub origin: u64,
-    /// Its number among what that has written to this receiver, from 1 on. Whoever keeps letters
-    /// knows by both what it has had before.
+    /// Its number among its origin's letters to this receiver, from 1 on. By origin and number, a node recognises a
+    /// letter that it has had before.
     pub sequence: u64,
-    /// How often it was carried from one node to another. It tells a letter that comes back to a node from one that is
-    /// brought there twice.
+    /// How often it was carried from one node to another. The count distinguishes a letter that comes back to a node
+    /// from one that is brought there twice.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hops: u32,
     /// Whether the receiver may have taken it before, in a process that ended or on a node that does not answer.
@@ -31,25 +32,25 @@ pub struct Cover {
     pub again: bool,
     /// Local name of the receiver.
     pub receiver: String,
-    /// The proof of its sender. A process's word does not count: its node fills it in.
+    /// The proof of its sender. The node fills it in; the process's own statement does not count.
     pub provenance: WaitingProvenance,
     /// When it was sent.
     pub posted: UnixMillis,
-    /// When it is not delivered any more.
+    /// When it expires.
     pub expiry: UnixMillis,
-    /// It is not delivered before.
+    /// The time before which it is not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_from: Option<UnixMillis>,
-    /// The receipt that its sender wants.
+    /// The receipt requested by its sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-    /// For a notice of the platform: the letter it is about.
+    /// For a notice of the platform, the letter that the notice is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<About>,
 }
 
 impl Cover {
-    /// What this copy of the letter is known by.
+    /// The identity of this copy of the letter.
     pub const fn mark(&self) -> LetterMark {
         LetterMark {
             origin: self.origin,
@@ -69,60 +70,61 @@ fn is_false(again: &bool) -> bool {
     !again
 }
 
-/// What a copy of a letter to a receiver is known by: see [`Cover`].
+/// The identity of a copy of a letter to a receiver: see [`Cover`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetterMark {
-    /// The process, or the node, that wrote it.
+    /// The process or node that wrote the letter.
     pub origin: u64,
-    /// Its number among what that has written to the receiver.
+    /// Its number among its origin's letters to the receiver.
     pub sequence: u64,
     /// How often it was carried.
     pub hops: u32,
 }
 
-/// How a letter stands to what another node has of the same receiver's letters.
+/// How a letter compares with another node's letters for the same receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Nothing there goes before it.
+    /// That node has no letter that precedes it.
     Free,
-    /// An earlier letter of the same origin is there.
+    /// That node has an earlier letter of the same origin.
     Behind,
-    /// It was carried there.
+    /// The letter was carried to that node.
     Had,
 }
 
-/// What a node has, or had, of a receiver's letters.
+/// A node's answer about a receiver's letters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trail {
-    /// For each letter that was asked about, in that order.
+    /// The standing of each letter in the question, in the same order.
     pub standings: Vec<Standing>,
-    /// The nodes that it carried letters to, which may have some still.
+    /// The nodes that it carried letters to. They may still have some.
     pub nodes: Vec<String>,
-    /// How many wait there.
+    /// The number of letters that wait there.
     pub waiting: u64,
-    /// A number that is another one after the node was started again.
+    /// A number that changes with each start of the node.
     pub life: u64,
-    /// How many have come there in this life. As long as neither changes, nothing has come.
+    /// The number of letters that came in this life. As long as `life` and `arrivals` stay the same, no letter has
+    /// come.
     pub arrivals: u64,
 }
 
-/// When a sender is told that its message has arrived.
+/// The moment of a receipt to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receipt {
-    /// When it is in the receiver's process.
+    /// When the message is in the receiver's process.
     Process,
-    /// When the receiver has taken it.
+    /// When the receiver has taken the message.
     Agent,
 }
 
-/// The letter that a notice is about, as the node knows it that wrote the notice.
+/// The letter that a notice is about, as known to the node that wrote the notice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct About {
     /// The receiver of the letter.
     pub receiver: String,
-    /// Its number there.
+    /// Its number in that node's mailbox.
     pub number: u64,
 }
 
@@ -135,17 +137,17 @@ pub struct DeliveredLetter {
     pub again: bool,
     /// When it was sent.
     pub posted: UnixMillis,
-    /// When it is not delivered any more.
+    /// When it expires.
     pub expiry: UnixMillis,
     /// The message.
     pub waiting: WaitingMessage,
 }
 
-/// The outcome for a letter in the receiver's process.
+/// The outcome of a letter in the receiver's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LetterOutcome {
-    /// It lies in the mailbox there.
+    /// It lies in the agent's mailbox.
     Arrived,
     /// The receiver has taken it.
     Taken,
@@ -158,30 +160,30 @@ pub enum LetterOutcome {
 }
 
 impl LetterOutcome {
-    /// Whether the letter has no way to go any more.
+    /// Whether the letter goes nowhere any more.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Taken | Self::Expired | Self::Refused(_))
     }
 }
 
-/// Why a letter may not be delivered, by what holds when it is handed over.
+/// The reason why a letter may not be delivered, by the rules and revocations in force at delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LetterRefusal {
     /// The platform's policy does not let its sender write to its receiver.
     NotPermitted,
-    /// An operator has revoked its sender since.
+    /// An operator has revoked its sender since it was sent.
     Revoked,
 }
 
-/// A letter that waits, for people.
+/// A waiting letter, as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingLetter {
     /// The node that keeps it.
     pub node: String,
     /// Its number there.
     pub number: u64,
-    /// The sender; `None` means the platform itself.
+    /// The sender. The platform itself is a sender too.
     pub sender: String,
     /// Its performative.
     pub performative: String,
@@ -189,11 +191,11 @@ pub struct WaitingLetter {
     pub size: u64,
     /// When it was sent.
     pub posted: UnixMillis,
-    /// When it comes back.
+    /// When it expires and returns to its sender.
     pub expiry: UnixMillis,
-    /// It is not delivered before.
+    /// The time before which it is not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_from: Option<UnixMillis>,
-    /// Whether the receiver's process has it, unread.
+    /// Whether the receiver's process has it and it is unread.
     pub delivered: bool,
 }

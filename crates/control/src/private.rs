@@ -1,4 +1,4 @@
-//! Files and sockets for this user alone.
+//! Files and sockets that only this user can open.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use tokio::net::UnixListener;
 
-/// Writes a file that only its owner can read, whole or not at all.
+/// Writes a file that only its owner can read. It is written completely or not at all.
 ///
 /// # Errors
-/// If the file cannot be written; an earlier one of that name is untouched then.
+/// If the file cannot be written. Then an earlier file of that name is untouched.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = fs::OpenOptions::new()
@@ -27,7 +27,7 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Listens on a socket at `path` that only this process's user may open.
 ///
 /// # Errors
-/// If a file is in the way that cannot be removed, or the socket cannot be made.
+/// If a file in the way cannot be removed, or the socket cannot be made.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -38,11 +38,10 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Makes a folder for this user alone, or takes one that is there: what others may do with it is taken
-/// back.
+/// Makes a folder for this user alone. If the folder exists, the rights of others to it are removed.
 ///
 /// # Errors
-/// If it cannot be made, or belongs to another user, who could exchange what is in it.
+/// If it cannot be made, or belongs to another user, who could replace its contents.
 pub fn folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -61,8 +60,8 @@ pub fn folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps other processes, of this user as well, from reading this one's memory and environment. Debuggers
-/// and core dumps are refused with them.
+/// Keeps other processes, even of this user, from reading this process's memory and environment. This also excludes
+/// debuggers and core dumps.
 pub fn forbid_inspection() {
     #[cfg(target_os = "linux")]
     if let Err(error) =

@@ -1,6 +1,6 @@
-//! A node's signed word: for the signing request of one of its processes, or for itself when it
-//! comes back. Signed with the node's own key, it is believed whatever carried it, at every security
-//! level and over every transport.
+//! A node's signed statement: for the signing request of one of its processes, or for itself when it comes back. It is
+//! signed with the node's own key, so it is valid whatever carried it, at every security level and over every
+//! transport.
 
 use sealbus_seal::{
     CertificateChain, CertificateError, Credential, KeyError, Signature, Timestamp, Trust,
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Blob, Fault, FaultCode, NodeDescription, Subject, UnixMillis};
 
-/// How old a statement may be, besides the difference of clocks, in milliseconds.
+/// How old a statement may be in milliseconds, besides the difference of clocks.
 const GOOD_FOR: UnixMillis = 120_000;
 
 /// The statements that a node may make.
 pub trait Statement: Serialize + DeserializeOwned {
-    /// Begins the signed bytes, so that no statement passes for another kind of statement.
+    /// The beginning of the signed bytes, so that no statement passes for one of another kind.
     const CONTEXT: &'static [u8];
 
     /// The node's clock when it made the statement.
@@ -28,7 +28,7 @@ pub trait Statement: Serialize + DeserializeOwned {
 pub struct Vouching {
     /// The process that holds the key.
     pub process: String,
-    /// The identity to be certified.
+    /// The identity to certify.
     pub subject: Subject,
     /// Its signing request, PKCS#10 DER.
     pub request: Blob,
@@ -36,10 +36,10 @@ pub struct Vouching {
     pub at: UnixMillis,
 }
 
-/// The node is there again, and wants its own certificate renewed.
+/// The node has come back, and wants its own certificate renewed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Returning {
-    /// Its kind.
+    /// The node's description of itself.
     pub node: NodeDescription,
     /// Signing request of its own key, PKCS#10 DER.
     pub request: Blob,
@@ -66,34 +66,34 @@ impl Statement for Returning {
 /// A [`Statement`] with the node's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed {
-    /// The statement as JSON: the bytes that are signed.
+    /// The statement as JSON. These are the signed bytes.
     statement: Blob,
     /// The node's certificate chain in its wire form.
     chain: Blob,
     signature: Blob,
 }
 
-/// Why a node's statement is not believed.
+/// The reason why a node's statement is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
-    /// It cannot be read.
+    /// The statement cannot be read.
     #[error("the node's statement cannot be read: {0}")]
     Malformed(String),
-    /// Its node is not believed.
+    /// The node's certificate is not valid.
     #[error("the node is not believed: {0}")]
     Node(#[from] VerifyError),
     /// The signature is not the node's.
     #[error("the statement is not signed by {0}")]
     NotSigned(sealbus_seal::Identity),
-    /// It is of another time.
+    /// The statement is too old, or from the future.
     #[error(
         "the node's clock says {} and the Master's {}, {} s apart: set the one that is wrong",
         Timestamp::from_unix_seconds(node / 1000), Timestamp::from_unix_seconds(here / 1000), node.abs_diff(*here) / 1000
     )]
     Stale {
-        /// The node's clock when it signed.
+        /// The node's clock at signing.
         node: UnixMillis,
-        /// The clock of the one who reads.
+        /// The reader's clock.
         here: UnixMillis,
     },
 }
@@ -115,7 +115,7 @@ impl Signed {
         })
     }
 
-    /// Checks it, and returns who states what.
+    /// Checks the statement. Returns the node and its statement.
     ///
     /// # Errors
     /// [`StatementError`].
@@ -153,8 +153,8 @@ impl Signed {
     }
 }
 
-/// Verifies a node's chain. A certificate that begins later was issued by a CA whose clock was ahead then, and proves the node
-/// as well: without it the node could not ask for another one until that time has come.
+/// Verifies a node's chain. A certificate whose validity begins later was issued by a CA with a fast clock, and proves
+/// the node too. Otherwise the node could not ask for another one until that time has come.
 fn verify(
     chain: &CertificateChain,
     trust: &Trust,
@@ -167,7 +167,8 @@ fn verify(
 }
 
 impl StatementError {
-    /// The fault to answer. Clocks that differ are a fault of their own, which passes; all else is of kind `otherwise`.
+    /// The fault for the answer. Differing clocks are a fault of their own, which passes. Every other fault is of kind
+    /// `otherwise`.
     pub fn fault(&self, otherwise: FaultCode, advice: &str) -> Fault {
         let is_of_clocks = matches!(
             self,

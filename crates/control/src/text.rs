@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a character may steer a terminal or turn the order of what stands around it.
+/// Whether a character may control a terminal or change the order of the text around it.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -12,8 +12,8 @@ fn is_unsafe(character: char) -> bool {
             | '\u{2028}' | '\u{2029}')
 }
 
-/// `text` with every control and bidirectional character as an escape, such as `\u{1b}`. What `keeps`
-/// holds of stays as it is.
+/// `text` with every control and bidirectional character as an escape, such as `\u{1b}`. Characters for which `keeps`
+/// holds are kept.
 pub fn printable_but(text: &str, keeps: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_escaped = |character: char| is_unsafe(character) && !keeps(character);
     if !text.contains(is_escaped) {
@@ -30,12 +30,14 @@ pub fn printable_but(text: &str, keeps: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// `text` with every control and bidirectional character as an escape: one line that a terminal only shows.
+/// `text` with every control and bidirectional character as an escape. The result is one line that a terminal only
+/// shows.
 pub fn printable(text: &str) -> Cow<'_, str> {
     printable_but(text, |_| false)
 }
 
-/// The beginning of `text`, [printable](printable()), with at most so many characters and an ellipsis if there were more.
+/// The beginning of `text`, [printable](printable()), with at most `most` characters, and an ellipsis if there were
+/// more.
 pub fn excerpt(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", printable(&text[..end])),

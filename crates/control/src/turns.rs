@@ -1,18 +1,18 @@
-//! How many requests of one sender are worked on at the same time.
+//! Limits on the requests of one sender that are worked on at the same time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Requests of a member of the platform at the same time.
+/// Most requests of one member of the platform at the same time.
 const OF_MEMBER: usize = 4096;
-/// Requests of anybody else.
+/// Most requests of any other sender.
 const OF_OTHER: usize = 16;
-/// Requests of all senders.
+/// Most requests of all senders.
 const OF_ALL: usize = 65_536;
 
-/// Counts the requests that are worked on. Clones count together.
+/// Counts the requests being worked on. Clones count together.
 #[derive(Clone, Default)]
 pub struct Turns {
     inner: Arc<Mutex<Inner>>,
@@ -25,14 +25,14 @@ struct Inner {
     in_all: usize,
 }
 
-/// The right to have one request worked on, until it is dropped.
+/// The right to have one request worked on. Dropping it ends the right.
 pub struct Turn {
     inner: Arc<Mutex<Inner>>,
     sender: String,
 }
 
 impl Turns {
-    /// A turn for another request of `sender`; none while it has as many as it may.
+    /// A turn for another request of `sender`; none while it has as many as allowed.
     pub fn take(&self, sender: &str) -> Option<Turn> {
         let mut inner = self.inner.lock();
         let most = match inner.members.contains(sender) {
@@ -53,7 +53,7 @@ impl Turns {
 }
 
 impl Turn {
-    /// The sender is a member of the platform, and may have more turns from now on.
+    /// Marks the sender as a member of the platform, which may have more turns from now on.
     pub fn is_members(&self) {
         let mut inner = self.inner.lock();
         if !inner.members.contains(&self.sender) {
@@ -61,7 +61,7 @@ impl Turn {
         }
     }
 
-    /// The sender is no member, or no longer one.
+    /// Marks the sender as no member.
     pub fn is_no_members(&self) {
         self.inner.lock().members.remove(&self.sender);
     }

@@ -15,18 +15,18 @@ use sealbus_control::rpc::{self, MAX_FRAME};
 /// How long the Master may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where a platform is joined, and how it is known.
+/// The Master that a newcomer joins, and its root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enrolment {
     /// The platform's name.
     pub platform: PlatformName,
-    /// `host:port`, to be tried in order.
+    /// The Master's addresses as `host:port`, tried in order.
     pub addresses: Vec<String>,
-    /// Its root's fingerprint.
+    /// Fingerprint of the platform's root.
     pub root: Fingerprint,
 }
 
-/// Why a node could not join.
+/// The reason why a node could not join.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentError {
     /// The Master cannot be reached, or is not the one the token names.
@@ -34,7 +34,7 @@ pub enum EnrolmentError {
     Unreachable {
         /// The platform.
         platform: PlatformName,
-        /// The attempted action.
+        /// The attempts and their errors.
         why: String,
     },
     /// The Master refused.
@@ -49,7 +49,7 @@ impl Enrolment {
             platform: self.platform.clone(),
             why,
         };
-        // Whoever answers here receives the token's secret and says at which level the node talks. The
+        // The server receives the token's secret and states the node's security level, so it must be the Master. The
         // certificate of another node does not suffice: that node may be hostile, or revoked long ago.
         let master = Identity::node(&self.platform, MASTER_NODE)
             .map(ExpectedPeer::Exactly)

@@ -1,5 +1,5 @@
-//! Joining a platform over TLS: the server shows its root certificate, whose fingerprint the one who
-//! joins has from a token.
+//! Joining a platform over TLS. The server shows its root certificate, and the newcomer has that certificate's
+//! fingerprint from a token.
 
 mod client;
 mod lines;

@@ -1,4 +1,4 @@
-//! A limit on what strangers can write into the log.
+//! A limit on the log lines that strangers can cause.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ const LINES: u32 = 20;
 /// The span.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// Counts lines of one kind, and says which are still written.
+/// Counts lines of one kind, and decides which are still written.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     since: Option<Instant>,
@@ -16,7 +16,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Whether another line is written now; if so, how many were left out before it.
+    /// Whether another line is written now. If so, returns how many were left out before it.
     pub(super) fn next(&mut self, now: Instant) -> Option<u64> {
         let is_over = self
             .since

@@ -1,21 +1,21 @@
-//! Which connections of strangers are kept while it is not known who is at their ends.
+//! Connections of strangers, kept while the identities at their other ends are unknown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// Connections whose ends have not been let in yet. When there are too many, the oldest of the address
-/// that has most of them goes, so that one address cannot keep the others out.
+/// Connections that have not been let in yet. When there are too many, the oldest one of the address with the most
+/// goes, so that one address cannot keep the others out.
 #[derive(Debug)]
 pub(super) struct Strangers {
     most: usize,
     next: u64,
-    /// In the order they came.
+    /// The connections in the order in which they came.
     waiting: BTreeMap<u64, IpAddr>,
     by_address: HashMap<IpAddr, usize>,
 }
 
 impl Strangers {
-    /// Keeps at most so many.
+    /// Keeps at most this many.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most: most.max(1),
@@ -25,7 +25,7 @@ impl Strangers {
         }
     }
 
-    /// Another one came. Returns its number, and that of the one that has to go for it.
+    /// Takes in another connection. Returns its number, and the number of the connection that must go for it.
     pub(super) fn came(&mut self, address: IpAddr) -> (u64, Option<u64>) {
         let gone = (self.waiting.len() >= self.most)
             .then(|| self.least_deserving())
@@ -40,7 +40,7 @@ impl Strangers {
         (number, gone)
     }
 
-    /// One was let in, or its connection ended. Whether it was waiting.
+    /// Removes a connection that was let in or ended. Returns whether it was waiting.
     pub(super) fn left(&mut self, number: u64) -> bool {
         let Some(address) = self.waiting.remove(&number) else {
             return false;
@@ -54,7 +54,7 @@ impl Strangers {
         true
     }
 
-    /// Whether it is waiting.
+    /// Whether the connection is still waiting.
     pub(super) fn is_waiting(&self, number: u64) -> bool {
         self.waiting.contains_key(&number)
     }
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(strangers.came(ONE), (number, None));
         }
         assert_eq!(strangers.came(TWO), (4, Some(0)));
-        // The flood goes on at its own cost.
+        // The flood displaces only its own connections.
         assert_eq!(strangers.came(ONE), (5, Some(1)));
         assert_eq!(strangers.came(ONE), (6, Some(2)));
         assert!(strangers.left(4));

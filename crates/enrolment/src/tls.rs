@@ -1,4 +1,4 @@
-//! TLS with a server that is known by its root's fingerprint alone.
+//! TLS with a server that is identified by its root's fingerprint alone.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,11 +18,11 @@ use super::strangers::Strangers;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long a connection may take until it is known who is at its other end, in all.
+/// How long a connection may take in all until the identity at its other end is known.
 const ADMISSION: Duration = Duration::from_secs(30);
-/// Most connections of which that is not known.
+/// Most connections whose other ends are still unknown.
 const NEWCOMERS: usize = 256;
-/// The pause after the system refused to accept, as when there are no file descriptors left.
+/// The pause after the system refused to accept, for example for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens on an address.
@@ -41,15 +41,15 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         })
 }
 
-/// The door of a port that strangers reach.
+/// The entrance of a port that strangers can reach.
 struct Door {
     strangers: Mutex<Strangers>,
-    /// The tasks of those that wait before it.
+    /// The tasks of the waiting connections.
     tasks: Mutex<HashMap<u64, AbortHandle>>,
     refusals: Mutex<Lines>,
 }
 
-/// A stranger's place before the door, until it is let in or its connection ends.
+/// A stranger's place in the queue, until the stranger is let in or its connection ends.
 pub struct Waiting {
     door: Arc<Door>,
     number: u64,
@@ -57,13 +57,13 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The stranger has proved that it may come in: its connection is ended no more to make room.
+    /// Lets the stranger in, which has proved its right. Its connection is no longer ended to make room.
     pub fn let_in(&self) {
         self.door.strangers.lock().left(self.number);
         self.door.tasks.lock().remove(&self.number);
     }
 
-    /// Writes a refusal to the log, unless strangers have had too many lines of it lately.
+    /// Writes a refusal to the log, unless strangers have caused too many such lines lately.
     pub fn refused(&self, why: &str) {
         if let Some(left_out) = self.door.refusals.lock().next(Instant::now()) {
             tracing::warn!(peer = %self.peer, why = %why.escape_debug(), left_out, "a newcomer was refused");
@@ -85,11 +85,11 @@ impl Drop for Waiting {
     }
 }
 
-/// Accepts connections for ever, and hands each on after its handshake, with its place among those
-/// that are not [let in](Waiting::let_in) yet.
+/// Accepts connections for ever. Hands each on after its handshake, with its place among those that are not [let
+/// in](Waiting::let_in) yet.
 ///
-/// Strangers wait for nobody: when there are too many, the oldest of the address that has most of them
-/// ends, and so does one that has not been let in in time.
+/// Strangers do not wait for each other. When there are too many, the oldest one of the address with the most ends. A
+/// stranger that is not let in in time ends too.
 pub async fn accept<F, S>(listener: TcpListener, acceptor: Acceptor, serve: F)
 where
     F: Fn(server::TlsStream<TcpStream>, Arc<Waiting>) -> S + Clone + Send + 'static,
@@ -100,7 +100,7 @@ where
         tasks: Mutex::default(),
         refusals: Mutex::default(),
     });
-    // They end with this.
+    // The connections end with this set.
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -113,7 +113,7 @@ where
             }
         };
         let (number, gone) = door.strangers.lock().came(peer.ip());
-        // Locked until the new task is known, which removes itself when it ends.
+        // The lock is held until the new task is known, because the task removes itself when it ends.
         let mut tasks = door.tasks.lock();
         if let Some(task) = gone.and_then(|gone| tasks.remove(&gone)) {
             task.abort();
@@ -157,16 +157,16 @@ where
     }
 }
 
-/// How many strangers may wait: a share of the descriptors this process may have, so that operators and
-/// agents find some free.
+/// How many strangers may wait: a share of this process's file descriptors, so that some stay free for operators and
+/// agents.
 fn most_strangers() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     limit.map_or(NEWCOMERS, |limit| (limit / 8).clamp(8, NEWCOMERS))
 }
 
-/// Connects to one of `addresses` whose server is `expected` and shows the root of that fingerprint.
-/// The error says what was tried.
+/// Connects to one of `addresses` with a server that is `expected` and shows the root with that fingerprint. The error
+/// lists the attempts.
 pub async fn connect(
     addresses: &[String],
     platform: &PlatformName,

@@ -1,4 +1,4 @@
-//! One agent of this process: its way in, its way out, and what is wished of it.
+//! One agent of this process: its mailbox, its outbox, and the wishes for it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use super::standing::Standing;
 /// A wish of the platform, or of the program itself, for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Come to rest and hand over the state ([`AgentHandle::hand_over`]): the process is to be moved.
+    /// Come to rest and hand over the state ([`AgentHandle::hand_over`]), because the process is being moved.
     Freeze,
     /// End ([`AgentHandle::leave`]).
     Stop,
@@ -27,20 +27,20 @@ pub enum Wish {
 /// How an agent leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parting {
-    /// It ended by itself, or was asked to.
+    /// The agent ended by itself, or because it was asked to.
     Ended,
-    /// It failed, with this error.
+    /// The agent failed with this error.
     Failed(String),
-    /// It has handed over its state and goes on elsewhere.
+    /// The agent has handed over its state and goes on elsewhere.
     Moved,
 }
 
 /// The fate of an agent that handed over its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thawed {
-    /// The move did not come about: it goes on here, with the messages it had.
+    /// The move failed. The agent goes on here, with the messages it had.
     GoOn,
-    /// It goes on elsewhere, or the process ends: here it is over.
+    /// The agent goes on elsewhere, or the process ends. Here it is over.
     Gone,
 }
 
@@ -50,19 +50,19 @@ const NO_WISH: u8 = 0;
 const FREEZE: u8 = 1;
 const STOP: u8 = 2;
 
-/// The state that the process keeps of each of its agents.
+/// The process's state for each of its agents.
 pub(super) struct Entry {
     pub(super) aid: Aid,
     pub(super) number: u64,
-    /// A new one takes its place when a move did not come about.
+    /// The agent's outbox. After a failed move a new one takes its place.
     pub(super) outbox: ArcSwap<Outbox>,
     pub(super) standing: Mutex<Standing>,
     wish: AtomicU8,
-    /// Tasks that wait for a wish, and in how many places each.
+    /// Tasks that wait for a wish, each with the number of places in which it waits.
     waiting: Mutex<Vec<(Waker, u32)>>,
     /// Called at each new wish, for readers that do not wait in Rust.
     hook: Mutex<Option<Hook>>,
-    /// Where to say that it is at rest, while it is asked to be.
+    /// The channel on which the agent reports that it is at rest, while it is asked to rest.
     pub(super) rest: Mutex<Option<Rest>>,
 }
 
@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// A wish to stop is never taken back; a wish to freeze gives way to it.
+    /// Sets a wish. A wish to stop is never taken back, and replaces a wish to freeze.
     pub(super) fn wish(&self, wish: Wish) {
         let code = match wish {
             Wish::Freeze => FREEZE,
@@ -118,7 +118,7 @@ impl Entry {
     }
 }
 
-/// The wish for one agent; a handle of its own, so that a task can wait for a wish and a message at once.
+/// The wish for one agent. This handle is separate, so that a task can wait for a wish and a message at once.
 #[derive(Clone)]
 pub struct Wishes(Arc<Entry>);
 
@@ -128,17 +128,17 @@ impl Wishes {
         self.0.wished()
     }
 
-    /// Whether the agent is to stop.
+    /// Whether the agent must stop.
     pub fn is_stop_wished(&self) -> bool {
         self.current() == Some(Wish::Stop)
     }
 
-    /// Waits until something is wished. Safe to cancel.
+    /// Waits until there is a wish. Safe to cancel.
     pub async fn wished(&self) -> Wish {
         self.until(|wish| wish).await
     }
 
-    /// Waits until the agent is to stop. Safe to cancel.
+    /// Waits until the agent must stop. Safe to cancel.
     pub async fn stop_wished(&self) {
         self.until(|wish| wish.filter(|wish| *wish == Wish::Stop))
             .await;
@@ -154,15 +154,15 @@ impl Wishes {
                 return Poll::Ready(value);
             }
             place.take(context.waker());
-            // A wish in between is not missed.
+            // This does not miss a wish that comes in between.
             ready(self.0.wished()).map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 }
 
-/// A place among those who wait for a wish. Smaller than a [`tokio::sync::Notify`]'s, of which an idle agent would hold
-/// several.
+/// A place among the tasks that wait for a wish. It is smaller than the place of a [`tokio::sync::Notify`]; an idle
+/// agent would hold several.
 struct Place<'a> {
     entry: &'a Entry,
     task: Option<Waker>,
@@ -214,7 +214,7 @@ pub struct AgentHandle {
     entry: Arc<Entry>,
     outbox: Arc<Outbox>,
     mailbox: Mailbox,
-    /// The messages it brought along.
+    /// The state that it brought from its former node.
     state: Option<Box<[u8]>>,
     /// How it leaves, unless it just ended.
     parting: Option<Box<Parting>>,
@@ -248,20 +248,20 @@ impl AgentHandle {
         &self.entry.aid
     }
 
-    /// The process it runs in.
+    /// The process that it runs in.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Sends a message to all its receivers; waits while one of them has no room.
+    /// Sends a message to all its receivers. Waits while one of them has no room.
     ///
-    /// `sender` may be left open. What cannot be delivered later comes back as a `failure` from the AMS.
+    /// `sender` may be left open. A message that cannot be delivered later comes back as a `failure` from the AMS.
     pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
         self.outbox.send(message).await
     }
 
-    /// Sends a message to all its receivers as `delivery` says: kept for those who are away, with an expiry, with a
-    /// receipt. What is persistent is on a disk of the platform when this returns.
+    /// Sends a message to all its receivers as `delivery` says: kept for absent receivers, with an expiry, or with a
+    /// receipt. A persistent message is on a disk of the platform when this returns.
     pub async fn send_with(
         &self,
         message: impl Into<Arc<AclMessage>>,
@@ -270,27 +270,27 @@ impl AgentHandle {
         self.outbox.send_with(message, delivery).await
     }
 
-    /// As [`send`](Self::send), without waiting.
+    /// Like [`send`](Self::send), without waiting.
     pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
         self.outbox.try_send(message)
     }
 
-    /// The sending end itself.
+    /// The agent's sending end.
     pub fn outbox(&self) -> &Arc<Outbox> {
         &self.outbox
     }
 
-    /// The sending end for other tasks and threads, which outlives a move that did not come about.
+    /// A sending end for other tasks and threads. It outlives a failed move.
     pub fn sender(&self) -> AgentSender {
         AgentSender(self.entry.clone())
     }
 
-    /// The receiving end, with all its ways to read.
+    /// The agent's receiving end, with all its ways to read.
     pub fn mailbox(&mut self) -> &mut Mailbox {
         &mut self.mailbox
     }
 
-    /// Waits for the next message; `None` when the mailbox was closed and is empty. Safe to cancel.
+    /// Waits for the next message. Returns `None` when the mailbox is closed and empty. Safe to cancel.
     pub async fn receive(&mut self) -> Option<ReceivedMessage> {
         self.mailbox.recv().await
     }
@@ -300,8 +300,8 @@ impl AgentHandle {
         Wishes(self.entry.clone())
     }
 
-    /// Calls `hook` at each new wish, and at each message that arrives after a try to receive found none. It runs on
-    /// the thread that brings the news and must be quick, such as writing to an eventfd.
+    /// Calls `hook` at each new wish, and at each message that arrives after a receive attempt found none. The hook
+    /// runs on the thread that brings the news and must be quick; it may write to an eventfd, for example.
     pub fn set_hook(&mut self, hook: impl Fn() + Send + Sync + 'static) {
         let hook: Hook = Arc::new(hook);
         *self.entry.hook.lock() = Some(hook.clone());
@@ -312,22 +312,23 @@ impl AgentHandle {
         self.mailbox.set_hook(move || hook());
     }
 
-    /// The state its `save` gave where it came from; `None` the second time, and for an agent that did not move.
+    /// The state that its `save` hook returned at its former node. `None` the second time, and for an agent that did
+    /// not move.
     pub fn take_state(&mut self) -> Option<Vec<u8>> {
         self.state.take().map(Vec::from)
     }
 
-    /// Answers [`Wish::Freeze`]: hands over the state, and the unread messages with it, and waits for the outcome of
-    /// the move. The agent must be at rest: what it sends or changes from here on is lost if it moves.
+    /// Answers [`Wish::Freeze`]: hands over the state and the unread messages, and waits for the outcome of the move.
+    /// The agent must be at rest: messages it sends or changes it makes from here on are lost if it moves.
     pub async fn hand_over(&mut self, state: Vec<u8>) -> Thawed {
         let Some(rest) = self.entry.rest.lock().take() else {
             return Thawed::GoOn;
         };
-        // Withdrawn: another agent of the process could not be moved, or it took too long.
+        // The wish was withdrawn: another agent of the process could not be moved, or freezing took too long.
         let Some(drain) = rest.ready(state).await else {
             return Thawed::GoOn;
         };
-        // An empty, closed mailbox stands in until there is a new one.
+        // An empty, closed mailbox takes the place until there is a new one.
         let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
         let messages = std::mem::replace(&mut self.mailbox, empty).drain();
         match drain.hand_over(messages).await {
@@ -354,9 +355,9 @@ impl AgentHandle {
         self.entry.withdraw_freeze();
     }
 
-    /// Leaves the platform, saying how. Unread messages go back to their senders.
+    /// Leaves the platform in this way. Unread messages go back to their senders.
     pub fn leave(mut self, parting: Parting) {
-        // One that moved has nothing to say here any more.
+        // An agent that moved has nothing more to report here.
         if self.parting.as_deref() != Some(&Parting::Moved) {
             self.parting = Some(Box::new(parting));
         }
@@ -366,7 +367,8 @@ impl AgentHandle {
 impl Drop for AgentHandle {
     fn drop(&mut self) {
         let parting = self.parting.as_deref().unwrap_or(&Parting::Ended);
-        // While the agent is still attached, so that what it never read finds the way back to its senders.
+        // This happens while the agent is still attached, so that its unread messages find their way back to their
+        // senders.
         let (_, empty) = sealbus_bus::mailbox(sealbus_bus::MailboxLimits::default());
         drop(std::mem::replace(&mut self.mailbox, empty));
         self.process.shared.remove(&self.entry, parting);
@@ -391,13 +393,13 @@ impl AgentSender {
         &self.0.aid
     }
 
-    /// Sends a message to all its receivers; waits while one of them has no room.
+    /// Sends a message to all its receivers. Waits while one of them has no room.
     pub async fn send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), SendError> {
         self.0.outbox.load_full().send(message).await
     }
 
-    /// Sends a message to all its receivers as `delivery` says: kept for those who are away, with an expiry, with a
-    /// receipt. What is persistent is on a disk of the platform when this returns.
+    /// Sends a message to all its receivers as `delivery` says: kept for absent receivers, with an expiry, or with a
+    /// receipt. A persistent message is on a disk of the platform when this returns.
     pub async fn send_with(
         &self,
         message: impl Into<Arc<AclMessage>>,
@@ -406,7 +408,7 @@ impl AgentSender {
         self.0.outbox.load_full().send_with(message, delivery).await
     }
 
-    /// As [`send`](Self::send), without waiting.
+    /// Like [`send`](Self::send), without waiting.
     pub fn try_send(&self, message: impl Into<Arc<AclMessage>>) -> Result<(), TrySendError> {
         self.0.outbox.load().try_send(message)
     }

@@ -1,4 +1,4 @@
-//! What carries the bus of a process to the others: one line for each transport, and what it is opened with.
+//! The transport of a process's bus to other processes: one line for each kind, and its settings.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use super::error::OpenError;
 use sealbus_control::host::Membership;
 use sealbus_control::{BrokerDescription, TransportDescription};
 
-/// How long an agent may take to be reachable at the broker before its process is called ready without it.
+/// How long an agent may take to become reachable at the broker. After this time its process counts as ready without
+/// it.
 const REACHABLE: Duration = Duration::from_secs(30);
 
-/// Opens what the platform runs on as the transport of `bus`.
+/// Opens the platform's transport as the transport of `bus`.
 pub(super) async fn open(
     bus: &Bus,
     membership: &Membership,
@@ -36,7 +37,7 @@ pub(super) async fn open(
     }
 }
 
-/// Waits until messages come to these agents, by whole name.
+/// Waits until messages reach these agents, which are given by their whole names.
 pub(super) async fn reachable(transport: &dyn Transport, agents: Vec<Arc<str>>) {
     for agent in agents {
         let Some(mut receives) = transport.receives(&agent) else {
@@ -44,7 +45,7 @@ pub(super) async fn reachable(transport: &dyn Transport, agents: Vec<Arc<str>>) 
         };
         let waited = tokio::time::timeout(REACHABLE, receives.wait_for(|is| *is)).await;
         if !matches!(waited, Ok(Ok(_))) {
-            // Its queue is there: messages wait in it.
+            // The agent's queue exists, so messages wait in it.
             tracing::warn!(%agent, "is not connected to the broker yet");
         }
     }
@@ -78,7 +79,7 @@ async fn mesh(
     Ok(())
 }
 
-/// How the process uses the broker that the platform describes.
+/// The process's settings for the broker that the platform describes.
 fn broker(
     membership: &Membership,
     level: SecurityLevel,

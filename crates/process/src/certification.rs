@@ -1,4 +1,4 @@
-//! Keys made here, certified by the platform: steps 3, 4 and 6 of certification, as the process sees them.
+//! Keys made here and certified by the platform: steps 3, 4 and 6 of certification, as the process sees them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::standing::Standing;
 use sealbus_control::host::Host;
 use sealbus_control::{Fault, Subject};
 
-/// Why a key of this process was not certified.
+/// The reason why a key of this process was not certified.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificationError {
     /// No key could be made.
     #[error("no key could be made: {0}")]
     Key(#[from] KeyError),
-    /// The platform did not certify it.
+    /// The platform did not certify the key.
     #[error(transparent)]
     Refused(#[from] Fault),
     /// The answer is not a certificate for this key.
@@ -29,12 +29,12 @@ pub enum CertificationError {
     /// The answer is for another identity.
     #[error("the platform sent a certificate for {found} where {expected} asked for one")]
     SomebodyElse {
-        /// The asker.
+        /// The identity that asked.
         expected: String,
-        /// Its receiver.
+        /// The identity in the certificate.
         found: Identity,
     },
-    /// The answer has expired, by the clock here.
+    /// The certificate has expired, by the clock here.
     #[error(
         "the platform sent a certificate that expired at {not_after}: the clock here says {now}; set one of the clocks right"
     )]
@@ -50,12 +50,12 @@ pub enum CertificationError {
 pub(super) struct Certified {
     pub(super) credential: Arc<Credential>,
     pub(super) certificate: Certificate,
-    /// How long it lives from now on.
+    /// How long the certificate lives from now on.
     pub(super) lifetime: Duration,
 }
 
 impl Certified {
-    /// Where the certificate stands, having come at `now` on the process's clock.
+    /// The standing of a certificate that came at `now` on the process's clock.
     pub(super) fn standing(&self, now: Duration) -> Standing {
         Standing::new(&self.certificate, now, self.lifetime)
     }
@@ -64,7 +64,7 @@ impl Certified {
 /// Makes keys and has them certified.
 pub(super) struct Certifier {
     host: Arc<dyn Host>,
-    /// A chain of the authority met last: all chains under it share one copy of what is above the leaf.
+    /// A chain of the latest authority. All chains under it share one copy of the certificates above the leaf.
     issuers: Mutex<Option<CertificateChain>>,
 }
 
@@ -76,7 +76,7 @@ impl Certifier {
         }
     }
 
-    /// Makes a key and has it certified for `subject`, which is `who` in logs.
+    /// Makes a key and has it certified for `subject`. Logs call it `who`.
     pub(super) async fn certify(
         &self,
         subject: Subject,
@@ -85,7 +85,7 @@ impl Certifier {
     ) -> Result<Certified, CertificationError> {
         let key = KeyPair::generate()?;
         let request = key.signing_request()?;
-        // The six steps are told once; renewals, which go on all the time, by their outcome.
+        // The six steps are logged once. Renewals, which never end, are logged by their outcome.
         if !renewal {
             tracing::info!(target: "sealbus::certification", step = 3, agent = who,
                 key = %key.public_key(), "made a key pair in this process");

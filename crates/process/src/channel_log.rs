@@ -1,5 +1,5 @@
-//! Persistent channels in a process: events are given to its node one batch after the other, and the logs of all nodes are
-//! read through it.
+//! Persistent channels in a process. Its events go to its node batch by batch, and through this node it reads the logs
+//! of all nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct NodeLogs {
 }
 
 impl NodeLogs {
-    /// A way to the logs. What was given to it goes on as long as it is there.
+    /// Opens a way to the logs. Submitted events go on as long as the way is held.
     pub(super) fn start(host: Arc<dyn Host>, bus: WeakBus) -> Arc<Self> {
         let node: Arc<str> = host.membership().node.as_str().into();
         let keeper = EventKeeper {
@@ -52,7 +52,7 @@ impl NodeLogs {
         })
     }
 
-    /// Asks the logs of `node`, and takes out of the answer what it is to hold.
+    /// Asks the logs of `node`, and takes the expected result out of the answer.
     async fn ask<T>(
         &self,
         node: &str,
@@ -74,7 +74,7 @@ fn micros(time: SystemTime) -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The part of an agent's name that its node knows it by.
+/// The part of an agent's name by which its node knows it.
 fn local(agent: &str) -> String {
     let (name, _) = agent.rsplit_once('@').unwrap_or((agent, ""));
     name.to_owned()

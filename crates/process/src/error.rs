@@ -1,4 +1,4 @@
-//! Why a process could not begin, why an agent could not, and why it all ended.
+//! The reasons why a process or an agent could not start, and why a process ended.
 
 use sealbus_bus::AttachError;
 use sealbus_mesh::BindError;
@@ -7,14 +7,14 @@ use sealbus_seal::SecurityLevel;
 use super::CertificationError;
 use sealbus_control::Fault;
 
-/// Why a process ended, as its last log line says.
+/// The reason why a process ended, as its last log line states it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessEnd {
-    /// It closed by itself.
+    /// The process closed by itself.
     #[error("it has left the platform")]
     Closed,
-    /// Its node, and with it the platform, is gone for good.
+    /// The process's node, and with it the platform, is gone for good.
     #[error(
         "the connection to the node {node} is gone for good: start the program again when the platform is back"
     )]
@@ -22,24 +22,24 @@ pub enum ProcessEnd {
         /// The node.
         node: String,
     },
-    /// The platform no longer vouches for it.
+    /// The platform no longer vouches for the process.
     #[error("{who} was revoked: {reason}")]
     Revoked {
         /// The process or its agent.
         who: String,
-        /// Why, as far as the platform says.
+        /// The reason, as far as the platform states it.
         reason: String,
     },
-    /// Its agents went on in another process.
+    /// The process's agents went on in another process.
     #[error("its agents have moved to another node")]
     Moved,
 }
 
-/// Why a process could not take its place on the platform.
+/// The reason why a process could not take its place on the platform.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The platform's description of itself makes no sense.
+    /// The platform's description of itself is not valid.
     #[error("the platform's description is unusable: {0}")]
     Description(String),
     /// The process itself was not certified.
@@ -48,13 +48,13 @@ pub enum OpenError {
     /// The process cannot be reached by others.
     #[error("this process cannot listen for others: {0}")]
     Bind(#[from] BindError),
-    /// The platform asks for more than the mesh carries. It is refused rather than weakened.
+    /// The platform asks for more security than the mesh provides. It is refused rather than weakened.
     #[error("the mesh does not carry level {0}: the highest level of this version is auth")]
     Level(SecurityLevel),
-    /// The moved state could not be fetched.
+    /// The state of the moved agents could not be fetched.
     #[error("the agents that moved here could not be fetched: {0}")]
     Inheritance(Fault),
-    /// The platform did not take the address this process listens on.
+    /// The platform did not accept the address on which this process listens.
     #[error("the platform did not take the address of this process: {0}")]
     Announcement(Fault),
     /// The host's commands were taken before.
@@ -62,22 +62,22 @@ pub enum OpenError {
     HostInUse,
 }
 
-/// Why an agent could not be opened.
+/// The reason why an agent could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenAgentError {
-    /// It was not certified.
+    /// The agent was not certified.
     #[error("agent {agent} was not certified: {source}")]
     Certification {
         /// The agent.
         agent: String,
-        /// Why.
+        /// The reason.
         source: CertificationError,
     },
-    /// A name of the platform's own.
+    /// The name belongs to one of the platform's own agents.
     #[error("no program's agent can be named {0}: it is the platform's agent for that purpose")]
     Reserved(String),
-    /// The bus did not take it.
+    /// The bus did not accept the agent.
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// The process is ending.
@@ -85,15 +85,15 @@ pub enum OpenAgentError {
     Ending {
         /// The agent.
         agent: String,
-        /// Why the process ends.
+        /// The reason why the process ends.
         reason: String,
     },
-    /// The state it brings along cannot be read.
+    /// The state that the agent brought along cannot be read.
     #[error("what agent {agent} brings along from its former node is unreadable: {what}")]
     Inheritance {
         /// The agent.
         agent: String,
-        /// What.
+        /// The fault.
         what: String,
     },
 }

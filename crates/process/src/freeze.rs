@@ -1,8 +1,8 @@
 //! Moving: all agents of the process come to rest, hand over state and unread messages, and wait for the outcome.
 //!
-//! In two steps, so that nothing is lost between agents of the same process: while one still works, the mailboxes of
-//! those already at rest stay open; only when all rest are the mailboxes emptied and closed as moving, which makes the
-//! senders hold what comes later until the agents are found at their new place.
+//! This takes two steps, so that nothing is lost between agents of the same process. While one agent still works, the
+//! mailboxes of those already at rest stay open. Only when all rest are the mailboxes emptied and closed as moving.
+//! Then senders hold later messages until the agents are found at their new place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
 /// How long all agents may take to come to rest.
 const COME_TO_REST: Duration = Duration::from_secs(15);
 
-/// An agent that has handed over all it has. Dropping this tells it that it is over here.
+/// An agent that has handed over everything. Dropping this value tells the agent that it is over here.
 pub(super) struct Resting {
     entry: Arc<Entry>,
     messages: Vec<ReceivedMessage>,
     thaw: oneshot::Sender<(Arc<Outbox>, Mailbox)>,
 }
 
-/// Brings all agents to rest and collects what they hand over.
+/// Brings all agents to rest and collects their state and messages.
 pub(super) async fn freeze(shared: &Shared) -> Result<Vec<FrozenAgent>, String> {
     let entries: Vec<Arc<Entry>> = shared.agents.lock().by_number.values().cloned().collect();
     match come_to_rest(&entries).await {
@@ -48,7 +48,7 @@ pub(super) async fn freeze(shared: &Shared) -> Result<Vec<FrozenAgent>, String> 
     }
 }
 
-/// One [`Ready`] for each entry, in their order.
+/// Returns one [`Ready`] for each entry, in the entries' order.
 async fn come_to_rest(entries: &[Arc<Entry>]) -> Result<Vec<Ready>, String> {
     let (to, mut at_rest) = mpsc::unbounded_channel();
     for entry in entries {
@@ -114,7 +114,7 @@ async fn collect(
             Ok(()) => drained.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        // Kept messages go their own way.
+        // Kept messages travel separately.
         shared.inbox.left(entry.aid.local_name());
         match messages.iter().map(pack).collect() {
             Ok(mailbox) => {
@@ -132,7 +132,7 @@ async fn collect(
             thaw,
         });
     }
-    // Else the next process would get again what was taken here.
+    // Otherwise the next process would get letters again that were taken here.
     if failed.is_none() {
         failed = shared.inbox.all_confirmed().await.err();
     }
@@ -145,7 +145,7 @@ async fn collect(
     }
 }
 
-/// The move did not come about: agents at rest go on with the messages they had.
+/// Ends a failed move: agents at rest go on with the messages they had.
 pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
     for Resting {
         entry,
@@ -162,7 +162,7 @@ pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
                 shared.put_back(name, messages);
                 let outbox = Arc::new(outbox);
                 entry.outbox.store(outbox.clone());
-                // Nobody waits for it only if the agent has ended meanwhile.
+                // The agent no longer waits for this only if it has ended in the meantime.
                 let _ = thaw.send((outbox, mailbox));
             }
             Err(error) => {
@@ -172,7 +172,7 @@ pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
     }
 }
 
-/// The move came about: here the process is over.
+/// Ends a successful move: here the process is over.
 pub(super) fn moved(shared: &Shared) {
     shared.end(ProcessEnd::Moved);
 }
@@ -192,7 +192,7 @@ fn pack(message: &ReceivedMessage) -> Result<WaitingMessage, String> {
             identity: verified.identity().to_string(),
             serial: verified.serial().to_string(),
         },
-        // Moved twice: what was known first is still what is known.
+        // The agent moved twice. The first knowledge is still the valid one.
         Provenance::Vouched(identity) | Provenance::Carried(identity) => {
             WaitingProvenance::SameProcess {
                 identity: identity.to_string(),
@@ -213,8 +213,8 @@ fn sender(message: &ReceivedMessage) -> Option<Identity> {
     Identity::from_agent_name(view.sender()?.name()).ok()
 }
 
-/// Unpacks the mailbox of an agent that moved here. It came over the node's connection, and is checked like anything
-/// from outside.
+/// Unpacks the mailbox of an agent that moved here. The mailbox came over the node's connection, and is checked like
+/// any outside data.
 pub(super) fn revive(mailbox: Vec<WaitingMessage>) -> Result<Vec<ReceivedMessage>, String> {
     mailbox.into_iter().map(unpack).collect()
 }

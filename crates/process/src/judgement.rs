@@ -1,4 +1,5 @@
-//! Whether a letter that waited may still be delivered, by what holds now: rules and revocations may be younger than it.
+//! Judges whether a waiting letter may still be delivered, by the rules and revocations in force, which may be younger
+//! than the letter.
 
 use sealbus_bus::{Permit, Provenance, ReceivedMessage, RefusalReason, Refused};
 use sealbus_seal::Identity;
@@ -9,14 +10,15 @@ use sealbus_control::UnixMillis;
 use sealbus_control::post::LetterRefusal;
 
 impl Shared {
-    /// Judges a letter for `receiver`, by AID name, that was sent at `posted`. What is refused is noted.
+    /// Judges a letter for `receiver` (an AID name) that was sent at `posted`. A refusal is noted.
     ///
-    /// Its sender was proved when it was kept, so that certificates which have expired since, or were given back because
-    /// the agent ended or moved, take nothing from it. What an agent sent before an operator revoked it is not delivered
-    /// any more: whoever revokes by hand does not know since when somebody else has had the key.
+    /// The letter's sender was proved when the letter was kept. So the letter stays valid if the sender's certificate
+    /// has expired since, or was given back because the agent ended or moved. Messages that an agent sent before an
+    /// operator revoked it are no longer delivered, because the operator does not know since when another party has had
+    /// the key.
     ///
     /// # Errors
-    /// Why it is not to be delivered.
+    /// The reason why the letter may not be delivered.
     pub(super) fn judge_letter(
         &self,
         letter: &ReceivedMessage,
@@ -60,7 +62,7 @@ impl Shared {
         Err(refusal)
     }
 
-    /// The revocation by hand of who sent something at `posted`, if there was one since.
+    /// The revocation by an operator, after `posted`, of the agent that sent a letter then.
     fn revoked_since(&self, sender: &Identity, posted: UnixMillis) -> Option<Denial> {
         let lists = self.trust.deny_lists();
         lists

@@ -1,5 +1,5 @@
-//! Messages that the platform keeps: those this process's agents send, given to the node one batch after the other, and
-//! those kept for its agents, put into their mailboxes and reported as they are taken.
+//! Messages that the platform keeps. Letters from this process's agents go to the node batch by batch. Letters for its
+//! agents go into their mailboxes, and are reported as they are taken.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -23,14 +23,14 @@ use sealbus_keeping::post::{MOST_POSTED, expiry_of, new_origin};
 
 /// The pause before the node is asked again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How often mailboxes are looked through for letters that have expired unread.
+/// How often mailboxes are searched for letters that have expired unread.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Most bytes of letters in one request.
 const MOST_BYTES: usize = 4 << 20;
-/// How long what was taken may remain unreported when its agent moves.
+/// How long reports may remain outstanding when their agent moves.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
 
-/// The way out: to the node.
+/// The way out to the node.
 pub(super) struct NodePost(NodeQueue<LetterKeeper>);
 
 impl Post for NodePost {
@@ -40,7 +40,7 @@ impl Post for NodePost {
 }
 
 impl NodePost {
-    /// A way out, whose letters go on as long as it is there.
+    /// Opens a way out. Its letters go on as long as the way is held.
     pub(super) fn start(host: Arc<dyn Host>, platform: String) -> Arc<Self> {
         let keeper = LetterKeeper {
             host,
@@ -57,7 +57,7 @@ struct LetterKeeper {
     host: Arc<dyn Host>,
     platform: String,
     origin: u64,
-    /// By receiver.
+    /// Sequence numbers by receiver.
     sequences: HashMap<String, u64>,
 }
 
@@ -113,7 +113,7 @@ fn posted(
         return Err(NotKept("it expires before it is valid".to_owned()));
     }
     let receipt = match delivery.receipt {
-        // It is on disk when the node answers.
+        // The message is on disk when the node answers.
         None | Some(Acknowledgement::OnDisk) => None,
         Some(Acknowledgement::ReceiverProcess) => Some(Receipt::Process),
         Some(Acknowledgement::ReceiverAgent) => Some(Receipt::Agent),
@@ -153,18 +153,18 @@ fn posted(
 enum Here {
     /// In the mailbox, unread.
     Unread,
-    /// Out of it; the node is to be told, or has not confirmed it.
+    /// Out of the mailbox. The node must be told, or has not confirmed the report.
     Settled(LetterOutcome),
 }
 
-/// The letters that this process's agents were handed.
+/// The letters handed to this process's agents.
 pub(super) struct Inbox {
     host: Arc<dyn Host>,
-    /// By local name and number. What the node hands over again is recognised by it.
+    /// Letters by local name and number, so that a letter that the node hands over again is recognised.
     letters: Mutex<HashMap<String, HashMap<u64, Here>>>,
     /// Reports for the node, in order.
     reports: mpsc::UnboundedSender<(String, u64, LetterOutcome)>,
-    /// All reports so far are confirmed.
+    /// Signals that all reports so far are confirmed.
     confirmed: Notify,
 }
 
@@ -255,7 +255,7 @@ impl Inbox {
     }
 
     fn say(&self, agent: &str, number: u64, outcome: LetterOutcome) {
-        // It fails only when the process ends.
+        // This fails only when the process ends.
         let _ = self.reports.send((agent.to_owned(), number, outcome));
     }
 
@@ -278,7 +278,7 @@ impl Inbox {
         }
     }
 
-    /// The agent is not here any more, or its mailbox was emptied: what it has not read waits on the node.
+    /// Releases the letters of an agent that is gone, or whose mailbox was emptied. Unread letters wait on the node.
     pub(super) fn left(&self, agent: &str) {
         let mut unread = Vec::new();
         {
@@ -298,7 +298,7 @@ impl Inbox {
         }
     }
 
-    /// Waits until the node knows all that was taken.
+    /// Waits until the node knows of all letters that were taken.
     pub(super) async fn all_confirmed(&self) -> Result<(), String> {
         let wait = async {
             loop {
@@ -321,7 +321,7 @@ impl Inbox {
         })
     }
 
-    /// Settles what has expired unread.
+    /// Settles letters that have expired unread.
     fn sweep(&self, shared: &Shared) {
         let agents: Vec<String> = self.letters.lock().keys().cloned().collect();
         for agent in agents {
@@ -332,7 +332,7 @@ impl Inbox {
     }
 }
 
-/// Hears of the letters of one agent.
+/// Receives the events of one agent's letters.
 struct Listener {
     inbox: Weak<Inbox>,
     agent: String,
@@ -350,7 +350,7 @@ impl KeptListener for Listener {
     }
 }
 
-/// Tells the node what came of letters, again and again until it knows.
+/// Reports the outcomes of letters to the node, again and again until the node confirms them.
 async fn report(
     inbox: Weak<Inbox>,
     mut waiting: mpsc::UnboundedReceiver<(String, u64, LetterOutcome)>,
@@ -395,7 +395,7 @@ async fn report(
     }
 }
 
-/// Looks after letters that expire unread, as long as the process is there.
+/// Settles letters that expire unread, as long as the process exists.
 pub(super) async fn sweep(process: Weak<Shared>) {
     loop {
         tokio::time::sleep(SWEEP).await;

@@ -1,16 +1,16 @@
-//! The runtime of one agent process: the same whether its platform is embedded in it, or a node started it, or it
-//! joined with a ticket.
+//! The runtime of one agent process. It is the same whether the platform is embedded in the process, a node started the
+//! process, or the process joined with a ticket.
 //!
-//! A [`Process`] stands on a [`Host`] and does what every process owes its agents:
+//! A [`Process`] uses a [`Host`] and provides the services that every process owes its agents:
 //!
-//! - it makes a key for itself and one for each agent, here, where they stay; has them certified; and renews each
-//!   certificate at half its life, while messages go on;
-//! - it attaches the agents to the [`Bus`] and, unless the platform is embedded, the bus to what carries it to the others;
-//! - it obeys deny lists the moment they come, tells the platform how its agents fare and what it refused, and follows
-//!   the directory's changes;
+//! - it makes a key for itself and one for each agent, which never leave it; has them certified; and renews each
+//! certificate at half its life, while messages go on;
+//! - it attaches the agents to the [`Bus`] and, unless the platform is embedded, the bus to its transport;
+//! - it obeys deny lists at once, reports its agents' states and its refusals to the platform, and follows the
+//! directory's changes;
 //! - it passes the platform's wishes on to the agents ([`Wish`]): to stop, or to hand over their state for a move.
 //!
-//! Programs use the `sealbus` crate, which drives agents through their hooks; this is what it stands on.
+//! Programs use the `sealbus` crate, which builds on this one and drives agents through their hooks.
 
 mod agent;
 pub mod attachment;
@@ -65,7 +65,7 @@ use reports::Reports;
 use resolver::DirectoryResolver;
 use standing::Standing;
 
-/// One agent process on its platform. Clones are handles to the same one.
+/// One agent process on its platform. Clones are handles to the same process.
 #[derive(Clone)]
 pub struct Process {
     shared: Arc<Shared>,
@@ -80,10 +80,10 @@ struct Shared {
     level: SecurityLevel,
     /// Letters that were handed to agents of this process.
     inbox: Arc<letters::Inbox>,
-    /// None on an embedded platform.
+    /// The transport; none on an embedded platform.
     transport: Option<Arc<dyn Transport>>,
     agents: Mutex<Agents>,
-    /// The identity of the process and the place of its certificate; none on an embedded platform.
+    /// The identity of the process and its certificate's standing; none on an embedded platform.
     own: Mutex<Option<(Identity, Standing)>>,
     /// Agents placed here that have not been opened yet.
     awaited: Mutex<HashSet<String>>,
@@ -93,9 +93,9 @@ struct Shared {
     resting: Mutex<Vec<Resting>>,
     announced: tokio::sync::Mutex<bool>,
     reports: Reports,
-    /// Wakes the upkeep when the renewal that is due first may have changed.
+    /// Wakes the upkeep when the next renewal may have changed.
     renewals_changed: Arc<Notify>,
-    /// Origin of the clock that renewals are counted on.
+    /// Origin of the clock by which renewals are scheduled.
     started: Instant,
     stopping: watch::Sender<Option<Stopping>>,
     ended: watch::Sender<Option<ProcessEnd>>,
@@ -108,15 +108,15 @@ struct Agents {
     last_number: u64,
 }
 
-/// The number under which the schedule knows the process itself.
+/// The schedule's number for the process itself.
 const THE_PROCESS: u64 = 0;
 
 /// The wish that all agents of the process end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopping {
-    /// Until it is ended by force, if the platform asked.
+    /// Time until the process is ended by force, if the platform asked for the end.
     pub grace: Option<Duration>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -126,12 +126,12 @@ const LAST_MESSAGES: Duration = Duration::from_secs(5);
 impl Process {
     /// Takes this process's place on the platform that `host` stands for.
     ///
-    /// `bus` is the bus of an embedded platform, whose own agents are on it already; without one the process makes its
-    /// own, joined to the others by the mesh or a broker.
+    /// `bus` is the bus of an embedded platform, with the platform's own agents already on it. Without a bus the
+    /// process makes its own, joined to the others by the mesh or a broker.
     pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Process, OpenError> {
         let commands = host.commands().ok_or(OpenError::HostInUse)?;
         let membership = host.membership();
-        // An embedded platform is one process, which its program may inspect as it likes.
+        // An embedded platform is one process, and its program may inspect it freely.
         if membership.reachable {
             forbid_inspection();
         }
@@ -247,32 +247,32 @@ impl Process {
         self.shared.host.membership()
     }
 
-    /// The bus its agents are on.
+    /// The bus of its agents.
     pub fn bus(&self) -> &Bus {
         &self.shared.bus
     }
 
-    /// Who this process is, and where others reach it; none on an embedded platform.
+    /// This process's identity and address for others; none on an embedded platform.
     pub fn contact(&self) -> Option<ProcessEndpoint> {
         let identity = self.shared.own.lock().as_ref()?.0.clone();
         let address = self.address()?;
         Some(ProcessEndpoint { identity, address })
     }
 
-    /// Where others reach this process; none on an embedded platform. On a broker the port is 0.
+    /// The address at which others reach this process; none on an embedded platform. On a broker the port is 0.
     pub fn address(&self) -> Option<SocketAddr> {
         let transport = self.shared.transport.as_ref()?;
         let listens_nowhere = || SocketAddr::new(self.membership().address, 0);
         Some(transport.address().unwrap_or_else(listens_nowhere))
     }
 
-    /// Whether messages come to the agent `name` now; none if they come to every agent that is there.
+    /// Whether messages reach the agent `name` now; none if they reach every present agent.
     pub fn receives(&self, name: &str) -> Option<tokio::sync::watch::Receiver<bool>> {
         let transport = self.shared.transport.as_ref()?;
         transport.receives(&self.peer(name).ok()?.name)
     }
 
-    /// The identifier of the agent `name`: of this platform if it is a local name.
+    /// The identifier of the agent `name`. A local name stands for an agent of this platform.
     pub fn peer(&self, name: &str) -> Result<Aid, AidError> {
         if name.contains('@') {
             Aid::new(name)
@@ -281,12 +281,12 @@ impl Process {
         }
     }
 
-    /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and tells the
-    /// platform that it is active. On an embedded platform the AMS knows it so when this returns; elsewhere the node
-    /// knows it, and the AMS hears of it from there.
+    /// Puts an agent on the platform: makes its key here, has it certified, attaches it to the bus, and reports it as
+    /// active. On an embedded platform the AMS knows so when this returns. Elsewhere the node knows it, and tells the
+    /// AMS.
     ///
-    /// Others find it once the process has [announced](Self::announce) itself, which it does of its own accord when all
-    /// agents placed in it are open.
+    /// Others find the agent once the process has [announced](Self::announce) itself. The process announces itself when
+    /// all agents placed in it are open.
     pub async fn agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
         if name == sealbus_bus::GATEWAY {
             return Err(OpenAgentError::Reserved(name.to_owned()));
@@ -294,7 +294,7 @@ impl Process {
         self.open_agent(name).await
     }
 
-    /// As [`agent`](Self::agent), also for the gateway.
+    /// Like [`agent`](Self::agent), but also for the gateway.
     pub async fn open_agent(&self, name: &str) -> Result<AgentHandle, OpenAgentError> {
         let shared = &self.shared;
         let whole = format!("{name}@{}", shared.platform);
@@ -326,7 +326,7 @@ impl Process {
             None => (Vec::new(), None),
         };
         let credential = Some(certified.credential.clone());
-        // Before anybody can write to it, so that nothing newer comes first.
+        // This precedes the moment at which others can write to the agent, so that nothing newer comes first.
         let (outbox, mailbox) = shared
             .bus
             .attach_moved(&whole, credential, None, messages)?;
@@ -336,9 +336,9 @@ impl Process {
             shared.remove(&entry, &Parting::Ended);
             return Err(error);
         }
-        // From here on it is taken off again if the caller does not wait to the end.
+        // From here on the agent is taken off again if the caller does not wait to the end.
         let handle = AgentHandle::new(self.clone(), entry, mailbox, state);
-        // First: an agent is not to be called active before others can reach it.
+        // This comes first: an agent must not count as active before others can reach it.
         if shared.was_last_to_open(name)
             && let Err(error) = self.announce().await
         {
@@ -355,7 +355,7 @@ impl Process {
         Ok(handle)
     }
 
-    /// Tells the platform where this process is reached: from then on others find its agents. Once is enough.
+    /// Announces this process's address to the platform, so that others find its agents. Once is enough.
     pub async fn announce(&self) -> Result<(), OpenError> {
         let (Some(transport), Some(address)) = (&self.shared.transport, self.address()) else {
             return Ok(());
@@ -375,7 +375,7 @@ impl Process {
         Ok(())
     }
 
-    /// Asks all agents of this process to end, and takes no new ones.
+    /// Asks all agents of this process to end. New agents are refused.
     pub fn stop(&self, reason: &str) {
         self.shared.stop(Stopping {
             grace: None,
@@ -399,7 +399,7 @@ impl Process {
         }
     }
 
-    /// Waits until the process has ended, and says why.
+    /// Waits until the process has ended, and returns the reason.
     pub async fn ended(&self) -> ProcessEnd {
         let mut ended = self.shared.ended.subscribe();
         match ended.wait_for(Option::is_some).await {
@@ -408,12 +408,12 @@ impl Process {
         }
     }
 
-    /// Why the process has ended, if it has.
+    /// The reason why the process has ended, if it has.
     pub fn end(&self) -> Option<ProcessEnd> {
         self.shared.ended.borrow().clone()
     }
 
-    /// Leaves the platform: takes off the agents that are still there, sends out what was accepted, and says the last
+    /// Leaves the platform: takes off the remaining agents, sends out accepted messages, and sends the last reports
     /// about each agent.
     pub async fn close(&self) {
         let shared = &self.shared;
@@ -456,7 +456,7 @@ impl Shared {
         }
     }
 
-    /// Notes an agent that is on the bus, and when its certificate is due.
+    /// Notes an agent that is on the bus, and when its certificate must be renewed.
     fn enter(&self, outbox: Outbox, certified: &Certified) -> Arc<Entry> {
         let standing = certified.standing(self.clock());
         let entry = {
@@ -494,13 +494,13 @@ impl Shared {
         self.reports.send(entry.aid.local_name(), report);
     }
 
-    /// Notes that an agent placed in this process is open; true when it was the last one.
+    /// Notes that an agent placed in this process is open. Returns true for the last one.
     fn was_last_to_open(&self, name: &str) -> bool {
         let mut awaited = self.awaited.lock();
         awaited.remove(name) && awaited.is_empty()
     }
 
-    /// Puts messages that were accepted before into an agent's mailbox.
+    /// Puts messages that were accepted earlier into an agent's mailbox.
     fn put_back(&self, agent: &str, messages: Vec<sealbus_bus::ReceivedMessage>) {
         let Some(agent) = self.bus.agent(agent) else {
             return;
@@ -521,7 +521,7 @@ impl Shared {
             first
         });
         if first {
-            // Handing over ends too: who waits for the outcome of a move is told that it is over here.
+            // Handing over ends too: agents that wait for the outcome of a move learn that it is over here.
             self.resting.lock().clear();
             for entry in self.agents.lock().by_number.values() {
                 entry.wish(Wish::Stop);
@@ -529,7 +529,7 @@ impl Shared {
         }
     }
 
-    /// The process has ended; agents that are still there are told to stop.
+    /// Ends the process. Remaining agents are told to stop.
     fn end(&self, end: ProcessEnd) {
         let reason = end.to_string();
         let first = self.ended.send_if_modified(|ended| {
@@ -547,7 +547,7 @@ impl Shared {
         }
     }
 
-    /// Time on the clock that renewals are counted on.
+    /// Time on the clock by which renewals are scheduled.
     fn clock(&self) -> Duration {
         self.started.elapsed()
     }

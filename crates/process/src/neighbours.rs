@@ -1,4 +1,4 @@
-//! The other processes of the platform, and what holds for all of them, as the platform tells it.
+//! The other processes of the platform and the rules for all of them, as the platform reports them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ impl Shared {
         }
     }
 
-    /// Tells the bus of all processes there are; those it knows besides have ended.
+    /// Tells the bus of all present processes. Any other process that the bus knows has ended.
     pub(super) fn processes_are(&self, processes: Option<Vec<ProcessContact>>) {
-        // A node that does not know now cannot say that there is none.
+        // A node that does not know at present cannot say that there is none.
         let Some(processes) = processes else {
             return;
         };
@@ -44,7 +44,7 @@ impl Shared {
         self.processes_joined(&processes);
     }
 
-    /// Gives up what leads to processes that are no more.
+    /// Gives up links and places of processes that have ended.
     pub(super) fn processes_ended(&self, processes: &[EndedProcess]) {
         for ended in processes {
             if let Some(identity) = self.other_process(ended) {
@@ -79,8 +79,8 @@ impl Shared {
         }
     }
 
-    /// Obeys what holds for all processes. The manifest was checked; of a part that cannot be obeyed all the same, the
-    /// former one stays in force.
+    /// Obeys the rules for all processes. The manifest was checked. If a part cannot be obeyed all the same, the former
+    /// one stays in force.
     pub(super) fn obey_rules(&self, rules: &Rules) {
         let channels = Channels::of(&self.bus);
         let mut services = SYSTEM_AGENTS.to_vec();

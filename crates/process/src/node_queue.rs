@@ -1,4 +1,4 @@
-//! The requests for the node to keep: in order, one after the other, and again until the node has answered.
+//! Requests for the node to keep items: in order, one after another, and again until the node has answered.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -20,9 +20,9 @@ type Answered<A> = oneshot::Sender<Result<A, NotKept>>;
 pub(super) trait Keeper: Send + Sync + 'static {
     /// The message to keep.
     type Item: Send + 'static;
-    /// The same as the node takes it, numbered, so that the node knows what it has had.
+    /// A numbered item in the node's form. By the number the node recognises items it has had.
     type Prepared: Clone + Send + Sync + 'static;
-    /// The node's facts about one that it keeps.
+    /// The node's answer about an item that it keeps.
     type Answer: Send + 'static;
 
     /// Most items and bytes of one request; a single item may have more bytes.
@@ -31,17 +31,17 @@ pub(super) trait Keeper: Send + Sync + 'static {
     /// Bytes of an item.
     fn size(item: &Self::Item) -> usize;
 
-    /// Makes an item ready and says when it expires, or why it cannot be kept.
+    /// Prepares an item. Returns it with its expiry, or the reason why it cannot be kept.
     fn prepare(&mut self, item: Self::Item) -> Result<(Self::Prepared, Option<Moment>), NotKept>;
 
-    /// Asks the node, which answers for each in order.
+    /// Asks the node, which answers for each item in order.
     fn ask(
         &self,
         items: Vec<Self::Prepared>,
     ) -> impl Future<Output = Result<Vec<Result<Self::Answer, Fault>>, Fault>> + Send;
 }
 
-/// The way of a process's items to its node. What was given to it goes on as long as it is there.
+/// The queue of a process's items to its node. Submitted items go on as long as the queue is held.
 pub(super) struct NodeQueue<K: Keeper>(mpsc::Sender<(K::Item, Answered<K::Answer>)>);
 
 impl<K: Keeper> NodeQueue<K> {
@@ -56,10 +56,10 @@ impl<K: Keeper> NodeQueue<K> {
         Self(items)
     }
 
-    /// Has an item kept; returns when the node has answered.
+    /// Has an item kept. Returns when the node has answered.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// The reason why the item is not kept.
     pub(super) async fn keep(&self, item: K::Item) -> Result<K::Answer, NotKept> {
         let (answer, answered) = oneshot::channel();
         let gone = || NotKept("this process is leaving its platform".to_owned());
@@ -75,7 +75,7 @@ struct Carrying<K: Keeper> {
     next: Option<(K::Item, Answered<K::Answer>)>,
 }
 
-/// An item that the node was or will be asked to keep.
+/// An item that the node has been or will be asked to keep.
 struct Posted<K: Keeper> {
     item: K::Prepared,
     expiry: Option<Moment>,
@@ -124,7 +124,7 @@ impl<K: Keeper> Carrying<K> {
     }
 }
 
-/// Asks the node once. Returns what it is to be asked again: it knows what it has had.
+/// Asks the node once. Returns the items that must be sent again. The node recognises items that it has had.
 async fn give<K: Keeper>(keeper: &K, batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
     let items: Vec<K::Prepared> = batch.iter().map(|posted| posted.item.clone()).collect();
     let answers = match keeper.ask(items).await {
@@ -139,7 +139,7 @@ async fn give<K: Keeper>(keeper: &K, batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
         Err(fault) => return refuse(batch, &fault),
     };
     for (posted, answer) in batch.into_iter().zip(answers) {
-        // The message is kept even if its sender does not wait any more.
+        // The item is kept even if its sender no longer waits.
         let _ = posted
             .answer
             .send(answer.map_err(|fault| NotKept(fault.to_string())));

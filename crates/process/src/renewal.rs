@@ -1,11 +1,11 @@
-//! When a certificate is to be renewed: at half its life, spread by jitter, and again soon if that failed.
+//! The times of renewal: at half a certificate's life, spread by jitter, and again soon after a failure.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-/// Certificates by the moment they are due, on any monotonic clock that counts from some origin.
+/// Certificates by due time, on any monotonic clock that counts from some origin.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     due: BTreeSet<(Duration, u64)>,
@@ -17,7 +17,8 @@ impl Schedule {
         self.due.insert((at, holder));
     }
 
-    /// Forgets it again; `at` is what was given to [`insert`](Self::insert). False if it was not due then.
+    /// Forgets a certificate. `at` is the value given to [`insert`](Self::insert). Returns false if it was not due
+    /// then.
     pub(super) fn remove(&mut self, at: Duration, holder: u64) -> bool {
         self.due.remove(&(at, holder))
     }
@@ -35,21 +36,22 @@ impl Schedule {
     }
 }
 
-/// How long after issue to renew a certificate that lives for `lifetime`: 45 to 55 % of it, `jitter` (0 to 1) says
-/// where in between, so that certificates issued together are not renewed together.
+/// The time after issue at which to renew a certificate that lives for `lifetime`: 45 to 55 % of it. `jitter` (0 to 1)
+/// chooses within this range, so that certificates issued together are not renewed together.
 pub(super) fn after_issue(lifetime: Duration, jitter: f64) -> Duration {
     lifetime.mul_f64(0.45 + 0.1 * jitter.clamp(0.0, 1.0))
 }
 
-/// How long to wait after `failures` failed attempts in a row, with `remaining` life left: short at first, doubling,
-/// never longer than a quarter of what remains, nor longer than a minute, nor shorter than a tenth of a second.
+/// The time to wait after `failures` failed attempts in a row, with `remaining` life left. It begins short and doubles.
+/// It is never longer than a quarter of the remaining life or a minute, and never shorter than a tenth of a second.
 pub(super) fn after_failure(failures: u32, remaining: Duration, jitter: f64) -> Duration {
     const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(60);
     let doubled =
         Duration::from_millis(250).saturating_mul(1 << failures.saturating_sub(1).min(10));
     let wait = doubled.mul_f64(0.75 + 0.5 * jitter.clamp(0.0, 1.0));
-    // An expired certificate is worth as many attempts as one with little life left: the platform may come back.
+    // An expired certificate deserves as many attempts as one with little life left, because the platform may come
+    // back.
     let share = if remaining.is_zero() {
         LONGEST
     } else {

@@ -1,5 +1,5 @@
-//! What the process tells the platform about its agents: one report after the other, in order, again and again until
-//! the platform takes it.
+//! Reports of the process to the platform about its agents: in order, one after another, and again until the platform
+//! takes each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use sealbus_control::host::Host;
 
 /// How long closing waits for the last reports to reach the platform.
 const LAST_REPORTS: Duration = Duration::from_secs(2);
-/// The pause before a report is offered again; it doubles with each time.
+/// The first pause before a report is offered again. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -25,14 +25,14 @@ pub(super) struct Reports {
     /// None once the process closes.
     queue: Mutex<Option<mpsc::UnboundedSender<Item>>>,
     reporter: Mutex<Option<JoinHandle<()>>>,
-    /// Reports in the queue that an agent has left.
+    /// The number of queued reports that say that an agent has left.
     departures: Arc<AtomicUsize>,
 }
 
 struct Item {
-    /// None: only those before it are waited for.
+    /// None for a marker, which waits only for the reports before it.
     report: Option<(String, AgentReport)>,
-    /// Told once the platform took it, or would not have it.
+    /// Told once the platform took the report or refused it.
     taken: Option<oneshot::Sender<()>>,
 }
 
@@ -60,13 +60,13 @@ impl Reports {
         });
     }
 
-    /// Queues a report, and waits until the platform took it or would not have it.
+    /// Queues a report, and waits until the platform took it or refused it.
     pub(super) async fn tell(&self, agent: &str, report: AgentReport) {
         self.put_and_wait(Some((agent.to_owned(), report))).await;
     }
 
-    /// Waits until the platform knows which agents have left: what is said of one that left must not be taken as said
-    /// of the next of its name.
+    /// Waits until the platform knows which agents have left. Otherwise a report about an agent that left could be
+    /// taken for one about the next agent of its name.
     pub(super) async fn departures_told(&self) {
         if self.departures.load(Ordering::Relaxed) > 0 {
             self.put_and_wait(None).await;
@@ -79,20 +79,20 @@ impl Reports {
             report,
             taken: Some(taken),
         });
-        // An error means that the process is closing: nobody is told any more.
+        // An error means that the process is closing, and then nobody is told any more.
         let _ = told.await;
     }
 
     fn put(&self, item: Item) {
         if let Some(queue) = &*self.queue.lock() {
-            // It fails only if the reporter has ended, which it does when there is nobody left to tell.
+            // This fails only if the reporter has ended, and then there is nobody left to tell.
             let _ = queue.send(item);
         }
     }
 
-    /// Takes no more reports, and waits a while for those that are queued.
+    /// Takes no more reports, and waits a while for the queued ones.
     pub(super) async fn close(&self) {
-        // Without its sender the reporter ends when it has told all.
+        // Without its sender the reporter ends when it has sent all reports.
         self.queue.lock().take();
         let reporter = self.reporter.lock().take();
         if let Some(reporter) = reporter

@@ -1,4 +1,4 @@
-//! Where agents are, as the platform's directory says.
+//! The places of agents, from the platform's directory.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl DirectoryResolver {
             Some((local, platform)) if platform == self.platform.as_str() => {
                 (local, Location::Unknown)
             }
-            // Other platforms are reached through the gateway, an agent of this one.
+            // Other platforms are reached through the gateway, which is an agent of this platform.
             _ if is_foreign(agent, &self.platform) => (GATEWAY, Location::NoGateway),
             _ => return Ok(Location::Unknown),
         };
@@ -52,7 +52,7 @@ impl Resolver for DirectoryResolver {
     }
 }
 
-/// A process as the mesh connects to it.
+/// The endpoint to which the mesh connects for a process.
 fn endpoint(platform: &PlatformName, contact: &ProcessContact) -> Result<ProcessEndpoint, String> {
     let process = contact
         .process

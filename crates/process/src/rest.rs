@@ -1,20 +1,20 @@
-//! An agent that is to move comes to rest, hands over its unread messages, and waits for the outcome.
+//! An agent that will move comes to rest, hands over its unread messages, and waits for the outcome.
 
 use std::sync::Arc;
 
 use sealbus_bus::{Mailbox, Outbox, ReceivedMessage};
 use tokio::sync::{mpsc, oneshot};
 
-/// Where an agent says that it is at rest.
+/// The channel on which an agent reports that it is at rest.
 pub(super) struct Rest {
     pub(super) number: u64,
     pub(super) to: mpsc::UnboundedSender<AtRest>,
 }
 
-/// What it says.
+/// An agent's report.
 pub(super) struct AtRest {
     pub(super) number: u64,
-    /// Or why it cannot be moved.
+    /// The state at rest, or the reason why the agent cannot be moved.
     pub(super) outcome: Result<Ready, String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Drain {
 }
 
 impl Rest {
-    /// At rest, with this state. `None`: the wish was withdrawn.
+    /// Reports that the agent is at rest with this state. Returns `None` if the wish was withdrawn.
     pub(super) async fn ready(self, state: Vec<u8>) -> Option<Drain> {
         let (drain, asked) = oneshot::channel();
         let ready = AtRest {
@@ -42,9 +42,9 @@ impl Rest {
         asked.await.ok()
     }
 
-    /// Cannot be moved.
+    /// Reports that the agent cannot be moved.
     pub(super) fn decline(self, reason: String) {
-        // Nobody listens any more if another agent declined before.
+        // If another agent declined before, nobody listens any more.
         let _ = self.to.send(AtRest {
             number: self.number,
             outcome: Err(reason),
@@ -53,7 +53,7 @@ impl Rest {
 }
 
 impl Drain {
-    /// Hands over the unread messages and waits. `None`: it is over here.
+    /// Hands over the unread messages and waits. Returns `None` if the agent is over here.
     pub(super) async fn hand_over(
         self,
         messages: Vec<ReceivedMessage>,

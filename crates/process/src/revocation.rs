@@ -1,4 +1,4 @@
-//! Obeying deny lists, and ending what was revoked.
+//! Obeying deny lists, and ending revoked agents and processes.
 
 use sealbus_seal::Identity;
 use sealbus_seal::denylist::{DenyList, DenyListUpdate};
@@ -6,11 +6,11 @@ use sealbus_seal::denylist::{DenyList, DenyListUpdate};
 use super::agent::{Entry, Parting, Wish};
 use super::{ProcessEnd, Shared, freeze, now};
 
-/// Certificates checked against a new deny list before others get a turn.
+/// Certificates checked against a new deny list before other tasks get a turn.
 const CHECKED_AT_ONCE: usize = 1024;
 
 impl Shared {
-    /// Puts a deny list in force, at once: for others, and for the process and agents here.
+    /// Puts a deny list in force at once, for other processes and for this process and its agents.
     pub(super) async fn obey_deny_list(&self, signed: &[u8]) {
         match self.trust.apply_deny_list(signed, now()) {
             Ok(DenyListUpdate::Applied { version }) => {
@@ -38,7 +38,7 @@ impl Shared {
             if index % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            // Its name was checked when it was put on the bus.
+            // The name was checked when the agent was put on the bus.
             let Ok(identity) = Identity::from_agent_name(&entry.aid.name) else {
                 continue;
             };
@@ -49,10 +49,10 @@ impl Shared {
         }
     }
 
-    /// An agent of this process may not go on.
+    /// Ends an agent of this process that was revoked.
     pub(super) fn agent_revoked(&self, entry: &Entry, reason: &str) {
         if self.has_moved_out() {
-            // That is how a move ends.
+            // A move ends in this way.
             return freeze::moved(self);
         }
         let agent = &entry.aid.name;
@@ -67,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// The process may not go on.
+    /// Ends the process because it was revoked.
     pub(super) fn process_revoked(&self, reason: &str) {
         if self.has_moved_out() {
             return freeze::moved(self);

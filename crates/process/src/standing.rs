@@ -1,4 +1,4 @@
-//! Where a certificate of this process stands: which one it is, when it is to be renewed, whether it is revoked.
+//! The standing of a certificate of this process: its serial number, its renewal time, and its revocation.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sealbus_seal::{CLOCK_SKEW, Certificate, Identity, Serial, Timestamp};
 
 use super::renewal::{after_failure, after_issue, jitter};
 
-/// Where the certificate of the process or of one of its agents stands. Its moments are on the process's clock.
+/// The standing of the certificate of the process or of one of its agents. Its times are on the process's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     serial: Serial,
@@ -22,7 +22,7 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Of a certificate that came at `now` and lives for `lifetime` from then on.
+    /// The standing of a certificate that came at `now` and lives for `lifetime` from then on.
     pub(super) fn new(certificate: &Certificate, now: Duration, lifetime: Duration) -> Standing {
         Standing {
             serial: certificate.serial(),
@@ -39,7 +39,7 @@ impl Standing {
         self.not_before <= now.plus(CLOCK_SKEW) && now <= self.not_after
     }
 
-    /// After another failed attempt to renew it.
+    /// The standing after another failed attempt at renewal.
     pub(super) fn after_failure(self, now: Duration) -> Standing {
         let failures = self.failures.saturating_add(1);
         let remaining = self.expires.saturating_sub(now);
@@ -50,7 +50,7 @@ impl Standing {
         }
     }
 
-    /// Why the platform took the certificate back, if it did. `holder` is whom it is for.
+    /// The platform's reason for revoking the certificate, if it was revoked. `holder` is the certificate's subject.
     pub(super) fn revoked<'a>(
         &self,
         holder: &Identity,

@@ -1,4 +1,4 @@
-//! The work beside the agents: the platform's commands, renewals, refusals.
+//! The work beside the agents: the platform's commands, renewals and refusals.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,13 +18,13 @@ use sealbus_control::{FaultCode, RefusalRecord, Subject};
 /// Renewals under way at the same time.
 const RENEWALS_AT_ONCE: usize = 32;
 
-/// A clock that moved by more than this against time itself was set.
+/// The clock was set if it moved by more than this against elapsed time.
 const CLOCK_SET: Duration = Duration::from_secs(5);
 
-/// How often what was refused is told to the platform.
+/// How often refusals are reported to the platform.
 const REFUSALS_TOLD: Duration = Duration::from_secs(1);
 
-/// Runs until the process has ended, or nobody holds it any more.
+/// Runs until the process has ended, or no handle to it is left.
 pub(super) async fn run(
     process: Weak<Shared>,
     renewals_changed: Arc<Notify>,
@@ -120,7 +120,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
         }
         Command::Freeze { answer } => {
             tracing::info!("the platform asks this process to hand over its agents");
-            // Deny lists and the rest are obeyed while agents come to rest.
+            // Deny lists and other commands are obeyed while agents come to rest.
             let shared = shared.clone();
             tokio::spawn(async move {
                 let frozen = freeze::freeze(&shared).await;
@@ -128,7 +128,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
                     tracing::warn!(reason, "the agents stay here");
                 }
                 if answer.send(frozen).is_err() {
-                    // Nobody waits for it any more: the move was given up.
+                    // Nobody waits for the result any more, because the move was given up.
                     shared.thaw();
                 }
             });
@@ -156,7 +156,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
     }
 }
 
-/// The clock of the day beside one that only goes forward, to see when the former is set.
+/// The wall clock beside a monotonic clock, to notice when the wall clock is set.
 struct Clocks {
     day: SystemTime,
     steady: Instant,
@@ -170,7 +170,7 @@ impl Clocks {
         }
     }
 
-    /// Whether the clock of the day was set since the last look, or the machine slept.
+    /// Whether the wall clock was set since the last look, or the machine slept.
     fn were_set(&mut self) -> bool {
         let before = std::mem::replace(self, Self::now());
         let expected = before.day + self.steady.duration_since(before.steady);
@@ -183,7 +183,7 @@ impl Clocks {
 }
 
 impl Shared {
-    /// Certificates that came while a clock was wrong may not be valid now: they are renewed at once.
+    /// Certificates that came while a clock was wrong may not be valid now, so they are renewed at once.
     fn clock_was_set(&self) {
         let (now, steady) = (now(), self.clock());
         let renew = |standing: &mut Standing| {
@@ -205,7 +205,7 @@ impl Shared {
         tracing::warn!(target: "sealbus::certification", certificates = early.len(),
             "the clock was set: certificates that are not valid now are renewed");
         for (due, holder) in early {
-            // One that is being renewed stands in no schedule; it is looked at when that is done.
+            // A certificate that is being renewed is in no schedule. It is checked when the renewal is done.
             if agents.renewals.remove(due, holder) {
                 agents.renewals.insert(steady, holder);
             }
@@ -217,14 +217,14 @@ impl Shared {
         freeze::thaw(self, resting);
     }
 
-    /// Whether its agents have handed over all they had, and nobody has called them back.
+    /// Whether its agents have handed over everything, and the move was not withdrawn.
     pub(super) fn has_moved_out(&self) -> bool {
         !self.resting.lock().is_empty()
     }
 }
 
-/// Renews one certificate. Until it succeeds the old one is used on, also after its end: peers refuse it then, and the
-/// platform may be back any moment.
+/// Renews one certificate. Until renewal succeeds the old certificate stays in use, even after its end. Peers refuse it
+/// then, and the platform may be back at any moment.
 async fn renew(shared: Arc<Shared>, number: u64) {
     if number == THE_PROCESS {
         renew_process(&shared).await;
@@ -258,7 +258,7 @@ async fn renew_agent(shared: &Shared, entry: &Entry) {
         }
     };
     let mut agents = shared.agents.lock();
-    // It may have left in the meantime.
+    // The agent may have left in the meantime.
     if agents.by_number.contains_key(&entry.number) {
         *entry.standing.lock() = next;
         agents.renewals.insert(next.due, entry.number);
@@ -301,7 +301,7 @@ async fn renew_process(shared: &Shared) {
     shared.agents.lock().renewals.insert(due, THE_PROCESS);
 }
 
-/// Whether asking again can never help: the platform has taken its word back.
+/// Whether asking again can never help, because the platform has revoked its consent.
 fn is_final(error: &CertificationError) -> bool {
     matches!(error, CertificationError::Refused(fault)
         if matches!(fault.code, FaultCode::NotPlaced | FaultCode::NotPermitted))
@@ -319,7 +319,7 @@ fn say_failure(who: &str, error: &CertificationError, next: Standing, now: Durat
     }
 }
 
-/// Tells what was refused since the last time; `told` is how much there was then.
+/// Reports the refusals since the last report. `told` is the number reported before.
 async fn tell_refusals(shared: &Shared, told: &mut u64) {
     let refusals = shared.bus.refusals();
     let total = refusals.total();
@@ -353,7 +353,7 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
                 by: None,
             });
     }
-    // Told again with the next ones, should the platform be away.
+    // While the platform is away, they are reported again with the next ones.
     if shared
         .host
         .refused(records.into_values().collect())
@@ -364,8 +364,8 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
     }
 }
 
-/// Category and explanation of a refusal, as operators read them. What another process explained to this one bears its
-/// category already.
+/// Category and explanation of a refusal, as operators read them. An explanation that came from another process already
+/// names its category.
 fn said(category: &str, explanation: &str) -> String {
     if explanation
         .strip_prefix(category)

@@ -1,4 +1,4 @@
-//! Frames to bytes and back, without I/O.
+//! Conversion of frames to bytes and back, without I/O.
 
 use bytes::{Buf, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -12,35 +12,35 @@ const LENGTH: usize = 4;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Frame {
-    /// A request that wants an answer.
+    /// A request that needs an answer.
     Call {
-        /// Chosen by the one who asks; comes back with the answer.
+        /// A number that the asker chooses. The answer repeats it.
         id: u64,
         /// The request.
         body: Box<RawValue>,
     },
     /// The answer to a call.
     Answer {
-        /// The call's.
+        /// The call's number.
         id: u64,
         /// The answer.
         body: Box<RawValue>,
     },
     /// The answer to a call that failed.
     Fault {
-        /// The call's.
+        /// The call's number.
         id: u64,
         /// The error.
         body: Fault,
     },
-    /// A request that wants no answer.
+    /// A request that needs no answer.
     Notice {
         /// The notice.
         body: Box<RawValue>,
     },
 }
 
-/// Why bytes are not a frame, or a frame cannot be sent. The connection is to be closed.
+/// The reason why bytes are not a frame, or a frame cannot be sent. The connection must be closed.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
     /// The frame is longer than the limit.
@@ -51,7 +51,7 @@ pub enum CodecError {
         /// The limit.
         limit: usize,
     },
-    /// The frame is not one of ours.
+    /// The bytes are not a frame of this protocol.
     #[error("not a frame of this protocol: {0}")]
     Malformed(#[from] serde_json::Error),
 }
@@ -59,7 +59,7 @@ pub enum CodecError {
 /// Appends `frame` to `out`.
 ///
 /// # Errors
-/// [`CodecError::TooLong`] if it exceeds `limit`; `out` is then as before.
+/// [`CodecError::TooLong`] if the frame exceeds `limit`. Then `out` is unchanged.
 pub fn encode(frame: &Frame, limit: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = out.len();
     out.extend_from_slice(&[0; LENGTH]);
@@ -88,7 +88,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that refuses frames of more than `limit` bytes, before reading them.
+    /// A decoder that refuses frames of more than `limit` bytes before reading them.
     pub fn new(limit: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -101,15 +101,15 @@ impl Decoder {
         self.limit = limit;
     }
 
-    /// Where bytes read from the stream are to be appended.
+    /// The buffer to which bytes from the stream are appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// The next frame, or `None` if its end has not come in.
+    /// The next frame, or `None` if the frame is not complete yet.
     ///
     /// # Errors
-    /// The stream cannot go on after one.
+    /// After an error the stream cannot go on.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, CodecError> {
         let Some(prefix) = self.buffer.first_chunk::<LENGTH>() else {
             return Ok(None);

@@ -16,11 +16,11 @@ use super::codec::{CodecError, Decoder, Frame, encode};
 use super::outgoing::{OUTGOING, Outgoing, Untold, WeakOutgoing, gone};
 use crate::{Fault, FaultCode};
 
-/// How long the other side may take no bytes while there are some for it.
+/// How long the other side may take no bytes while some wait for it.
 const STALLED: Duration = Duration::from_secs(30);
 /// Requests that wait for the application before reading stops.
 const INCOMING: usize = 64;
-/// Room asked of the system for each read.
+/// Bytes requested from the system in each read.
 const READ: usize = 16 * 1024;
 
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>>>>;
@@ -34,14 +34,14 @@ pub struct Caller {
     next: Arc<AtomicU64>,
 }
 
-/// The bytes of the other side.
+/// A request or notice from the other side.
 #[derive(Debug)]
 pub enum Incoming {
     /// A request.
     Call {
         /// The request's JSON.
         body: Box<RawValue>,
-        /// Where to answer.
+        /// The right to answer.
         answer: Answer,
     },
     /// A notice.
@@ -51,26 +51,26 @@ pub enum Incoming {
     },
 }
 
-/// The right, and the duty, to answer one request. Dropped unused, it answers with a fault.
+/// The right, and the duty, to answer one request. If it is dropped unused, the answer is a fault.
 #[derive(Debug)]
 pub struct Answer {
     id: u64,
     outgoing: Option<Outgoing>,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Closed {
     /// The other side closed it.
     #[error("closed by the other side")]
     ByPeer,
-    /// This side dropped all it had of it.
+    /// This side dropped all its handles to the connection.
     #[error("closed by this side")]
     Here,
     /// The other side takes no bytes.
     #[error("the other side has read nothing for {STALLED:?}")]
     ReadsNothing,
-    /// The other side does not speak this protocol, or too much of it.
+    /// The other side breaks this protocol or its limits.
     #[error(transparent)]
     Protocol(#[from] CodecError),
     /// The connection broke.
@@ -78,9 +78,9 @@ pub enum Closed {
     Io(#[from] std::io::Error),
 }
 
-/// Speaks the protocol on `stream`, taking frames of at most `limit` bytes. The connection lives as
-/// long as the returned future is polled; it ends when the other side closes it, or when the
-/// receiver, every [`Caller`] and every [`Answer`] are dropped.
+/// Speaks the protocol on `stream`, and takes frames of at most `limit` bytes. The connection lives as long as the
+/// returned future is polled. It ends when the other side closes it, or when the receiver, every [`Caller`] and every
+/// [`Answer`] are dropped.
 pub fn open<S>(
     stream: S,
     limit: usize,
@@ -117,7 +117,7 @@ where
             closed = read(reader, limit, deliver, answers, &pending) => closed,
             closed = write(writer, MAX_FRAME, STALLED, waiting, &pending) => closed,
         };
-        // Those who wait for room learn that there is no reader any more.
+        // Tasks that wait for room learn that there is no reader any more.
         room.close();
         let waiting = pending.lock().take();
         for (_, call) in waiting.into_iter().flatten() {
@@ -162,7 +162,7 @@ async fn read(
                     continue;
                 }
             };
-            // The application may have dropped its receiver and only ask from now on.
+            // The application may have dropped its receiver and only send requests from now on.
             let _ = deliver.send(incoming).await;
         }
         let buffer = decoder.buffer();
@@ -192,7 +192,7 @@ async fn write(
     let mut bytes = Vec::new();
     while let Some(first) = frames.recv().await {
         let mut next = Some(first);
-        // Room is made again when the other side has taken the bytes.
+        // The room is freed when the other side has taken the bytes.
         let mut rooms = Vec::new();
         while let Some((frame, room)) = next {
             rooms.push(room);
@@ -225,7 +225,7 @@ async fn write(
     Closed::Here
 }
 
-/// A frame too long to send must not leave its caller, here or there, waiting.
+/// A frame that is too long to send must not leave its caller, here or there, waiting.
 fn answer_instead(
     frame: Frame,
     error: &CodecError,
@@ -246,7 +246,7 @@ fn answer_instead(
 }
 
 impl Caller {
-    /// Asks, and waits for the answer, at most `patience`.
+    /// Asks, and waits for the answer for at most `patience`.
     ///
     /// # Errors
     /// The other side's fault, or [`FaultCode::Unavailable`] if no answer came.
@@ -287,7 +287,7 @@ impl Caller {
         })
     }
 
-    /// Tells, without waiting for an answer; waits while the connection is busy.
+    /// Sends a notice, which has no answer. Waits while the connection is busy.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`] if the connection is closed.
@@ -296,16 +296,16 @@ impl Caller {
         self.outgoing.send(Frame::Notice { body }).await
     }
 
-    /// Tells at once, without waiting for a slow reader.
+    /// Sends a notice at once, without waiting for a slow reader.
     ///
     /// # Errors
-    /// [`Untold`]. The notice is lost then, and the other side does not know what it should.
+    /// [`Untold`]. Then the notice is lost, and the other side lacks this knowledge.
     pub fn try_notify(&self, notice: &impl Serialize) -> Result<(), Untold> {
         let body = raw(notice).map_err(|_| Untold::Closed)?;
         self.outgoing.try_send(Frame::Notice { body })
     }
 
-    /// Takes frames of up to `limit` bytes from now on: the other side is known.
+    /// Takes frames of up to `limit` bytes from now on, because the other side is known.
     pub fn allow_frames(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -330,7 +330,7 @@ impl Drop for Forget<'_> {
 }
 
 impl Answer {
-    /// Answers. Nothing happens if the connection is closed.
+    /// Sends the answer. Nothing happens if the connection is closed.
     pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
         let id = self.id;
         let frame = match result.and_then(|answer| raw(&answer)) {
@@ -388,7 +388,7 @@ mod tests {
             let mut held = None;
             while let Some(Incoming::Call { body, answer }) = right_incoming.recv().await {
                 let number: u32 = Incoming::parse(&body).unwrap();
-                // The answers go out of order.
+                // The answers are sent out of order.
                 match held.take() {
                     None => held = Some((number, answer)),
                     Some((first, waiting)) => {
@@ -442,7 +442,7 @@ mod tests {
         let taken = (0..100).take_while(|_| left.try_notify(&notice).is_ok());
         assert!((20..=32).contains(&taken.count()));
         assert_eq!(left.try_notify(&notice), Err(Untold::ReadsNothing));
-        // One that waits for room hears when there will be none.
+        // A task that waits for room learns that there will be none.
         let (waiting, ()) = tokio::join!(left.notify(&notice), async { drop(right) });
         assert_eq!(waiting.unwrap_err().code, FaultCode::Unavailable);
         assert_eq!(left.try_notify(&notice), Err(Untold::Closed));

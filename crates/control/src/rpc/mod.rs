@@ -1,8 +1,8 @@
 //! Requests, answers and notices as framed JSON over one connection, in both directions.
 //!
-//! [`codec`] is the pure part: a length-limited frame is four bytes of length, most significant
-//! first, and a JSON object. [`open`] puts it on a byte stream: a [`Caller`] to ask and notify with,
-//! the [`Incoming`] requests and notices of the other side, and a future that drives both.
+//! [`codec`] is the pure part. A length-limited frame is four bytes of length, most significant first, and a JSON
+//! object. [`open`] puts the protocol on a byte stream. It returns a [`Caller`] for requests and notices, the
+//! [`Incoming`] requests and notices of the other side, and a future that drives both.
 
 pub mod codec;
 mod connection;
@@ -15,5 +15,5 @@ pub use outgoing::Untold;
 /// Largest frame once the other side is known, in bytes: the longest deny list fits.
 pub const MAX_FRAME: usize = 24 * 1024 * 1024;
 
-/// Largest frame from someone unknown, in bytes.
+/// Largest frame from an unknown peer, in bytes.
 pub const MAX_FRAME_UNKNOWN: usize = 64 * 1024;

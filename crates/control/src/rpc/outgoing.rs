@@ -1,4 +1,4 @@
-//! What waits for the writer of a connection, bounded in bytes.
+//! The frames that wait for the writer of a connection, bounded in bytes.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 use super::codec::Frame;
 use crate::{Fault, FaultCode};
 
-/// Bytes that wait for the writer before senders wait. The longest frame fits.
+/// Bytes that may wait for the writer before senders wait. The longest frame fits.
 pub(super) const OUTGOING: usize = 32 * 1024 * 1024;
-/// What a frame costs of them besides its body.
+/// The bytes that a frame counts for besides its body.
 const OVERHEAD: usize = 256;
 
-/// Why a notice was not taken for sending.
+/// The reason why a notice was not taken for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untold {
     /// The connection is closed.
     #[error("the connection is closed")]
     Closed,
-    /// As much waits for the other side as may wait.
+    /// Too many bytes already wait for the other side.
     #[error("the other side does not read: {OUTGOING} bytes wait for it")]
     ReadsNothing,
 }
 
-/// The frames on their way to the writer, and the room that is left for more.
+/// The frames on their way to the writer, and the remaining room.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
     pub(super) frames: mpsc::UnboundedSender<(Frame, OwnedSemaphorePermit)>,
     pub(super) room: Arc<Semaphore>,
 }
 
-/// The same for those who must not keep the connection open.
+/// A handle that does not keep the connection open.
 pub(super) struct WeakOutgoing {
     pub(super) frames: mpsc::WeakUnboundedSender<(Frame, OwnedSemaphorePermit)>,
     pub(super) room: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! Frozen agents in parts: a state may be larger than a frame.
+//! Frozen agents in parts, because a state may be larger than a frame.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const PART: usize = 256 * 1024;
 /// How long the node may take to store a part.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Part `index` of `bytes`; none beyond the end.
+/// Part `index` of `bytes`. Returns none beyond the end.
 pub fn part_of(bytes: &[u8], index: u32) -> Option<FrozenPart> {
     let start = PART.checked_mul(index as usize)?;
     if start > bytes.len() || (start == bytes.len() && index > 0) {
@@ -29,7 +29,7 @@ pub fn part_of(bytes: &[u8], index: u32) -> Option<FrozenPart> {
     })
 }
 
-/// Has the process frozen, and hands what it gives to the node.
+/// Has the process frozen, and hands the frozen agents to the node.
 pub(super) async fn freeze(commands: mpsc::Sender<Command>, node: Caller) {
     let (answer, frozen) = oneshot::channel();
     let frozen = match commands.send(Command::Freeze { answer }).await {

@@ -16,7 +16,7 @@ use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, connect};
 
-/// How long a node may be gone until its processes give up: they must not stay for ever without one.
+/// How long a node may be gone until its processes give up. They must not stay for ever without a node.
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// The pause between attempts to attach again.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -33,7 +33,7 @@ pub(super) enum Way {
     },
 }
 
-/// Keeps the connection, and passes on what the node says.
+/// Keeps the connection, and passes on the node's notices.
 pub(super) struct Link {
     way: Way,
     secret: String,
@@ -130,7 +130,7 @@ impl Link {
             AttachmentNotice::ProcessesJoined { processes } => Command::ProcessesJoined(processes),
             AttachmentNotice::Rules { rules } => Command::Rules(rules),
         };
-        // Nobody listens any more: the process is leaving.
+        // If nobody listens any more, the process is leaving.
         let _ = self.commands.send(command).await;
     }
 
@@ -153,11 +153,11 @@ impl Link {
                     }
                     return Ok(());
                 }
-                // The node does not want this process any more.
+                // The node refuses this process for good.
                 Err(AttachError::Refused(fault)) if fault.code != FaultCode::Unavailable => {
                     return Err(fault.to_string());
                 }
-                // The node is there and answers late: it is being started, on a slow disk perhaps.
+                // The node is there and answers late. It may be starting on a slow disk.
                 Err(AttachError::Refused(_)) => since = Instant::now(),
                 Err(error) if since.elapsed() > GIVE_UP => return Err(error.to_string()),
                 Err(_) => {}

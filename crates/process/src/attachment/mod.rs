@@ -1,5 +1,5 @@
-//! An agent process and its node, as the process sees it: a [`Host`] over one connection, which is
-//! made anew when it breaks.
+//! An agent process and its node, as the process sees them: a [`Host`] over one connection, which is made anew when it
+//! breaks.
 
 mod freezing;
 mod link;
@@ -32,10 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Commands that wait for the process.
 const COMMANDS: usize = 64;
 
-/// Why a process could not attach to its node.
+/// The reason why a process could not attach to its node.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The address is not one to attach to.
+    /// The address is not the address of a node.
     #[error("`{0}` is no address of a node: SEALBUS_ATTACH is to be unix:/path/to/socket")]
     NoAddress(String),
     /// The ticket cannot be read.
@@ -44,9 +44,9 @@ pub enum AttachError {
     /// The node cannot be reached.
     #[error("the node at {address} cannot be reached: {why}")]
     Unreachable {
-        /// Where it was looked for.
+        /// The address that was tried.
         address: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The node refused.
@@ -62,8 +62,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Attaches to the node that started this process: `address` and `ticket` come from the
-    /// environment, SEALBUS_ATTACH and SEALBUS_TICKET.
+    /// Attaches to the node that started this process. `address` and `ticket` come from the environment variables
+    /// SEALBUS_ATTACH and SEALBUS_TICKET.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -74,7 +74,7 @@ impl Attachment {
         Self::open(Way::Local(path.into()), ticket.to_owned()).await
     }
 
-    /// Joins with a ticket, as a program the platform did not start.
+    /// Joins with a ticket, as a program that the platform did not start.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -138,7 +138,7 @@ impl Attachment {
     }
 }
 
-/// A secret as it is shown: base64url.
+/// The text form of a secret: base64url.
 pub fn secret_text(secret: &Secret) -> String {
     URL_SAFE_NO_PAD.encode(secret.as_bytes())
 }

@@ -74,7 +74,7 @@ async fn names_are_checked() {
     ));
 }
 
-/// Certificates of two seconds: traffic goes on while they are renewed again and again.
+/// Certificates live two seconds. Traffic goes on while they are renewed again and again.
 #[tokio::test]
 async fn certificates_renew_themselves_under_traffic() {
     let (process, host, _tell) = open(Duration::from_secs(2)).await;
@@ -138,7 +138,7 @@ async fn a_revoked_agent_is_cut_off_and_the_others_go_on() {
     alice.send(inform(&bob, "peace")).await.unwrap();
     assert_eq!(read(&mut bob).await, "peace");
     assert_eq!(process.end(), None);
-    // The platform is told, in the background.
+    // The platform is told in the background.
     let is_told = || {
         let reports = host.reports.lock();
         reports.iter().any(|(agent, report)| {
@@ -206,7 +206,7 @@ async fn agents_that_move_take_state_and_unread_messages_along() {
             .any(|(_, report)| matches!(report, AgentReport::Ended))
     );
 
-    // At the other node.
+    // The other node starts here.
     let (host, _tell) = TestHost::new(&World::new(), &[], HOUR, frozen);
     let process = Process::open(host, None).await.unwrap();
     let mut bob = process.agent("bob").await.unwrap();
@@ -326,7 +326,7 @@ async fn everyone_who_waits_hears_of_a_wish() {
                 let outer = wishes.stop_wished();
                 tokio::pin!(outer);
                 for _ in 0..3 {
-                    // Gives up at once: whoever else waits in this task must not be forgotten for it.
+                    // This task gives up at once. Its other waiting futures must not be forgotten for that.
                     let inner = tokio::time::timeout(Duration::from_millis(1), wishes.wished());
                     tokio::select! {
                         () = &mut outer => return number,

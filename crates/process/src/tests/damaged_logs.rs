@@ -1,5 +1,5 @@
-//! What readers of a log get when a part of it is not on the disk as it was written: what lies before it, once; the word that
-//! it is damaged; and what lies behind it when it is mended, or counted as missed when it is given up.
+//! Readers of a log with a damaged part. They get the events before the damage once, the report of the damage, and the
+//! events behind it when it is mended. If the damage is given up, the damaged events count as missed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,11 +14,11 @@ use super::*;
 
 const EVENTS: u64 = 40;
 
-/// A node whose log of `/a/one` has several files, and that of `/a/two` an event.
+/// A node with several files in the log of `/a/one` and one event in the log of `/a/two`.
 async fn filled(folder: &Path) -> (Arc<Node>, Life) {
     let node = Node::start(folder, 4);
     let retention = Retention {
-        // Files of 64 KiB.
+        // The files have 64 KiB each.
         bytes: Some(512 << 10),
         ..Retention::default()
     };
@@ -33,7 +33,7 @@ async fn filled(folder: &Path) -> (Arc<Node>, Life) {
     (node, anna)
 }
 
-/// Changes a bit of a file; returns what was there.
+/// Changes a bit of a file. Returns the former contents.
 fn damage(file: &Path) -> Vec<u8> {
     let whole = std::fs::read(file).unwrap();
     let mut bytes = whole.clone();
@@ -56,7 +56,7 @@ async fn damaged(subscription: &Subscription) -> DamagedLog {
     tokio::time::timeout(LONG, said).await.unwrap()
 }
 
-/// The next event of `/a/one`: its number, and how many were missed before it. Its text says that it is the right one.
+/// The next event of `/a/one`: its number, and how many events were missed before it. The text is checked.
 async fn next_of_one(subscription: &mut Subscription) -> (u64, u64) {
     loop {
         let event = next(subscription).await;
@@ -85,7 +85,7 @@ async fn until_damage(subscription: &mut Subscription) -> (Vec<u64>, Vec<String>
     (one, two)
 }
 
-/// Ends a process when its node knows what its agent has dealt with.
+/// Ends a process when its node knows which events its agent has handled.
 async fn leave(life: Life, subscription: Subscription) {
     drop(subscription);
     Channels::of(&life.bus).settled().await;
@@ -119,7 +119,7 @@ async fn a_durable_subscription_waits_before_the_damage_and_goes_on_behind_it() 
     let place = file.to_str().unwrap();
     assert!(shown(&node).await.unwrap().contains(place));
 
-    // Events before it come.
+    // Events before the damage come.
     let ben = Life::begin("ben", &node);
     let mut all = ben.subscribe("/a/*", durable("all"));
     let said = damaged(&all).await;
@@ -145,7 +145,7 @@ async fn a_durable_subscription_waits_before_the_damage_and_goes_on_behind_it() 
     assert_eq!(until_damage(&mut all).await, (vec![], vec![]));
     leave(ben, all).await;
 
-    // Restored from a copy: it goes on as if nothing had been.
+    // The file is restored from a copy, and the log goes on as if nothing had happened.
     node.fall_and("/a/one", |_| std::fs::write(&file, &whole).unwrap())
         .await;
     assert_eq!(shown(&node).await, None);
@@ -204,7 +204,7 @@ async fn damage_where_the_log_is_written_is_told_to_those_who_read_and_those_who
     let (node, anna) = filled(folder.path()).await;
     let hurt = |files: &[PathBuf]| {
         let newest = files.last().unwrap();
-        // The first of its records, which those behind it prove to have been there.
+        // The damage hits the first record. The records behind it prove that there was one.
         let mut bytes = std::fs::read(newest).unwrap();
         let place = bytes.windows(2).position(|two| two == b"SJ").unwrap();
         bytes[place + 200] ^= 1;
@@ -215,7 +215,7 @@ async fn damage_where_the_log_is_written_is_told_to_those_who_read_and_those_who
     let (one, _) = until_damage(&mut all).await;
     assert_eq!(one, (1..=one.len() as u64).collect::<Vec<_>>());
     assert!((1..EVENTS as usize).contains(&one.len()));
-    // A durable subscription gets the same, and each event in one of its lives only.
+    // A durable subscription gets the same, and each event in only one of its lives.
     let from_the_first = |options: &mut sealbus_channels::SubscriptionOptions| {
         durable("all")(options);
         options.replay = Replay::From(1);

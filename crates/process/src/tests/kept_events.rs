@@ -1,5 +1,5 @@
-//! Persistent channels through everything but the network: the bus of a process, its way to its node, and the node's logs on a
-//! real disk, while requests and answers are lost, processes and nodes are killed, and tails of files are torn.
+//! Persistent channels without the network: the bus of a process, its way to its node, and the node's logs on a real
+//! disk. Requests and answers are lost, processes and nodes are killed, and the ends of files are torn.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use sealbus_journal::Retention;
 use super::killable::{Life, NODE, Node, durable, next, text};
 use super::*;
 
-/// Publishes while it and its node are killed. Returns what was acknowledged.
+/// Publishes while the process and its node are killed. Returns the acknowledged events.
 async fn publish_all(node: Arc<Node>, name: &'static str, count: usize) -> Vec<String> {
     let mut life = Life::begin(name, &node);
     let mut acknowledged = Vec::new();
@@ -22,7 +22,7 @@ async fn publish_all(node: Arc<Node>, name: &'static str, count: usize) -> Vec<S
         let channel = if number % 3 == 0 { "/a/one" } else { "/a/two" };
         let text = format!("{name} {number}");
         if node.below(12) == 0 {
-            // Killed while it waits for the acknowledgement: whether the event is kept nobody knows.
+            // The process is killed while it waits for the acknowledgement, so nobody knows whether the event is kept.
             let publishing = life.publish(channel, &text);
             let _ = tokio::time::timeout(Duration::from_micros(node.below(3000)), publishing).await;
             life.kill(None);
@@ -57,7 +57,7 @@ async fn one_schedule(seed: u64) {
     });
     let mut publishing = Some(publishing);
     let mut wanted: HashSet<String> = HashSet::new();
-    // By log and number what was there; and the sightings of each text.
+    // The events by log and number, and the number of times each text was seen.
     let mut places: HashMap<(ChannelPath, u64), String> = HashMap::new();
     let mut last: BTreeMap<(String, ChannelPath), usize> = BTreeMap::new();
     loop {
@@ -99,7 +99,8 @@ async fn one_schedule(seed: u64) {
                 places.insert(place, text);
             }
         }
-        // In the end it is let alone: killed before it has told how far it has come, it would begin again and again.
+        // In the end the reader is left alone. If it were always killed before reporting its position, it would begin
+        // again and again.
         if publishing.is_some() && node.below(14) == 0 {
             reader.kill(Some(subscription));
             reader = Life::begin("reader", &node);
@@ -124,7 +125,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     anna.publish("/news", "before").await.unwrap();
     {
         let mut news = ben.subscribe("/news", durable("news"));
-        // Events published at once after subscribing count.
+        // Events published immediately after the subscription count.
         for number in 0..4 {
             anna.publish("/news", &number.to_string()).await.unwrap();
         }
@@ -141,7 +142,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     Channels::of(&ben.bus).settled().await;
     node.fall().await;
     anna.publish("/news", "4").await.unwrap();
-    // On a channel that there was not yet.
+    // This channel did not exist yet.
     let mut news = ben.subscribe("/news", durable("news"));
     for number in 3..5 {
         let event = next(&mut news).await;
@@ -150,7 +151,7 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
         assert_eq!((&*logged.node, logged.missed), (NODE, 0));
         assert!(event.provenance().is_trusted());
     }
-    // Another durable subscription begins now, and others where they want.
+    // Another durable subscription begins now. Others begin where they want.
     let mut late = ben.subscribe("/news", |options| {
         options.replay = sealbus_channels::frame::Replay::Last(2);
     });
@@ -165,7 +166,8 @@ async fn a_durable_subscription_goes_on_where_it_stopped() {
     }
     anna.publish("/more", "new channel").await.unwrap();
     assert_eq!(text(&next(&mut whole).await), "new channel");
-    // A live subscription gets an event as it is published, a log reader from the log, and no subscription gets it twice.
+    // A live subscription gets an event when it is published, and a log reader gets it from the log. No subscription
+    // gets it twice.
     let mut live = anna.subscribe("/news", |_| {});
     anna.publish("/news", "5").await.unwrap();
     let event = next(&mut live).await;
@@ -214,7 +216,7 @@ async fn what_was_not_kept_long_enough_is_said() {
     assert_eq!(logs[0].durable.keys().collect::<Vec<_>>(), ["ben/news"]);
 }
 
-/// A filter is evaluated where the log is; what it cannot be evaluated for is counted at the subscriber.
+/// A filter is evaluated where the log is. Events for which it cannot be evaluated are counted at the subscriber.
 #[tokio::test]
 async fn filters_that_cannot_be_evaluated_for_kept_events_are_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +251,7 @@ async fn filters_that_cannot_be_evaluated_for_kept_events_are_counted() {
     assert_eq!(reports[0].filter_errors, 2);
 }
 
-/// Not before and not after its time, also if it waited in a log.
+/// An event is delivered neither before nor after its time, even if it waited in a log.
 #[tokio::test]
 async fn kept_events_are_read_in_their_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,7 +259,7 @@ async fn kept_events_are_read_in_their_time() {
     let anna = Life::begin("anna", &node);
     let say = |text: &str| AclMessage::new(Performative::Inform).with_content(text);
     let qos = |more: &str| format!("persistent,ack=disk,{more}");
-    // As long as nothing can be so slow that it is over.
+    // The time is long enough that no delay outlasts it.
     let soon = Moment::from(SystemTime::now() + Duration::from_secs(2));
     for (more, text) in [
         (format!("valid-from={soon}"), "later"),
@@ -265,7 +267,7 @@ async fn kept_events_are_read_in_their_time() {
         ("expiry=1h".to_owned(), "stays"),
     ] {
         let published = anna.publish_as("/news", &qos(&more), say(text)).await;
-        // On a slow machine it has expired before it is on the disk.
+        // On a slow machine the event has expired before it is on disk.
         assert!(published.is_ok() || text == "gone", "{published:?}");
     }
     node.fall().await;
@@ -279,7 +281,7 @@ async fn kept_events_are_read_in_their_time() {
     let mut seen = [text(&next(&mut news).await), text(&next(&mut news).await)];
     seen.sort();
     assert_eq!(seen, ["later", "stays"]);
-    // A reader that comes before its time gets it at its time.
+    // A reader that comes before the event's time gets it at that time.
     let from = Moment::from(SystemTime::now() + Duration::from_secs(2));
     let later = qos(&format!("valid-from={from}"));
     anna.publish_as("/news", &later, say("at its time"))
@@ -335,7 +337,7 @@ async fn a_node_keeps_only_what_it_may() {
     assert_eq!(refused.code, FaultCode::BadRequest);
 }
 
-/// Those who read a channel see the numbers that a process has given its events, and may guess the next ones.
+/// Readers of a channel see the numbers that a process gave its events, and may guess the next ones.
 #[tokio::test]
 async fn no_process_uses_up_the_numbers_of_another() {
     use sealbus_channels::frame::{Frame, Stamp};

@@ -26,9 +26,9 @@ pub(super) struct Node {
     folder: PathBuf,
     running: Mutex<Option<(Journal, Arc<ChannelLogs>)>>,
     chance: Mutex<Random>,
-    /// Loses requests and answers.
+    /// Whether requests and answers are lost.
     pub(super) is_lossy: AtomicBool,
-    /// A test damages its files.
+    /// Whether a test damages its files.
     is_damaged: AtomicBool,
     pub(super) retention: Mutex<Option<(ChannelPath, Retention)>>,
 }
@@ -82,7 +82,7 @@ impl Node {
         self.come_back();
     }
 
-    /// Stops the node, does something to the files of one channel, oldest first, and starts it again.
+    /// Stops the node, changes the files of one channel, oldest first, and starts it again.
     pub(super) async fn fall_and(&self, channel: &str, change: impl FnOnce(&[PathBuf])) {
         self.is_damaged.store(true, Ordering::SeqCst);
         let running = self.running.lock().take();
@@ -118,7 +118,7 @@ impl Node {
         }
     }
 
-    /// A part of a record, which was being written when the machine stopped.
+    /// Appends a part of a record, as if the machine had stopped while writing it.
     fn tear(&self) {
         use std::io::Write;
         for stream in std::fs::read_dir(&self.folder).unwrap() {
@@ -198,7 +198,7 @@ impl Host for Link {
         assert_eq!(node, NODE);
         Box::pin(async move {
             let lost = || Fault::new(FaultCode::Unavailable, "lost");
-            // As it travels.
+            // The request in the form in which it travels.
             let request = serde_json::to_string(&request).unwrap();
             let request = serde_json::from_str(&request).unwrap();
             if self.is_lost() {
@@ -206,7 +206,7 @@ impl Host for Link {
             }
             let logs = self.node.logs().ok_or_else(lost)?;
             let answer = logs.answer(&self.membership.process, request).await;
-            // A node that is killed meanwhile answers nothing.
+            // A node that is killed in the meantime answers nothing.
             let now = self.node.logs();
             let is_killed = !now.is_some_and(|now| Arc::ptr_eq(&now, &logs));
             if is_killed || self.is_lost() {
@@ -315,7 +315,7 @@ impl Life {
             .unwrap()
     }
 
-    /// As `kill -9`: nothing it would say still is heard.
+    /// Ends the process like `kill -9`: nothing it would still send is heard.
     pub(super) fn kill(self, subscription: Option<Subscription>) {
         self.link.cut();
         drop(subscription);

@@ -1,4 +1,4 @@
-//! Letters that a process is handed: which of them it takes.
+//! The letters handed to a process, and which of them it accepts.
 
 use sealbus_seal::permission::{Messages, Policy, Rule};
 
@@ -32,7 +32,7 @@ fn letter(number: u64, sender: &str, posted: UnixMillis) -> DeliveredLetter {
     }
 }
 
-/// Waits until so many outcomes are final, and returns those.
+/// Waits until this many outcomes are final, and returns them.
 async fn outcomes(host: &TestHost, count: usize) -> Vec<(u64, LetterOutcome)> {
     loop {
         let settled: Vec<_> = {
@@ -58,7 +58,7 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
                 from: vec!["mallory".to_owned()],
                 to: vec!["bob".to_owned()],
             }),
-            // Not its notices.
+            // The platform's notices are not denied.
             Rule::Deny(Messages {
                 from: vec!["ams".to_owned()],
                 to: vec!["bob".to_owned()],
@@ -77,9 +77,9 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
         letter(1, "alice", before),
         letter(2, "mallory", before),
         letter(3, "thief", before),
-        // Under a new certificate.
+        // This letter was sent under a new certificate.
         letter(4, "thief", after),
-        // A notice, whatever the rules say.
+        // A notice is delivered whatever the rules say.
         letter(5, "ams", before),
     ];
     let agent = || "bob".to_owned();

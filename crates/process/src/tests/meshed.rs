@@ -17,7 +17,7 @@ fn numbered(process: &Process, receiver: &str, number: usize) -> AclMessage {
         .with_content(number.to_string())
 }
 
-/// The next message, which must be from `sender`, who was proved.
+/// Reads the next message, which must come from `sender` with proof.
 async fn read_proved(agent: &mut AgentHandle, sender: &str) -> String {
     let received = agent.receive().await.unwrap();
     match received.provenance() {
@@ -50,7 +50,7 @@ async fn agents_of_two_processes_talk_and_are_proved() {
 }
 
 /// Certificates of agents and processes live two seconds and are renewed several times, under a connection that stays
-/// open: no message is lost, doubled or out of order.
+/// open. No message is lost, doubled or out of order.
 #[tokio::test]
 async fn renewals_lose_nothing_under_traffic() {
     let world = World::new();
@@ -60,7 +60,7 @@ async fn renewals_lose_nothing_under_traffic() {
     let mut bob = two.agent("bob").await.unwrap();
     let renewed = || {
         let certified = |host: &TestHost| host.certified.load(Ordering::SeqCst);
-        // One for the process and one for its agent to begin with, then four times each.
+        // The process and its agent each have a first certificate, and then four more.
         certified(&first) >= 10 && certified(&second) >= 10
     };
     let mut number = 0;
@@ -104,7 +104,7 @@ async fn a_revoked_agent_is_cut_off_everywhere() {
     assert_eq!(read_proved(&mut bob, "alice@factory").await, "3");
 }
 
-/// A process moves while another writes to its agent without pause: every message arrives once and in order.
+/// A process moves while another writes to its agent without pause. Every message arrives once and in order.
 #[tokio::test]
 async fn a_move_under_traffic_loses_nothing() {
     const MESSAGES: usize = 2000;
@@ -173,8 +173,8 @@ async fn a_move_under_traffic_loses_nothing() {
     assert!(bob.mailbox().try_recv().is_none(), "nothing came twice");
 }
 
-/// An agent moves while nobody writes to it: who wrote to it before finds it again, though the process it was in is
-/// revoked and gone.
+/// An agent moves while nobody writes to it. An agent that wrote to it before finds it again, though the former process
+/// is revoked and gone.
 #[tokio::test]
 async fn an_agent_that_moved_in_silence_is_found_again() {
     let world = World::new();
@@ -184,7 +184,7 @@ async fn an_agent_that_moved_in_silence_is_found_again() {
     let mut bob = here.agent("bob").await.unwrap();
     alice.send(numbered(&writing, "bob", 1)).await.unwrap();
     assert_eq!(read_proved(&mut bob, "alice@factory").await, "1");
-    // Received messages are also acknowledged by then.
+    // By then the received messages are acknowledged too.
     bob.send(numbered(&here, "alice", 1)).await.unwrap();
     assert_eq!(read_proved(&mut alice, "bob@factory").await, "1");
 

@@ -1,4 +1,4 @@
-//! Processes on hosts that are as small as can be, but certify with a real authority.
+//! Processes on minimal hosts that certify with a real authority.
 
 mod alone;
 mod damaged_logs;
@@ -64,12 +64,12 @@ impl World {
     async fn tell(&self, command: impl Fn() -> Command) {
         let processes = self.processes.lock().clone();
         for process in processes {
-            // One that has ended need not be told.
+            // A process that has ended need not be told.
             let _ = process.send(command()).await;
         }
     }
 
-    /// Says where an agent is, to all.
+    /// Tells all processes the place of an agent.
     async fn place(&self, agent: &str, location: AgentLocation) {
         self.directory
             .lock()
@@ -82,13 +82,13 @@ impl World {
             .await;
     }
 
-    /// Revokes all certificates of an agent, and tells all.
+    /// Revokes all certificates of an agent, and tells all processes.
     async fn deny(&self, agent: &str) {
         self.revoke(Identity::agent(self.platform(), agent).unwrap())
             .await;
     }
 
-    /// Revokes a process that is no more, and tells all.
+    /// Revokes a process that has ended, and tells all others.
     async fn deny_process(&self, process: &str) {
         let process = process.parse().unwrap();
         self.revoke(Identity::process(self.platform(), "node-1", process).unwrap())
@@ -114,7 +114,7 @@ struct TestHost {
     world: Arc<World>,
     membership: Membership,
     lifetime: Duration,
-    /// The answer of certification in place of a certificate.
+    /// The fault that certification returns in place of a certificate.
     fault: Mutex<Option<Fault>>,
     certified: AtomicUsize,
     inheritance: Vec<FrozenAgent>,
@@ -125,7 +125,7 @@ struct TestHost {
 }
 
 impl TestHost {
-    /// A host of a process with these agents, which is reachable unless there are none.
+    /// A host of a process with these agents. It is reachable unless there are none.
     fn new(
         world: &Arc<World>,
         agents: &[&str],
