@@ -7,17 +7,17 @@ use core::str::FromStr;
 
 use crate::Expression;
 
-/// An agent identifier (AID, FIPA00023): a globally unique name, and where to find its agent.
+/// An agent identifier (AID, FIPA00023): a globally unique name, and the addresses of its agent.
 ///
-/// Two AIDs are equal when all their parts are. To ask whether two AIDs name the same agent, which
-/// the name alone decides, use [`names_same_agent`](Self::names_same_agent).
+/// Two AIDs are equal when all their parts are. The name alone decides whether two AIDs name the same agent: use
+/// [`names_same_agent`](Self::names_same_agent).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Aid {
     /// The globally unique name, by custom `local@hap` where `hap` is the home platform's name.
     pub name: String,
     /// Transport addresses (URLs), the preferred one first.
     pub addresses: Vec<String>,
-    /// Agents that can find out addresses for this name, the preferred one first.
+    /// Agents that can find addresses for this name, the preferred one first.
     pub resolvers: Vec<Aid>,
     /// Further parameters, by custom with names that begin with `X-`.
     pub user_defined: Vec<(String, Expression)>,
@@ -27,7 +27,7 @@ pub struct Aid {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AidError {
-    /// There is no name at all, or nothing before or after its last `@`.
+    /// The name is empty, or nothing stands before or after its last `@`.
     #[error("'{0}' is not an agent name: write it as local or local@platform, both not empty")]
     Empty(String),
     /// The name holds a character that would need quoting or could deceive a reader.
@@ -40,7 +40,7 @@ pub enum AidError {
         name: String,
         /// The first character that is not allowed.
         character: char,
-        /// Where it is, in bytes.
+        /// The place of the character, in bytes.
         offset: usize,
     },
 }
@@ -49,7 +49,7 @@ impl Aid {
     /// An AID with this name and nothing else.
     ///
     /// # Errors
-    /// [`AidError`] if the name is empty or holds blanks, control characters, quotes or parentheses.
+    /// [`AidError`] if the name is empty or contains blanks, control characters, quotes or parentheses.
     pub fn new(name: impl Into<String>) -> Result<Self, AidError> {
         let name = name.into();
         let forbidden =
@@ -68,7 +68,7 @@ impl Aid {
         Ok(Self::unchecked(name))
     }
 
-    /// An AID with a name that came over the wire, where any text is possible.
+    /// An AID with a name from the wire, where any text is possible.
     pub(crate) fn unchecked(name: String) -> Self {
         Self {
             name,
@@ -103,7 +103,7 @@ impl Aid {
         self
     }
 
-    /// Whether both name the same agent: their names are equal, whatever their addresses (FIPA00023).
+    /// Whether both AIDs name the same agent: their names are equal, whatever their addresses (FIPA00023).
     pub fn names_same_agent(&self, other: &Aid) -> bool {
         self.name == other.name
     }
@@ -119,7 +119,7 @@ impl Aid {
     }
 }
 
-/// Local name and platform of an agent name, which the last `@` parts.
+/// Splits an agent name at its last `@` into local name and platform.
 pub(crate) fn split_name(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once('@') {
         Some((local, platform)) => (local, Some(platform)),

@@ -1,4 +1,4 @@
-//! Byte content as text, for the encodings that are text only.
+//! Byte content as text, for text-only encodings.
 
 #[cfg(any(feature = "xml", feature = "serde"))]
 use alloc::string::String;
@@ -34,7 +34,7 @@ pub(crate) fn is_valid(text: &[u8]) -> bool {
     }
 }
 
-/// The bytes behind base64 text, white space in it skipped; none if it is not valid.
+/// The bytes behind base64 text. White space in the text is skipped. Empty if the text is not valid.
 pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     let decoded = if text.iter().any(u8::is_ascii_whitespace) {
         let compact: Vec<u8> = text

@@ -1,4 +1,4 @@
-//! Looking at text eight bytes at a time. FIPA's texts are a few dozen bytes long, where a call to a
+//! Text inspection eight bytes at a time. FIPA's texts are a few dozen bytes long. At that length a call to a
 //! vectorised search costs more than it saves.
 
 use alloc::vec::Vec;
@@ -6,14 +6,14 @@ const fn all(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// Whether `test` finds something in any eight bytes of the text. Some bytes are looked at twice.
+/// Whether `test` finds something in any eight bytes of the text. Some bytes are tested twice.
 #[inline(always)]
 pub(crate) fn any(text: &[u8], test: impl Fn(u64) -> u64) -> bool {
     let eight = |chunk: &[u8; 8]| test(u64::from_le_bytes(*chunk));
     let found = match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
         (Some(first), Some(last)) => {
             let mut found = eight(first) | eight(last);
-            // The first is done; so is the last, whether it is whole or not.
+            // The first eight bytes are done. So are the last, whether they fill a chunk or not.
             let (chunks, _) = text.as_chunks::<8>();
             for chunk in chunks.get(1..).unwrap_or_default() {
                 found |= eight(chunk);
@@ -40,12 +40,10 @@ pub(crate) fn any(text: &[u8], test: impl Fn(u64) -> u64) -> bool {
     found != 0
 }
 
-/// Appends two bytes, the text and a zero, and says whether `test` finds something in the text, as
-/// [`any`] does.
+/// Appends two bytes, the text and a zero. Returns whether `test` finds something in the text, as [`any`] does.
 ///
-/// Every append has its price, and so has a call to copy a few bytes. So texts are looked at while
-/// they are copied, in blocks of fixed size; the last block begins with bytes that are written
-/// already.
+/// Every append has its price, and so has a call to copy a few bytes. The function therefore tests the text while
+/// copying it, in blocks of fixed size. The last block begins with bytes that are already written.
 #[inline(always)]
 pub(crate) fn append(
     before: [u8; 2],
@@ -89,7 +87,7 @@ pub(crate) fn append(
         out.extend_from_slice(&back.to_le_bytes()[..9]);
         return eight(first) | eight(last) != 0;
     }
-    // Shorter ones fit into eight bytes with the zero behind them.
+    // A shorter text fits into eight bytes with the zero behind it.
     let (padded, found) = match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
         (Some(first), Some(last)) => {
             let first = u64::from(u32::from_le_bytes(*first));
@@ -111,31 +109,30 @@ pub(crate) fn append(
     found
 }
 
-/// Marks the zeros among eight bytes: the lowest bit set is the highest of the first zero. Bits
-/// above it may be set for bytes that are none.
+/// Marks the zeros among eight bytes: the lowest set bit is the highest bit of the first zero. Bits above it may be set
+/// for bytes that are not zero.
 #[inline(always)]
 pub(crate) fn zeros(bytes: u64) -> u64 {
     bytes.wrapping_sub(all(0x01)) & !bytes & all(0x80)
 }
 
-/// Marks blanks, control characters and parentheses, as [`zeros`] does zeros.
+/// Marks blanks, control characters and parentheses, as [`zeros`] marks zeros.
 #[inline(always)]
 pub(crate) fn delimiters(bytes: u64) -> u64 {
-    // Below 0x21; and 0x28 or 0x29, which differ in the lowest bit only.
+    // Blanks are below 0x21. The parentheses are 0x28 and 0x29, which differ only in the lowest bit.
     let blanks = bytes.wrapping_sub(all(0x21)) & !bytes;
     let parentheses = (bytes & all(0xfe)) ^ all(0x28);
     let parentheses = parentheses.wrapping_sub(all(0x01)) & !parentheses;
     (blanks | parentheses) & all(0x80)
 }
 
-/// Marks what no word may hold, as [`zeros`] does zeros: [`delimiters`], DEL and all that is not
-/// ASCII.
+/// Marks bytes that no word may contain, as [`zeros`] marks zeros: [`delimiters`], DEL and every byte outside ASCII.
 #[inline(always)]
 pub(crate) fn outside_words(bytes: u64) -> u64 {
     (delimiters(bytes) | zeros(bytes ^ all(0x7f)) | bytes) & all(0x80)
 }
 
-/// The first byte that a test of this module has marked.
+/// The index of the first byte that a test of this module has marked.
 #[inline(always)]
 pub(crate) fn first(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize

@@ -6,18 +6,16 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// The limits of a decoder; they protect the receiver from hostile input.
+/// The limits of a decoder. They protect the receiver from hostile input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest message in bytes (default 16 MiB; never more than 4 GiB).
+    /// The longest message in bytes (default 16 MiB; never more than 4 GiB).
     pub message_length: usize,
-    /// Deepest nesting of lists, resolvers or XML elements, and most revisions of an envelope
-    /// (default 32).
+    /// The deepest nesting of lists, resolvers or XML elements, and the most revisions of an envelope (default 32).
     pub depth: usize,
-    /// Most values in one message: parameters, agents, addresses and list items together
-    /// (default 65 536).
+    /// The most values in one message: parameters, agents, addresses and list items together (default 65 536).
     pub values: usize,
-    /// Most agents in one list: receivers, `reply-to`, resolvers (default 4 096).
+    /// The most agents in one list: receivers, `reply-to`, resolvers (default 4 096).
     pub agents: usize,
 }
 
@@ -37,12 +35,12 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are not a message (or envelope), and where.
+/// Why bytes are not a message or an envelope, and where the problem is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset}: {problem}")]
 #[non_exhaustive]
 pub struct DecodeError {
-    /// Where the problem is, in bytes from the start of the input.
+    /// The place of the problem, in bytes from the start of the input.
     pub offset: usize,
     /// The problem.
     pub problem: DecodeProblem,
@@ -63,10 +61,10 @@ pub enum DecodeProblem {
     /// A parameter that may stand once only stands twice.
     #[error("the parameter '{parameter}' is given a second time")]
     Duplicate {
-        /// Its name.
+        /// The parameter's name.
         parameter: &'static str,
     },
-    /// The input is well-formed so far but asks for more than the reader allows.
+    /// The input is well-formed so far but exceeds a limit of the reader.
     #[error("more than {limit} {what}; raise the reader's Limits if this is legitimate")]
     Limit {
         /// The quantity that exceeds its limit.
@@ -77,12 +75,12 @@ pub enum DecodeProblem {
     /// A date-time that does not exist or is malformed.
     #[error("{0}")]
     DateTime(#[from] crate::DateTimeError),
-    /// The message uses code tables, which only a decoder that shares the sender's table can read.
+    /// The message uses code tables. Only a decoder that shares the sender's table can read it.
     #[error(
         "the message uses a dynamic code table (id FB or FC); read it with the CodeTable shared with its sender"
     )]
     CodeTable,
-    /// An index without entry in the code table: sender and receiver no longer agree on it.
+    /// The index has no entry in the code table: sender and receiver no longer agree on the table.
     #[error("the code table has no entry {index}; sender and receiver have lost step")]
     NoTableEntry {
         /// The index read.
@@ -159,7 +157,7 @@ impl DecodeError {
     }
 }
 
-/// Why a message cannot be written in an encoding: the field, and what about it.
+/// Why a message cannot be written in an encoding: the field and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 #[non_exhaustive]
@@ -177,10 +175,10 @@ pub enum EncodeProblem {
     /// An agent, parameter or act without a name.
     #[error("is empty, but must be named")]
     Empty,
-    /// A text that holds a character which ends or breaks it on the wire.
+    /// The text contains a character that would end or break the text on the wire.
     #[error("holds {what}, which {encoding} cannot carry; send it as bytes or in another encoding")]
     Text {
-        /// Its contents.
+        /// The kind of character.
         what: &'static str,
         /// The encoding.
         encoding: &'static str,
@@ -193,18 +191,18 @@ pub enum EncodeProblem {
     /// The encoding has no way to say this at all.
     #[error("{what}, which {encoding} cannot carry")]
     Unsupported {
-        /// Its kind.
+        /// The kind of value.
         what: &'static str,
         /// The encoding.
         encoding: &'static str,
     },
-    /// A parameter whose name is taken: by another of the same name, or by the encoding itself.
+    /// The name of a parameter is taken: by another parameter, or by the encoding itself.
     #[error("the name is taken already in {encoding}")]
     NameTaken {
         /// The encoding.
         encoding: &'static str,
     },
-    /// More than a length field of the encoding can count, or nested deeper than any reader allows.
+    /// The value is larger than a length field of the encoding can count, or nested deeper than any reader allows.
     #[error("is longer or deeper than {limit}")]
     TooLarge {
         /// The most possible.
@@ -228,7 +226,7 @@ impl EncodeError {
         self
     }
 
-    /// As [`EncodeError::within`], in the box it is in.
+    /// As [`EncodeError::within`], for a boxed error, in place.
     #[cold]
     pub(crate) fn inside(mut self: Box<Self>, outer: impl fmt::Display) -> Box<Self> {
         self.look_from(outer);

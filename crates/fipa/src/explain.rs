@@ -1,5 +1,5 @@
-//! Showing a message byte by byte, for people who look for the reason why two platforms do not
-//! understand each other.
+//! Byte-by-byte explanations of messages. They help people to find the reason why two platforms do not understand each
+//! other.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,7 +17,7 @@ pub struct Explanation {
     pub encoding: &'static str,
     /// The bytes explained.
     pub bytes: Vec<u8>,
-    /// The meaning of each run of bytes, in order. White space of text encodings is left out.
+    /// The meaning of each run of bytes, in order. White space of text encodings is omitted.
     pub pieces: Vec<ExplainedPiece>,
     /// Why it stops before the end, if it does.
     pub error: Option<DecodeError>,
@@ -27,13 +27,13 @@ pub struct Explanation {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedPiece {
-    /// Where it is.
+    /// The place of the piece in the message.
     pub range: Range<usize>,
     /// How deep it is nested, for indenting.
     pub depth: usize,
-    /// Its kind and its value.
+    /// The kind and value of the piece.
     pub meaning: String,
-    /// Which standard says so, and the name of the rule in it.
+    /// The standard and the name of the rule in it.
     pub reference: &'static str,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Text short enough for a line, with control characters visible.
+/// The text, short enough for a line, with control characters visible.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 48;
     let text = String::from_utf8_lossy(bytes);
@@ -96,8 +96,8 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 const PER_LINE: usize = 16;
 
 impl fmt::Display for Explanation {
-    /// A line for each piece: offset, bytes, meaning and reference; or more lines, as many as the
-    /// bytes need.
+    /// Writes a line for each piece: offset, bytes, meaning and reference. A piece takes further lines if its bytes
+    /// need them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {} bytes", self.encoding, self.bytes.len())?;
         for piece in &self.pieces {

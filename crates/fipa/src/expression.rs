@@ -14,7 +14,7 @@ use crate::eights::{any, append, delimiters, outside_words};
 /// expressions (FIPA00070).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Expression {
-    /// A bare word such as `fipa-sl`. [`is_word`] says which texts are words.
+    /// A bare word such as `fipa-sl`. [`is_word`] decides which texts are words.
     Word(String),
     /// A text in quotes.
     String(String),
@@ -81,14 +81,13 @@ impl From<Vec<Expression>> for Expression {
     }
 }
 
-/// A number as FIPA00070 writes it: an integer or a decimal fraction, with or without exponent; or
-/// `0x` and hexadecimal digits. It is kept character for character, since an identifier may look
-/// like a number.
+/// A number as FIPA00070 writes it: an integer or a decimal fraction, with or without exponent, or `0x` and hexadecimal
+/// digits. The number is kept character for character, since an identifier may look like a number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Number(Box<str>);
 
 impl Number {
-    /// Reads a number; `None` if the text is none.
+    /// Reads a number; `None` if the text is not a number.
     ///
     /// A hexadecimal number must fit 64 bits.
     pub fn parse(text: &str) -> Option<Self> {
@@ -127,7 +126,7 @@ impl Number {
     pub fn as_f64(&self) -> f64 {
         match self.as_hexadecimal() {
             Some(value) => value as f64,
-            // Whatever `is_decimal` accepts, Rust's parser accepts too.
+            // Rust's parser accepts every text that `is_decimal` accepts.
             None => self.0.parse().unwrap_or(f64::NAN),
         }
     }
@@ -158,7 +157,7 @@ fn parse_hexadecimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// True for the characters of an `Integer` or `Float` of FIPA00070.
+/// Whether the characters are an `Integer` or `Float` of FIPA00070.
 pub(crate) fn is_decimal(text: impl IntoIterator<Item = u8>) -> bool {
     #[derive(PartialEq)]
     enum Part {
@@ -198,24 +197,24 @@ pub(crate) fn is_decimal(text: impl IntoIterator<Item = u8>) -> bool {
     digits
 }
 
-/// True if every reader takes the text for a word when it stands bare: not empty, only printable
-/// ASCII without blanks and parentheses, a first character other than `#`, `-`, `@`, `"` or a digit,
-/// and not a number or date-time.
+/// Whether every reader takes the text for a word when it stands bare. Such a text is not empty, and has only printable
+/// ASCII without blanks and parentheses. Its first character is not `#`, `-`, `@`, `"` or a digit. It is not a number
+/// or date-time.
 ///
-/// FIPA00070 allows other characters in a `Word`, but JADE drops a message that has one.
+/// FIPA00070 allows other characters in a `Word`, but JADE drops a message that contains one.
 #[inline]
 pub fn is_word(text: &[u8]) -> bool {
     may_begin_word(text) && !any(text, outside_words) && !looks_like_number(text)
 }
 
-/// True for a `Word` of FIPA00070, which may hold characters that are not ASCII.
+/// Whether the text is a `Word` of FIPA00070, which may contain characters outside ASCII.
 #[inline]
 pub(crate) fn is_standard_word(text: &[u8]) -> bool {
     may_begin_word(text) && !any(text, delimiters) && !looks_like_number(text)
 }
 
-/// Appends two bytes, the text and a zero if the text is a word as [`is_word`] has it; if not, `out`
-/// holds anything behind its old end.
+/// Appends two bytes, the text and a zero if [`is_word`] holds for the text. If not, the bytes behind the old end of
+/// `out` are undefined.
 #[inline]
 pub(crate) fn append_word(before: [u8; 2], text: &[u8], out: &mut Vec<u8>) -> bool {
     may_begin_word(text) && !append(before, text, out, outside_words) && !looks_like_number(text)
@@ -235,7 +234,7 @@ fn may_begin_word(text: &[u8]) -> bool {
     )
 }
 
-/// True for numbers and date-times among texts that may begin a word.
+/// Whether a text that may begin a word is a number or date-time.
 #[inline]
 fn looks_like_number(text: &[u8]) -> bool {
     matches!(text.first(), Some(b'+' | b'.')) && is_number_or_date_time(text)

@@ -1,12 +1,12 @@
-//! The language agents speak: ACL messages, envelopes and FIPA-SL, and their encodings. No I/O.
+//! The language of agents: ACL messages, envelopes and FIPA-SL, and their encodings. No I/O.
 //!
-//! A message is an [`AclMessage`] when it is owned, and an [`AclMessageRef`] when it is only looked
-//! at, whether in an owned message or in the bytes it was received as. Each encoding is a module of
-//! its own with `encode` and `decode`; [`representations`] lists them by their FIPA names.
+//! An owned message is an [`AclMessage`]. An [`AclMessageRef`] is a view of a message, either owned or in the bytes it
+//! was received as. Each encoding is a module of its own with `encode` and `decode`. [`representations`] lists the
+//! encodings by their FIPA names.
 //!
 //! # Features
 //!
-//! All are on by default. Without any, the crate needs no standard library, only `alloc`, and has
+//! All features are on by default. Without any, the crate needs only `alloc`, not the standard library. It then has
 //! messages, envelopes, and their bit-efficient and String encodings.
 //!
 //! | feature | adds |

@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 
 use memchr::{memchr, memrchr};
 
-/// The text behind `"…"` or `#N"…`, if the whole of `text` has one of these forms; otherwise
-/// `text` itself.
+/// The text behind `"…"` or `#N"…`, if the whole of `text` has one of these forms. Otherwise `text` itself.
 pub(crate) fn unquote(text: &str) -> Cow<'_, str> {
     match text.as_bytes().first() {
         Some(b'"') => match inside_quotes(text.as_bytes()) {
@@ -28,14 +27,14 @@ pub(crate) fn unquote(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether `text`, which begins with a quote, is one literal from end to end; and then, whether
-/// there are escapes in it.
+/// Whether `text`, which begins with a quote, is one literal from end to end. If so, returns whether it contains
+/// escapes.
 fn inside_quotes(text: &[u8]) -> Option<bool> {
     let (end, escapes) = literal_end(text, 1)?;
     (end + 1 == text.len()).then_some(escapes)
 }
 
-/// Where the literal's closing quote is that began before `start`, and whether it has escapes.
+/// The offset of the closing quote of the literal that began before `start`, and whether it contains escapes.
 ///
 /// `\"` is the only escape; a backslash elsewhere stands for itself.
 pub(crate) fn literal_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
@@ -51,8 +50,8 @@ pub(crate) fn literal_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// The same for a literal that no quote ends which is not escaped: JADE's lexer takes the longest
-/// literal, so the last quote of the text ends it, as in `"C:\temp\"`.
+/// The same for a literal that ends in no unescaped quote. JADE's lexer takes the longest literal, so the last quote of
+/// the text ends it, as in `"C:\temp\"`.
 #[cold]
 pub(crate) fn literal_end_after_backslash(text: &[u8], start: usize) -> Option<(usize, bool)> {
     let inside = text.get(start..)?;
@@ -61,7 +60,7 @@ pub(crate) fn literal_end_after_backslash(text: &[u8], start: usize) -> Option<(
     Some((start + end, escapes))
 }
 
-/// For a text that begins `#N"`: where what it counts begins, and how many bytes that is.
+/// For a text that begins `#N"`: the offset at which the counted bytes begin, and their number.
 pub(crate) fn counted(text: &[u8]) -> Option<(usize, usize)> {
     if text.first() != Some(&b'#') {
         return None;
@@ -80,8 +79,7 @@ pub(crate) fn counted(text: &[u8]) -> Option<(usize, usize)> {
     (digits > 0 && text.get(1 + digits) == Some(&b'"')).then_some((digits + 2, length))
 }
 
-/// Appends `text` as a FIPA string: in quotes, or with its length if it ends in a backslash, which
-/// quotes cannot carry.
+/// Appends `text` as a FIPA string: in quotes, or with its length if it ends in a backslash, which quotes cannot carry.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     if text.ends_with('\\') {
         write_counted(text.as_bytes(), out);

@@ -21,13 +21,13 @@ use alloc::vec::Vec;
 pub struct AclMessage {
     /// The communicative act.
     pub performative: Performative,
-    /// The sender; none for an anonymous message, or before the bus has filled it in.
+    /// The sender. `None` for an anonymous message, or before the bus has filled it in.
     pub sender: Option<Aid>,
     /// The intended receivers: several for a multicast.
     pub receivers: Vec<Aid>,
-    /// Where answers go instead of to the sender.
+    /// The agents that answers go to instead of the sender.
     pub reply_to: Vec<Aid>,
-    /// The content; `language`, `encoding` and `ontology` tell how to read it.
+    /// The content. `language`, `encoding` and `ontology` tell how to read it.
     pub content: Option<Content>,
     /// The language of the content, such as `fipa-sl`.
     pub language: Option<Expression>,
@@ -35,7 +35,7 @@ pub struct AclMessage {
     pub encoding: Option<Expression>,
     /// The meaning of the symbols in the content.
     pub ontology: Option<Expression>,
-    /// The interaction protocol, a word such as `fipa-request`; demands a conversation-id.
+    /// The interaction protocol, a word such as `fipa-request`. A protocol requires a conversation-id.
     pub protocol: Option<String>,
     /// The conversation the message belongs to.
     pub conversation_id: Option<Expression>,
@@ -209,8 +209,8 @@ impl AclMessage {
         self
     }
 
-    /// An answer to this message: to its `reply_to` or else its sender, in the same conversation,
-    /// protocol, language and ontology, with `in_reply_to` set to its `reply_with`.
+    /// An answer to this message. It goes to the `reply_to` agents or else the sender, in the same conversation,
+    /// protocol, language and ontology. Its `in_reply_to` is the `reply_with` of this message.
     ///
     /// The sender is left open for the bus to fill in.
     #[must_use]
@@ -235,7 +235,7 @@ impl AclMessage {
         found.map(|(_, value)| value)
     }
 
-    /// The view that readers share, whether a message is owned or still encoded.
+    /// The view of the message. Readers use views for both owned and encoded messages.
     pub fn view(&self) -> AclMessageRef<'_> {
         AclMessageRef::from_owned(self)
     }

@@ -1,4 +1,4 @@
-//! The parameters a message of the standard can have.
+//! The parameters that a message of the standard can have.
 
 /// A parameter of a message, numbered as in the bit-efficient encoding (FIPA00069).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Parameter {
     }
 }
 
-/// Where the parameters of an encoded message are: an offset for each, 0 if it is not there.
+/// The places of the parameters of an encoded message: an offset for each, 0 if the parameter is absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ParameterOffsets([u32; 12]);
 
@@ -91,7 +91,7 @@ impl ParameterOffsets {
         }
     }
 
-    /// Remembers an offset; false if the parameter had one already.
+    /// Remembers an offset. Returns false if the parameter already had an offset.
     pub(crate) fn set(&mut self, parameter: Parameter, offset: usize) -> bool {
         let slot = &mut self.0[parameter as usize - 2];
         let first = *slot == 0;

@@ -10,9 +10,9 @@ macro_rules! performatives {
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         pub enum Performative {
             $(#[doc = $meaning] $variant,)*
-            /// A user-defined act, which is any word that is not one of the standard names.
+            /// A user-defined act: any word that is not one of the standard names.
             ///
-            /// Make one with [`Performative::from`], which knows the standard names.
+            /// Make such an act with [`Performative::from`], which knows the standard names.
             Other(Box<str>),
         }
 

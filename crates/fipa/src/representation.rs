@@ -1,4 +1,4 @@
-//! What every encoding of messages can do.
+//! The interface of every encoding of messages.
 
 use crate::{AclMessage, DecodeError, EncodeError, Explanation, Limits};
 use alloc::vec::Vec;
@@ -11,24 +11,24 @@ pub trait Representation: Sync {
     /// A word for command lines and configuration files, such as `string`.
     fn short_name(&self) -> &'static str;
 
-    /// True if `bytes` can only be of this encoding among those known, by how they begin.
+    /// Whether `bytes` can only be in this encoding, of all known ones, judging by their beginning.
     fn recognises(&self, bytes: &[u8]) -> bool;
 
     /// Appends the message to `out`.
     ///
     /// # Errors
-    /// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+    /// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
     fn encode(&self, message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
     /// Reads a message.
     ///
     /// # Errors
-    /// [`DecodeError`] with an offset and what was expected there.
+    /// [`DecodeError`] with an offset and the expected input there.
     fn decode(&self, bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError>;
 
-    /// Takes a message apart byte by byte, as far as it can be read.
+    /// Explains a message byte by byte, as far as it can be read.
     fn explain(&self, bytes: &[u8], limits: &Limits) -> Explanation;
 }
 
-/// The FIPA name of the XML encoding, which envelopes carry even where XML itself is left out.
+/// The FIPA name of the XML encoding. Envelopes carry the name even if XML itself is left out of the build.
 pub(crate) const XML: &str = "fipa.acl.rep.xml.std";

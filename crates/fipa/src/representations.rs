@@ -2,7 +2,7 @@
 
 use crate::{Explanation, Limits, Representation};
 
-/// Every encoding Sealbus has; a further one is a module and a line here.
+/// Every encoding of Sealbus. A new encoding is a module and a line here.
 static REPRESENTATIONS: &[&dyn Representation] = &[
     &crate::bitefficient::BitEfficient,
     &crate::string::StringRepresentation,
@@ -17,7 +17,7 @@ pub fn representations() -> &'static [&'static dyn Representation] {
     REPRESENTATIONS
 }
 
-/// The encoding of this name, FIPA's or the short one, in any letter case.
+/// The encoding with this name, FIPA's or the short one, in any letter case.
 pub fn representation(name: &str) -> Option<&'static dyn Representation> {
     let mut all = REPRESENTATIONS.iter();
     let found = all.find(|known| {
@@ -26,7 +26,7 @@ pub fn representation(name: &str) -> Option<&'static dyn Representation> {
     found.copied()
 }
 
-/// The encoding that `bytes` are in, by how they begin.
+/// The encoding of `bytes`, judging by their beginning.
 pub fn detect(bytes: &[u8]) -> Option<&'static dyn Representation> {
     REPRESENTATIONS
         .iter()
@@ -34,7 +34,7 @@ pub fn detect(bytes: &[u8]) -> Option<&'static dyn Representation> {
         .copied()
 }
 
-/// Takes a message apart whose encoding is known by how it begins; `None` if it is not.
+/// Explains a message whose beginning reveals its encoding; `None` if it does not.
 pub fn explain(bytes: &[u8], limits: &Limits) -> Option<Explanation> {
     Some(detect(bytes)?.explain(bytes, limits))
 }

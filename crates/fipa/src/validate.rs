@@ -10,7 +10,7 @@ use core::fmt;
 use crate::expression::is_standard_word;
 use crate::{AclMessage, Aid, Expression, Origin, Performative, is_word};
 
-/// Something in a message that is against the standard, or unwise.
+/// A part of a message that is against the standard, or unwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// How bad it is.
@@ -32,16 +32,16 @@ pub enum Severity {
     Error,
 }
 
-/// Facts that the receiver knows and the message does not say. The default knows nothing.
+/// Facts that the receiver knows and the message does not state. The default knows nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Expectations<'a> {
     /// The moment of reception, in milliseconds after 1 January 1970 UTC.
     pub received_unix_ms: Option<i64>,
-    /// The `reply-with` tags that the receiver awaits answers to.
+    /// The `reply-with` tags for which the receiver awaits answers.
     pub awaited: Option<&'a [Expression]>,
 }
 
-/// Checks a message as a strict receiver does. No findings: all is well.
+/// Checks a message as a strict receiver does. Without findings the message is sound.
 pub fn validate(message: &AclMessage, expectations: &Expectations<'_>) -> Vec<Finding> {
     let mut findings = Findings(Vec::new());
     findings.performative(message);

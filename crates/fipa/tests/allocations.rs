@@ -1,5 +1,5 @@
-//! How much memory is asked for: none to look at a message, and no more than a small multiple of
-//! its length to own one, whatever the bytes are.
+//! The memory that a message asks for: none to read it, and no more than a small multiple of its length to own it, for
+//! any bytes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -187,8 +187,8 @@ fn greedy(size: usize) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Most bytes of memory at a time for each byte of input, and for the first byte. The dearest are
-/// lists: two bytes make an expression of 32, twice that while a vector grows, and its own items.
+/// The most bytes of memory at a time for each byte of input, and for the first byte. Lists are the most expensive: two
+/// bytes make an expression of 32, twice that while a vector grows, and its own items.
 const MULTIPLE: u64 = 64;
 const START: u64 = 64 << 10;
 
@@ -229,7 +229,7 @@ fn the_number_of_values_is_limited() {
     for bytes in greedy(64 << 10) {
         for representation in representations() {
             let counted = measure(|| drop(representation.decode(&bytes, &limits)));
-            // Values, and the bytes themselves where they are copied.
+            // This covers the values, and the bytes themselves where they are copied.
             let most = START + 100 * 512 + 3 * bytes.len() as u64;
             let head = bytes[..40.min(bytes.len())].escape_ascii().to_string();
             assert!(

@@ -1,4 +1,4 @@
-//! Explanations leave no byte out, and checks find what is wrong.
+//! Explanations leave no byte out, and checks find every fault.
 
 #![allow(clippy::unwrap_used)]
 

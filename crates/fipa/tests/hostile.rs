@@ -1,5 +1,5 @@
-//! Broken messages: cut, changed and made up. None may panic, and what is accepted must be carried
-//! on unchanged. `fuzz/` looks further; this is the part that fits into every test run.
+//! Broken messages: cut, changed and invented. None may panic, and an accepted message must be carried on unchanged.
+//! `fuzz/` looks further; this part fits into every test run.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ fn unhex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
-/// Every vector in every encoding, and what we make of it, but for the very long ones.
+/// Every vector in every encoding, and our own encodings of it, except the very long ones.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for vector in lines("acl-vectors.jsonl")
@@ -63,7 +63,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Tries every decoder, and if one accepts the bytes, whether the message survives being written.
+/// Tries every decoder. If one accepts the bytes, checks that the message survives being written.
 fn try_all(bytes: &[u8]) {
     let limits = Limits::DEFAULT;
     for representation in representations() {

@@ -1,4 +1,4 @@
-//! Messages as JADE writes and reads them, where a wrong byte is lost without a word.
+//! Messages as JADE writes and reads them. JADE drops a message with a wrong byte without a word.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn inform() -> AclMessage {
     AclMessage::new(Performative::Inform)
 }
 
-/// JADE's lexer knows words of the characters 21 to 7E only; it drops a message with any other.
+/// JADE's lexer knows only words of the characters 21 to 7E. It drops a message with any other word.
 #[test]
 fn text_that_is_not_plain_ascii_is_written_in_quotes() {
     for text in ["größe", "日本", "del\u{7f}", "nbsp\u{a0}x", "\u{2028}"] {
@@ -100,7 +100,7 @@ fn what_looks_like_a_number_comes_back_to_the_letter() {
     }
 }
 
-/// JADE takes the longest literal: only if no other quote follows does `\"` end one.
+/// JADE takes the longest literal: `\"` ends a literal only if no other quote follows.
 #[test]
 fn content_may_end_in_a_backslash() {
     let from_jade = "(INFORM\n :sender  ( agent-identifier :name alice@plat1 )\n \
@@ -138,7 +138,7 @@ fn content_may_end_in_a_backslash() {
     }
 }
 
-/// A quote that follows makes the literal end there; then the message is no message to JADE either.
+/// A later quote makes the literal end there. JADE then does not accept the message either.
 #[test]
 fn a_backslash_before_the_end_of_an_earlier_literal_is_an_escape() {
     let ambiguous = "(INFORM :content  \"C:\\temp\\\" :reply-with  \"a b\" )";
@@ -174,7 +174,7 @@ fn xml_keeps_text_that_only_looks_blank() {
     assert_eq!(message.protocol.as_deref(), Some("fipa-request"));
 }
 
-/// The bus carries what a gateway has read; nothing may change on that way.
+/// The bus carries the message that a gateway has read. Nothing may change on the way.
 #[test]
 fn a_word_of_any_letters_passes_the_bus() {
     let mut bytes = b"\xfa\x10\x08\x0b\x10".to_vec();

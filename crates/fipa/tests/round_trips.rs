@@ -1,4 +1,4 @@
-//! Whatever an encoding carries, it carries whole; and what it cannot carry, it names.
+//! An encoding carries every value whole, or names the value that it cannot carry.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use sealbus_fipa::{
     Limits, bitefficient, detect, envelope, representation, representations, string,
 };
 
-/// All there is in a message. (Two AIDs are equal already when their names are.)
+/// Encodings are found by their FIPA names and by their short names.
 #[test]
 fn the_encodings_are_known_by_their_names() {
     let names: Vec<_> = representations()

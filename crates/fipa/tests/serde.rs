@@ -1,4 +1,4 @@
-//! Messages and their parts through `serde`, and what makes two of them equal.
+//! Messages and their parts through `serde`, and the equality of parts.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! What other implementations wrote, read and written again. `vectors/README.md` says where the
-//! data is from, `docs/encodings.md` lists where the other implementations leave the standard.
+//! Data from other implementations, read and written again. `vectors/README.md` names its sources. `docs/encodings.md`
+//! lists where the other implementations leave the standard.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,8 +48,8 @@ fn content(vector: &Value) -> Option<Content> {
     }
 }
 
-/// The message with what encodings may tell differently made equal: the kind of a parameter's
-/// value, of which only the text is kept, and the order of user-defined parameters.
+/// The message without details in which encodings may differ: the kind of a parameter's value, of which only the text
+/// is kept, and the order of user-defined parameters.
 fn flattened(mut message: AclMessage) -> String {
     let flatten = |value: &mut Expression| {
         if let Some(text) = value.as_str() {
@@ -99,7 +99,7 @@ fn every_bit_efficient_vector_is_read() {
             match (id, codec) {
                 // Leaves empty content out.
                 ("content-empty", "biteff_cascom_hex") => assert_eq!(message.content, None),
-                // Both cut the text after as many bytes as it has characters, inside a character.
+                // Both cut the text after as many bytes as it has characters, which is inside a character.
                 ("content-unicode", _) => {
                     let cut = &"ümläut € 日本".as_bytes()[..11];
                     assert_eq!(message.content, Some(Content::Bytes(cut.to_vec())));
@@ -125,9 +125,9 @@ fn every_string_vector_says_the_same_as_its_bit_efficient_twin() {
         match id {
             // The platform's character set had no such characters.
             "content-unicode" => assert_eq!(message.content_text(), Some("?ml?ut ? ??")),
-            // An expression in the one encoding, the same in quotes in the other.
+            // One encoding has an expression, the other has the same text in quotes.
             _ if id.starts_with("p-ontology-expr-tab") => {}
-            // Puts `X-` before the names of an agent's parameters, even if it is there.
+            // The other codec puts `X-` before the names of an agent's parameters, even if it is already there.
             "aid-userslot" => {
                 let parameters =
                     |message: &AclMessage| message.sender.clone().unwrap().user_defined;
@@ -139,7 +139,7 @@ fn every_string_vector_says_the_same_as_its_bit_efficient_twin() {
     }
 }
 
-/// CASCOM puts the ontology first, we put the sender first; all else is in the same order.
+/// CASCOM puts the ontology first, Sealbus the sender. The rest is in the same order.
 fn with_ontology_first(message: &AclMessage) -> Vec<u8> {
     let encode = |message: &AclMessage| {
         let mut bytes = Vec::new();
@@ -170,7 +170,7 @@ fn what_cascom_writes_by_the_standard_we_write_to_the_byte() {
         let message = bitefficient::decode(&theirs, &Limits::DEFAULT).unwrap();
         let ours = with_ontology_first(&message);
         match id {
-            // Text that is not UTF-8 goes on as bytes, and a number as a number, not a word.
+            // Text that is not UTF-8 is written as bytes, and a number as a number, not a word.
             "content-unicode" | "p-ontology-number" => assert_ne!(ours, theirs, "{id}"),
             _ => {
                 assert_eq!(
@@ -233,7 +233,7 @@ fn every_xml_vector_says_the_same_as_its_bit_efficient_twin() {
             "content-unicode" => assert_eq!(message.content, content(vector)),
             // XML reads all line ends as line feeds.
             "content-newlines" => assert_eq!(message.content_text(), Some("line1\nline2\n\tx")),
-            // An expression that the other codec puts in quotes because of its blanks.
+            // The other codec puts an expression in quotes because of its blanks.
             "p-ontology-expr" => assert!(matches!(message.ontology, Some(Expression::List(_)))),
             _ => assert_eq!(
                 flattened(message),
@@ -272,7 +272,7 @@ fn what_rock_wrote_again_says_the_same() {
                 let theirs: Vec<_> = theirs.receivers.iter().rev().collect();
                 assert_eq!(theirs, ours.receivers.iter().collect::<Vec<_>>(), "{id}");
             }
-            // Writes short bytes without a zero as text, and bytes that are cut text as well.
+            // The other codec writes short bytes without a zero as text, and cut text as well.
             "bin-1" | "content-unicode" => {
                 assert_eq!(
                     theirs.content.unwrap().as_bytes(),
@@ -280,7 +280,7 @@ fn what_rock_wrote_again_says_the_same() {
                     "{id}"
                 );
             }
-            // Writes the text of an expression, without blanks, in quotes that it does not escape.
+            // The other codec writes the text of an expression, without blanks, in quotes that it does not escape.
             _ if id.starts_with("p-ontology-expr") => {
                 assert!(
                     matches!(theirs.ontology, Some(Expression::String(_))),
@@ -346,7 +346,7 @@ fn every_envelope_vector_is_read_the_same_in_both_forms() {
             .unwrap_or_else(|error| panic!("{id}: {error}"));
         assert_eq!(&bytes[end..], b"payload", "{id}");
         if id == "env-received" {
-            // In XML a part of the base; here a revision, whose stamp the base repeats.
+            // In XML the stamp is a part of the base. Here it is a revision, and the base repeats it.
             assert_eq!(from_bits.stamps().count(), 2);
             from_bits.revisions.clear();
         }

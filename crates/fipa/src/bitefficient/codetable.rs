@@ -1,8 +1,8 @@
 //! Dynamic code tables (FIPA00069): texts that were sent before are sent as numbers.
 //!
-//! Sender and receiver each keep a table per direction, of a size agreed by other means, and every
-//! message must arrive, once and in order. Implementations differ in what they enter and in what
-//! counts as use, so Sealbus reads such messages, and writes them only when asked to.
+//! Sender and receiver each keep a table for each direction, of a size agreed by other means. Every message must
+//! arrive, once and in order. Implementations differ in the texts that they enter and in their notion of use. Sealbus
+//! therefore reads such messages, but writes them only on request.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -53,8 +53,7 @@ impl CodeTable {
         })
     }
 
-    /// Reads from a peer that enters the texts of `content` too, as the codecs for JADE do against
-    /// the standard.
+    /// Reads from a peer that also enters the texts of `content`, as the codecs for JADE do against the standard.
     #[must_use]
     pub fn with_content_entered(mut self) -> Self {
         self.enters_content = true;
@@ -68,7 +67,7 @@ impl CodeTable {
     /// Reads a message, with or without code tables.
     ///
     /// # Errors
-    /// [`DecodeError`], with an offset in `bytes`; the tables no longer agree then.
+    /// [`DecodeError`], with an offset in `bytes`. The tables then no longer agree.
     pub fn decode(&mut self, bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
         if !matches!(bytes.first(), Some(0xfb | 0xfc)) {
             return super::decode(bytes, limits);
@@ -91,7 +90,7 @@ impl CodeTable {
     /// Appends a message that uses and updates the table (FB).
     ///
     /// # Errors
-    /// As [`encode`]; the table is then as it was before.
+    /// As [`encode`]. The table is then unchanged.
     pub fn encode(&mut self, message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.write(message, 0xfb, out)
     }
@@ -166,8 +165,8 @@ impl CodeTable {
         }
     }
 
-    /// Gives a text the smallest free number, if it has none; false if the table would hold too
-    /// many bytes.
+    /// Gives a text the smallest free number, unless it already has one. Returns false if the table would hold too many
+    /// bytes.
     fn enter(&mut self, text: &[u8]) -> bool {
         if self.number(text).is_some() {
             return true;
@@ -188,7 +187,7 @@ impl CodeTable {
         self.bytes <= MOST_BYTES
     }
 
-    /// Removes the eighth of the entries that was not used for the longest time.
+    /// Removes an eighth of the entries: those not used for the longest time.
     fn remove_oldest(&mut self) {
         let count = self.entries.len() >> 3;
         let age = |number: &usize| {
@@ -274,9 +273,9 @@ impl Observer for Expander<'_, '_> {
     }
 }
 
-/// An entry of the table as the literal that it stands for.
+/// Writes an entry of the table as the literal that it stands for.
 fn write_literal(kind: Atom, bracket: Bracket, text: &[u8], out: &mut Vec<u8>) {
-    // Some encoders mark everything from the table as a word, even bytes that none can hold.
+    // Some encoders mark every text from the table as a word, even one that no word can contain.
     if kind == Atom::TableBytes || text.contains(&0) {
         let length = text.len() as u32;
         let long = if bracket == Bracket::None { 9 } else { 8 };
@@ -290,7 +289,7 @@ fn write_literal(kind: Atom, bracket: Bracket, text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a message again with the numbers of the table.
+/// Rewrites a message with the numbers of the table.
 struct Compressor<'a, 't> {
     table: &'t mut CodeTable,
     bytes: &'a [u8],
@@ -338,7 +337,7 @@ impl Observer for Compressor<'_, '_> {
     }
 }
 
-/// Notes whether the pieces that follow are of the content.
+/// Notes whether the pieces that follow belong to the content.
 fn follow_content(in_content: &mut bool, piece: Piece) {
     match piece {
         Piece::Parameter(parameter) => *in_content = parameter == Parameter::Content,

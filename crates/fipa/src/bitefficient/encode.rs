@@ -19,22 +19,22 @@ use crate::{
 
 const ENCODING: &str = "the bit-efficient encoding";
 
-/// How the text of `content` is written. Readers differ here, Sealbus reads all three.
+/// The form in which the text of `content` is written. Readers differ here. Sealbus reads all three forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TextForm {
-    /// As it stands, ended by 00: what the codecs for JADE read and write as text.
+    /// The bare text, ended by 00. The codecs for JADE read and write text in this form.
     #[default]
     Plain,
-    /// In quotes, ended by 00: what rock-multiagent reads as text, and JADE with its quotes.
+    /// In quotes, ended by 00. rock-multiagent reads this form as text. JADE reads it with its quotes.
     Quoted,
-    /// As bytes with their length: all readers see the same bytes, but as bytes and not as text.
+    /// Bytes with their length. All readers see the same bytes, but as bytes and not as text.
     ByteLength,
 }
 
-/// Appends the message to `out`. Allocates nothing if `out` has room for it.
+/// Appends the message to `out`. Allocates nothing if `out` has room.
 ///
 /// # Errors
-/// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+/// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
 pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     encode_with(message, TextForm::default(), out)
 }
@@ -55,9 +55,9 @@ pub fn encode_with(
     })
 }
 
-/// Appends the message but for the bytes of its content, which stand near the end, and returns what follows them; so
-/// that the content, however long, need not be copied. `None`: the whole message was appended, because it has no content, or
-/// none whose bytes stand as they are.
+/// Appends the message without the bytes of its content, which stand near the end, and returns the bytes that follow
+/// the content. Long content thus need not be copied. `None`: the whole message was appended, because it has no
+/// content, or its content cannot be carried unchanged.
 ///
 /// # Errors
 /// As [`encode`].
@@ -98,7 +98,7 @@ fn write_around_content(
     Ok(None)
 }
 
-/// The result of the functions below: small, so that it is returned in a register.
+/// The result of the functions below. It is small, so that it is returned in a register.
 type Written = Result<(), Box<EncodeError>>;
 
 #[cold]
@@ -228,7 +228,7 @@ fn write_user_defined(mark: u8, parameters: &[(String, Expression)], out: &mut V
         write_standard_word([mark, 0x10], name, out)
             .map_err(|error| error.inside(format_args!("name of {name:?}")))?;
         let written = match value {
-            // Here, and only here, most encoders leave the quotes out.
+            // Most encoders leave out the quotes here, and only here.
             Expression::String(text) if misleads(text) => write_quoted_string(0x14, text, out),
             Expression::String(text) => write_tagged_text(0x14, text, out),
             value => write_expression(value, out),
@@ -255,7 +255,7 @@ fn write_content(content: &Content, form: TextForm, out: &mut Vec<u8>) -> Writte
     }
 }
 
-/// True for a text that readers would take for one in quotes, if it stood without them.
+/// Whether readers would take the text for one in quotes if it stood without quotes.
 fn misleads(text: &str) -> bool {
     matches!(text.as_bytes().first(), Some(b'"' | b'#')) && unquote(text).len() != text.len()
 }
@@ -284,7 +284,7 @@ fn write_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
     }
 }
 
-/// The same for long texts, which are looked at and copied by vectorised functions.
+/// The same for long texts. Vectorised functions check and copy them.
 fn write_long_text(before: [u8; 2], text: &str, out: &mut Vec<u8>) -> Written {
     if memchr(0, text.as_bytes()).is_some() {
         return Err(zero());
@@ -319,7 +319,7 @@ fn zero() -> Box<EncodeError> {
     )
 }
 
-/// A word behind its tag and what stands before that; no word has a zero in it.
+/// Writes a word after its tag and the byte before that. No word contains a zero.
 #[inline]
 fn write_word(before: [u8; 2], word: &str, out: &mut Vec<u8>) -> Written {
     if append_word(before, word.as_bytes(), out) {
@@ -329,7 +329,7 @@ fn write_word(before: [u8; 2], word: &str, out: &mut Vec<u8>) -> Written {
     }
 }
 
-/// As [`write_word`], for a word of the standard, which need not be ASCII.
+/// As [`write_word`], for a word of the standard, which may contain characters outside ASCII.
 #[inline]
 fn write_standard_word(before: [u8; 2], word: &str, out: &mut Vec<u8>) -> Written {
     if append_standard_word(before, word.as_bytes(), out) {
@@ -370,7 +370,7 @@ fn write_expression(expression: &Expression, out: &mut Vec<u8>) -> Written {
     }
 }
 
-/// A list without its closing bracket, which the next item may carry in its tag.
+/// Writes a list without its closing bracket, which the tag of the next item may carry.
 fn write_list(items: &[Expression], before: Bracket, depth: usize, out: &mut Vec<u8>) -> Written {
     let Some(depth) = depth.checked_sub(1) else {
         let limit = MAX_DEPTH;
@@ -425,21 +425,21 @@ fn write_atom(bracket: Bracket, expression: &Expression, out: &mut Vec<u8>) -> W
                     out.push(tag(bracket, 2));
                     write_number(text.as_bytes(), out);
                 }
-                // The nibble code knows no capital letters and no leading zeros behind `0x`. As a
-                // word such a number stays what it is, and readers know it from all words.
+                // The nibble code has no capital letters and no leading zeros after `0x`. As a word such a number is
+                // carried unchanged, and readers can tell it from all real words.
                 _ => return write_tagged_text(tag(bracket, 0), text, out),
             }
             Ok(())
         }
         Expression::DateTime(moment) => {
-            // The grammar has no date-time here; as a word it can be told from all other words.
+            // The grammar has no date-time here. As a word it can be told from all other words.
             out.push(tag(bracket, 0));
             moment.write_to(out);
             out.push(0);
             Ok(())
         }
         Expression::Bytes(bytes) => write_bytes(bracket, bytes, out),
-        // Lists are written by their own function; nothing else is left.
+        // Another function writes lists. No other case is left.
         Expression::List(_) => Ok(()),
     }
 }
@@ -463,7 +463,7 @@ fn write_length(bracket: Bracket, length: usize, out: &mut Vec<u8>) -> Written {
         out.push(tag(bracket, 7));
         out.extend_from_slice(&length.to_be_bytes());
     } else if let Ok(length) = u32::try_from(length) {
-        // The long form's kind is 9 without bracket and 8 with one.
+        // The long form's kind is 9 without a bracket and 8 with one.
         let kind = if bracket == Bracket::None { 9 } else { 8 };
         out.push(tag(bracket, kind));
         out.extend_from_slice(&length.to_be_bytes());

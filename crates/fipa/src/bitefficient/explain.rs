@@ -14,7 +14,7 @@ use alloc::string::{String, ToString};
 pub(super) fn explain(bytes: &[u8], limits: &Limits) -> Explanation {
     let mut parser = Parser::new(bytes, limits, Explainer(Pieces::new(bytes)));
     if matches!(bytes.first(), Some(0xfb | 0xfc)) {
-        // The size of the table is not in the message; most agree on 256 entries.
+        // The message does not state the size of the table. Most peers agree on 256 entries.
         parser = parser.with_code_table(1);
     }
     let error = parser.message().err();

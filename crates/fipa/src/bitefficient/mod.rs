@@ -1,9 +1,8 @@
 //! The bit-efficient representation of messages (FIPA00069).
 //!
-//! Sealbus writes the sender first and the content last, so that a reader knows early whom a
-//! message claims to come from. Readers take the parameters in any order, but each only once.
-//! Text that the standard leaves open is read in every form known in the wild; which one is written
-//! is explained in `docs/encodings.md`.
+//! Sealbus writes the sender first and the content last, so that a reader learns early which agent a message claims as
+//! its sender. Readers take the parameters in any order, but each only once. Text that the standard leaves open is read
+//! in every form known in the wild. `docs/encodings.md` explains which form is written.
 
 use alloc::vec::Vec;
 mod codetable;
@@ -31,27 +30,27 @@ use parse::Layout;
 /// The encoding's FIPA name.
 pub const NAME: &str = "fipa.acl.rep.bitefficient.std";
 
-/// Reads a message; bytes after its end mark are ignored.
+/// Reads a message. Bytes after its end mark are ignored.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of the first byte that does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the first byte that does not fit, or the exceeded limit.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
     decode_ref(bytes, limits).map(|message| message.to_owned())
 }
 
-/// Checks a message in one pass without allocating, and returns a view that reads from `bytes`;
-/// bytes after its end mark are ignored.
+/// Checks a message in one pass without allocating, and returns a view that reads from `bytes`. Bytes after its end
+/// mark are ignored.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of the first byte that does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the first byte that does not fit, or the exceeded limit.
 pub fn decode_ref<'a>(bytes: &'a [u8], limits: &Limits) -> Result<AclMessageRef<'a>, DecodeError> {
     let layout = Layout::of(bytes, limits)?;
     Ok(AclMessageRef::from_bitefficient(View::new(bytes, layout)))
 }
 
-/// A message kept as the bytes it was received as, checked once, from which views cost nothing.
+/// A message kept in its received bytes. The bytes are checked once, and views of the message then cost nothing.
 ///
-/// `B` is whatever holds the bytes: a `Vec<u8>`, `bytes::Bytes`, a slice.
+/// `B` holds the bytes: a `Vec<u8>`, `bytes::Bytes` or a slice.
 #[derive(Debug, Clone)]
 pub struct EncodedMessage<B> {
     bytes: B,
@@ -73,7 +72,7 @@ impl<B: AsRef<[u8]>> EncodedMessage<B> {
         AclMessageRef::from_bitefficient(View::new(self.bytes.as_ref(), self.layout))
     }
 
-    /// Length of the message in bytes, with its end mark and without what follows it.
+    /// The length of the message in bytes, including its end mark and excluding any bytes after it.
     pub fn length(&self) -> usize {
         self.layout.end()
     }

@@ -1,4 +1,4 @@
-//! Digits packed two a byte (FIPA00069: numbers and dates).
+//! Digits packed two to a byte (FIPA00069: numbers and dates).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,7 +8,7 @@ use crate::{DateTime, DateTimeError, Origin};
 
 const CHARACTERS: [u8; 16] = *b"\x000123456789\0+e-.";
 
-/// The nibble of a character of a number; numbers are made of these only.
+/// The nibble for a character of a number. The caller passes only such characters.
 fn nibble(character: u8) -> u8 {
     match character {
         b'0'..=b'9' => character - b'0' + 1,
@@ -28,7 +28,7 @@ pub struct Nibbles<'a> {
 }
 
 impl<'a> Nibbles<'a> {
-    /// The number that begins at `start`, and the offset after it; `None` if it is none.
+    /// The number that begins at `start`, and the offset after it; `None` if there is no number.
     pub(crate) fn parse(bytes: &'a [u8], start: usize, hexadecimal: bool) -> Option<(Self, usize)> {
         let rest = bytes.get(start..)?;
         let last = rest.iter().position(|byte| byte & 0x0f == 0)?;
@@ -46,7 +46,7 @@ impl<'a> Nibbles<'a> {
 
     fn characters(&self) -> impl Iterator<Item = u8> + Clone + 'a {
         let nibbles = self.bytes.iter().flat_map(|byte| [byte >> 4, byte & 0x0f]);
-        // Nibbles 0 end the number; one in its middle makes a character that no number has.
+        // A zero nibble ends the number. A zero nibble in its middle makes a character that no number contains.
         let length = match self.bytes.last() {
             Some(0) => self.bytes.len() * 2 - 2,
             Some(_) => self.bytes.len() * 2 - 1,
@@ -97,8 +97,8 @@ pub(crate) const DATE_LENGTH: usize = 9;
 
 /// Reads the nine bytes of a date.
 ///
-/// One implementation fills the whole of the last two bytes with four digits of milliseconds, where
-/// the standard has three and a padding of 0; the two are told apart by that padding.
+/// One implementation fills the last two bytes with four digits of milliseconds. The standard has three digits and a
+/// padding of 0. The padding tells the two forms apart.
 pub(crate) fn read_date(
     bytes: &[u8; DATE_LENGTH],
     origin: Origin,

@@ -1,7 +1,6 @@
 //! The grammar of FIPA00069, walked once over the bytes.
 //!
-//! The same walk serves checking, looking things up, explaining a message byte by byte and code
-//! tables; what differs is the [`Observer`].
+//! The same walk serves checks, look-ups, byte-by-byte explanations and code tables. They differ in their [`Observer`].
 
 use super::nibbles::{self, DATE_LENGTH, Nibbles};
 use super::scan::byte_string;
@@ -10,10 +9,10 @@ use super::token::{Atom, Bracket, Piece};
 use crate::parameter::{Parameter, ParameterOffsets};
 use crate::{DateTime, DecodeError, DecodeProblem, Limits, Origin, string};
 
-/// Nesting that is never exceeded, whatever the limits say: what the stack carries safely.
+/// The nesting that is never exceeded, whatever the limits say. The stack carries this much safely.
 pub(crate) const MAX_DEPTH: usize = 256;
 
-/// Is told each piece of a message as the parser comes by.
+/// An observer is told each piece of a message as the parser passes it.
 pub(crate) trait Observer {
     fn piece(&mut self, piece: Piece, start: usize, end: usize) -> Result<(), DecodeError>;
 }
@@ -26,7 +25,7 @@ impl Observer for () {
     }
 }
 
-/// Where everything is in a message that has been checked.
+/// The places of all parts in a message that has been checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(super) offsets: ParameterOffsets,
@@ -56,7 +55,7 @@ pub(crate) struct Parser<'a, O> {
 }
 
 impl<'a> Parser<'a, ()> {
-    /// A parser for looking things up in bytes that have been checked.
+    /// A parser for look-ups in bytes that have been checked.
     pub(super) fn checked(bytes: &'a [u8], at: usize) -> Self {
         let unlimited = Limits {
             message_length: usize::MAX,
@@ -83,7 +82,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         }
     }
 
-    /// Reads messages with code tables too, whose indexes have this many bytes.
+    /// Also reads messages with code tables. Their indexes have this many bytes.
     pub(crate) fn with_code_table(mut self, index_width: usize) -> Self {
         self.index_width = index_width;
         self
@@ -201,7 +200,7 @@ impl<'a, O: Observer> Parser<'a, O> {
             Parameter::Receiver => self.aids("receiver", self.depth())?,
             Parameter::ReplyTo => self.aids("reply-to", self.depth())?,
             Parameter::ReplyBy => self.date_time().map(drop)?,
-            // One encoder writes empty content as nothing at all.
+            // One encoder writes empty content as no bytes at all.
             Parameter::Content if matches!(self.peek(), Some(0x00..=0x0d)) => {
                 self.piece(Piece::NoContent, self.at)?;
             }
@@ -281,7 +280,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         self.byte(Piece::End(what))
     }
 
-    /// A `BinWord`; returns where its text is (nowhere, if it is in the code table).
+    /// Reads a `BinWord`. Returns the place of its text (none, if the text is in the code table).
     pub(super) fn word(&mut self, expected: &'static str) -> Result<(usize, usize), DecodeError> {
         match self.peek() {
             Some(0x10) => self.atom(Atom::Word, Bracket::None, expected),
@@ -292,7 +291,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         }
     }
 
-    /// An atom whose tag is at the current position; returns where its text or bytes are.
+    /// Reads an atom whose tag is at the current position. Returns the place of its text or bytes.
     #[inline]
     fn atom(
         &mut self,
@@ -347,7 +346,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         Ok((start, end))
     }
 
-    /// The value of `content`: a `BinString`, or any expression as before the version of 2002.
+    /// Reads the value of `content`: a `BinString`, or any expression as before the version of 2002.
     fn content(&mut self) -> Result<(), DecodeError> {
         self.count_value()?;
         if self.peek() != Some(0x14) {
@@ -368,7 +367,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         self.piece(Piece::Atom { kind, bracket }, tag)
     }
 
-    /// A `BinExpression`. Lists are walked without recursion: their nesting is only counted.
+    /// Reads a `BinExpression`. Lists are walked without recursion: their nesting is only counted.
     pub(super) fn expression(&mut self) -> Result<(), DecodeError> {
         if self.peek() == Some(0xff) {
             return self.text_expression();
@@ -409,7 +408,7 @@ impl<'a, O: Observer> Parser<'a, O> {
         }
     }
 
-    /// `FF` and a string that holds an expression in the form of the String encoding.
+    /// Reads `FF` and a string that holds an expression in the form of the String encoding.
     fn text_expression(&mut self) -> Result<(), DecodeError> {
         self.byte(Piece::TextMark)?;
         self.count_value()?;

@@ -1,9 +1,9 @@
-//! Finding the ends of texts and byte strings.
+//! Functions that find the ends of texts and byte strings.
 
 use crate::DecodeError;
 use crate::eights::{first, not_ascii, zeros};
 
-/// Offset of the first zero byte at or after `start`, and whether all before it is ASCII.
+/// The offset of the first zero byte at or after `start`, and whether all bytes before it are ASCII.
 pub(crate) fn find_end(bytes: &[u8], start: usize) -> Option<(usize, bool)> {
     let mut rest = bytes.get(start..)?;
     let mut at = start;
@@ -31,7 +31,7 @@ pub(crate) fn find_end(bytes: &[u8], start: usize) -> Option<(usize, bool)> {
     None
 }
 
-/// Where the bytes of a byte string are whose length field, of `width` bytes, begins at `start`.
+/// The place of the bytes in a byte string whose length field, of `width` bytes, begins at `start`.
 pub(crate) fn byte_string(
     bytes: &[u8],
     start: usize,

@@ -31,7 +31,7 @@ pub(crate) enum Piece {
     NoContent,
 }
 
-/// The meaning of an atom's tag for parentheses around it.
+/// The parentheses around an atom, as its tag gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bracket {
     None,
@@ -39,7 +39,7 @@ pub(crate) enum Bracket {
     Closes,
 }
 
-/// The kinds of atoms; the numbers are how many bytes a length field has.
+/// The kinds of atoms. The numbers are the lengths of the length fields in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Atom {
     Word,
@@ -60,7 +60,7 @@ impl Atom {
             7 => Bracket::Opens,
             _ => return None,
         };
-        // Among plain atoms 8 is a table entry and 9 a long byte string; in brackets they swap.
+        // Among plain atoms 8 is a table entry and 9 a long byte string. In brackets the two are swapped.
         let atom = match (tag & 0x0f, bracket) {
             (0, _) => Self::Word,
             (1, _) => Self::TableWord,
@@ -80,7 +80,7 @@ impl Atom {
     }
 }
 
-/// The tag of an atom of this kind, the low half of the tag.
+/// The tag of an atom of this kind. The kind is the low half of the tag.
 pub(super) fn tag(bracket: Bracket, kind: u8) -> u8 {
     match bracket {
         Bracket::None => 0x10 | kind,

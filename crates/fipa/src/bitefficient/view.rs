@@ -1,7 +1,6 @@
-//! Looking things up in a message that has been checked.
+//! Look-ups in a message that has been checked.
 //!
-//! Nothing here can fail on bytes that the parser accepted; should it happen, things are just not
-//! found.
+//! Look-ups cannot fail on bytes that the parser accepted. On other bytes a look-up just finds nothing.
 
 use alloc::borrow::Cow;
 
@@ -97,7 +96,7 @@ impl<'a> View<'a> {
 pub(crate) struct AidView<'a> {
     bytes: &'a [u8],
     name: &'a str,
-    /// Where its parts are, 0 if they are not there.
+    /// The places of the AID's parts, 0 for an absent part.
     addresses: u32,
     resolvers: u32,
     user_defined: u32,
@@ -236,8 +235,8 @@ pub(crate) struct ExpressionsView<'a> {
     bytes: &'a [u8],
     /// The tag of the next item.
     at: usize,
-    /// That tag belongs to this list although it has a bracket: it opened this list, or closed the
-    /// one before.
+    /// Whether the next tag belongs to this list although it has a bracket: it opened this list, or closed the one
+    /// before.
     tag_is_ours: bool,
 }
 
@@ -277,7 +276,7 @@ impl<'a> Iterator for ExpressionsView<'a> {
 }
 
 impl ExpressionsView<'_> {
-    /// Moves behind the list of `items`, by counting brackets.
+    /// Moves past the list of `items`, by counting brackets.
     fn skip(&mut self, items: Self) {
         let mut depth = 1usize;
         let mut at = items.at;
@@ -331,7 +330,7 @@ impl<'a> Parser<'a, ()> {
         Some(word)
     }
 
-    /// Steps over the addresses, resolvers or user-defined parameter whose mark is here.
+    /// Steps over the addresses, resolvers or user-defined parameter whose mark is at the current position.
     fn skip_aid_part(&mut self) -> Option<()> {
         let mark = self.peek()?;
         self.at += 1;

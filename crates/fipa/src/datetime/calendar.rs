@@ -11,8 +11,8 @@ pub(super) fn days_of_month(year: u16, month: u8) -> u8 {
     }
 }
 
-/// Days from 1970-01-01 in the proleptic Gregorian calendar. The year is taken to begin in March,
-/// so that the leap day is its last and months need no table.
+/// The days from 1970-01-01 in the proleptic Gregorian calendar. The year is taken to begin in March, so that the leap
+/// day is its last and months need no table.
 pub(super) fn days_from_civil(year: u16, month: u8, day: u8) -> i64 {
     let year = i64::from(year) - i64::from(month <= 2);
     let month_from_march = (i64::from(month) + 9) % 12;

@@ -11,7 +11,7 @@ impl DateTime {
         Self::from_unix_ms(system_time_ms(moment)?)
     }
 
-    /// The moment meant, as the system's clock counts; see [`DateTime::unix_ms`].
+    /// The moment on the system's clock; see [`DateTime::unix_ms`].
     pub fn system_time(&self, received: SystemTime) -> Result<SystemTime, DateTimeError> {
         let milliseconds = self.unix_ms(system_time_ms(received)?)?;
         let amount = Duration::from_millis(milliseconds.unsigned_abs());

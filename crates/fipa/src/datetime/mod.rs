@@ -19,7 +19,7 @@ const MS_SECOND: i64 = 1_000;
 const MS_MINUTE: i64 = 60 * MS_SECOND;
 const MS_HOUR: i64 = 60 * MS_MINUTE;
 const MS_DAY: i64 = 24 * MS_HOUR;
-/// A relative year and month have no calendar: they count 365 and 30 days, as JADE reads them.
+/// A relative year or month has no calendar. It counts as 365 or 30 days, as in JADE.
 const DAYS_RELATIVE_YEAR: i64 = 365;
 const DAYS_RELATIVE_MONTH: i64 = 30;
 
@@ -50,7 +50,7 @@ pub struct DateTime {
     designator: Option<u8>,
 }
 
-/// Why something is not a date-time, or has no place on the time line.
+/// Why a text is not a date-time, or has no place on the time line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DateTimeError {
@@ -59,7 +59,7 @@ pub enum DateTimeError {
         "byte {offset} of the date-time: expected {expected}; the form is [+|-]YYYYMMDDTHHMMSSmmm with an optional letter"
     )]
     Form {
-        /// Where, counted in bytes from the start of the token.
+        /// The place, counted in bytes from the start of the token.
         offset: usize,
         /// The expected bytes.
         expected: &'static str,
@@ -70,19 +70,19 @@ pub enum DateTimeError {
         /// The offending field.
         field: &'static str,
     },
-    /// The moment lies outside the years 0 to 9999, which is all the token can say.
+    /// The moment lies outside the years 0 to 9999. The token can express no other years.
     #[error("the moment lies outside the years 0 to 9999, which a FIPA date-time cannot express")]
     OutOfRange,
-    /// The type designator is a letter whose time zone is not known; only `Z` (UTC) is.
+    /// The type designator is a letter whose time zone is unknown. Only `Z` (UTC) is known.
     #[error("the type designator '{0}' names no known time zone; send the time in UTC, with 'Z'")]
     UnknownDesignator(char),
 }
 
 impl DateTime {
-    /// Longest token in bytes: sign, 17 digits, `T` and designator.
+    /// The longest token in bytes: sign, 17 digits, `T` and designator.
     pub const MAX_LENGTH: usize = 20;
 
-    /// Reads a token from its ASCII bytes, all of which must belong to it.
+    /// Reads a token from its ASCII bytes. All of the bytes must belong to the token.
     pub fn parse(text: &[u8]) -> Result<Self, DateTimeError> {
         let (origin, start) = match text.first() {
             Some(b'+') => (Origin::After, 1),
@@ -237,7 +237,7 @@ impl DateTime {
         self.origin
     }
 
-    /// True for tokens with a sign, whose meaning depends on when they were received.
+    /// Whether the token has a sign. The meaning of such a token depends on the moment of reception.
     pub fn is_relative(&self) -> bool {
         self.origin != Origin::Calendar
     }
@@ -280,7 +280,7 @@ impl DateTime {
         out.extend(self.designator);
     }
 
-    /// The amount of time a relative token stands for, without its sign; `None` for a calendar date.
+    /// The amount of time that a relative token stands for, without its sign; `None` for a calendar date.
     pub fn amount(&self) -> Option<Duration> {
         self.is_relative()
             .then(|| Duration::from_millis(self.amount_ms() as u64))
@@ -300,11 +300,10 @@ impl DateTime {
             + i64::from(self.millisecond)
     }
 
-    /// The moment meant, in milliseconds after 1 January 1970 UTC.
+    /// The token's moment, in milliseconds after 1 January 1970 UTC.
     ///
-    /// `received_unix_ms` is the moment of reception, from which relative tokens count (a year as
-    /// 365 days, a month as 30). A token without designator is the sender's local time, whose zone
-    /// is not sent: it is read as UTC.
+    /// `received_unix_ms` is the moment of reception. Relative tokens count from it (a year as 365 days, a month as
+    /// 30). A token without designator is the sender's local time. Its zone is not sent, so the token is read as UTC.
     ///
     /// # Errors
     /// [`DateTimeError::UnknownDesignator`] for a letter other than `Z`.
@@ -322,7 +321,7 @@ impl DateTime {
         })
     }
 
-    /// A relative token made absolute (UTC, with `Z`); a calendar date as it is.
+    /// Makes a relative token absolute (UTC, with `Z`). A calendar date is returned unchanged.
     pub fn absolute(&self, received_unix_ms: i64) -> Result<Self, DateTimeError> {
         if self.is_relative() {
             Self::from_unix_ms(self.unix_ms(received_unix_ms)?)

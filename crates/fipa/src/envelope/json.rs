@@ -1,4 +1,4 @@
-//! The JSON representation of envelopes, Sealbus' own; its schema is [`SCHEMA`].
+//! The JSON representation of envelopes, defined by Sealbus. Its schema is [`SCHEMA`].
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -44,7 +44,7 @@ impl EnvelopeRepresentation for Json {
 /// Appends the envelope to `out`, without blanks or line ends.
 ///
 /// # Errors
-/// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+/// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
 pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let revisions = envelope
         .revisions
@@ -65,10 +65,10 @@ pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) -> Result<(), EncodeError>
     Ok(())
 }
 
-/// Reads an envelope, which must be all there is but for white space.
+/// Reads an envelope. Only white space may stand around it.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of what does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the byte that does not fit, or the exceeded limit.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Envelope, DecodeError> {
     guard(bytes, limits)?;
     let read: EnvelopeRead<'_> =
@@ -183,7 +183,7 @@ impl<'a> ReceivedForm<'a> {
 #[serde(deny_unknown_fields)]
 struct EnvelopeRead<'a> {
     base: ParametersRead,
-    /// Read only when it is known that there are not too many.
+    /// The revisions are read only once it is known that there are not too many.
     #[serde(default, borrow)]
     revisions: Vec<&'a RawValue>,
 }
@@ -245,8 +245,8 @@ impl From<ParametersRead> for EnvelopeParameters {
     }
 }
 
-/// User-defined parameters: an array of objects would keep their order, an object is easier to
-/// use; names must differ either way.
+/// User-defined parameters. An array of objects would keep their order, but an object is easier to use. Names must
+/// differ either way.
 #[derive(Default)]
 struct Texts(Vec<(String, String)>);
 

@@ -1,8 +1,7 @@
-//! Envelopes: what the message transport reads, around a payload it does not (FIPA00067).
+//! Envelopes (FIPA00067): the message transport reads the envelope, and not the payload inside it.
 //!
-//! An envelope is a base and the revisions that message transport services on the way have added;
-//! none of them changes what an earlier one said. [`Envelope::current`] is what counts: for each
-//! parameter the newest value.
+//! An envelope is a base and the revisions that message transport services on the way have added. No revision changes
+//! an earlier one. [`Envelope::current`] gives the values that count: the newest value of each parameter.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,8 +22,8 @@ pub struct Envelope {
     pub revisions: Vec<EnvelopeParameters>,
 }
 
-/// The parameters of an envelope, or of a revision of it (FIPA00067). A revision has a `received`
-/// stamp and only those parameters that it changes.
+/// The parameters of an envelope, or of a revision of it (FIPA00067). A revision has a `received` stamp and only the
+/// parameters that it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EnvelopeParameters {
     /// All receivers of the message.
@@ -41,7 +40,7 @@ pub struct EnvelopeParameters {
     pub payload_encoding: Option<String>,
     /// When the envelope was made.
     pub date: Option<DateTime>,
-    /// Receivers of this copy of the message; those of `to` if there are none.
+    /// The receivers of this copy of the message. If there are none, the receivers in `to` apply.
     pub intended_receivers: Vec<Aid>,
     /// The stamp of a platform that handled the message.
     pub received: Option<Received>,
@@ -51,7 +50,7 @@ pub struct EnvelopeParameters {
     pub user_defined: Vec<(String, String)>,
 }
 
-/// The stamp that a message transport service puts on a message it handles (FIPA00067).
+/// The stamp of a message transport service on a message that it handles (FIPA00067).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     /// The URL of the service that received the message.
@@ -60,7 +59,7 @@ pub struct Received {
     pub date: DateTime,
     /// The URL it came from.
     pub from: Option<String>,
-    /// An identifier that is unique at the service it came from.
+    /// An identifier that is unique at the service that gave it.
     pub id: Option<String>,
     /// The transport protocol it came by.
     pub via: Option<String>,
@@ -69,7 +68,7 @@ pub struct Received {
 }
 
 impl Envelope {
-    /// An envelope with the four parameters that are mandatory.
+    /// An envelope with the four mandatory parameters.
     pub fn new(
         to: Vec<Aid>,
         from: Aid,
@@ -98,12 +97,12 @@ impl Envelope {
         self
     }
 
-    /// The values that count: for each parameter the newest.
+    /// The values that count: the newest value of each parameter.
     pub fn current(&self) -> EnvelopeParameters {
         self.clone().into_current()
     }
 
-    /// As [`current`](Self::current), of an envelope that is not needed any more.
+    /// As [`current`](Self::current), for an envelope that is no longer needed.
     pub fn into_current(self) -> EnvelopeParameters {
         let mut current = self.base;
         for revision in &self.revisions {
@@ -131,7 +130,7 @@ impl Envelope {
         }
     }
 
-    /// All stamps, the oldest first. A service that finds its own here has a loop before it.
+    /// All stamps, the oldest first. A service that finds its own stamp here has detected a loop.
     pub fn stamps(&self) -> impl Iterator<Item = &Received> {
         let all = core::iter::once(&self.base).chain(&self.revisions);
         all.filter_map(|parameters| parameters.received.as_ref())
@@ -184,17 +183,17 @@ pub trait EnvelopeRepresentation: Sync {
     /// Appends the envelope to `out`.
     ///
     /// # Errors
-    /// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+    /// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
     fn encode(&self, envelope: &Envelope, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
-    /// Reads an envelope and says where it ends: a payload may follow a bit-efficient one.
+    /// Reads an envelope and returns its end: a payload may follow a bit-efficient envelope.
     ///
     /// # Errors
-    /// [`DecodeError`] with an offset and what was expected there.
+    /// [`DecodeError`] with an offset and the expected input there.
     fn decode(&self, bytes: &[u8], limits: &Limits) -> Result<(Envelope, usize), DecodeError>;
 }
 
-/// Every encoding of envelopes Sealbus has; a further one is a module and a line here.
+/// Every encoding of envelopes in Sealbus. A new encoding is a module and a line here.
 static REPRESENTATIONS: &[&dyn EnvelopeRepresentation] = &[
     #[cfg(feature = "xml")]
     &xml::Xml,
@@ -208,7 +207,7 @@ pub fn representations() -> &'static [&'static dyn EnvelopeRepresentation] {
     REPRESENTATIONS
 }
 
-/// The encoding of this name, FIPA's or the short one, in any letter case.
+/// The encoding with this name, FIPA's or the short one, in any letter case.
 pub fn representation(name: &str) -> Option<&'static dyn EnvelopeRepresentation> {
     let mut all = REPRESENTATIONS.iter();
     let found = all.find(|known| {

@@ -1,7 +1,7 @@
 //! The XML representation of envelopes (FIPA00085).
 //!
-//! As in messages there is one `to` and one `intended-receiver` element per agent, because JADE
-//! takes only one agent from each.
+//! As in messages there is one `to` and one `intended-receiver` element for each agent, because JADE takes only one
+//! agent from each.
 
 use super::{Envelope, EnvelopeParameters, EnvelopeRepresentation, Received};
 use crate::bitefficient::MAX_DEPTH;
@@ -46,7 +46,7 @@ impl EnvelopeRepresentation for Xml {
 /// Appends the envelope to `out`.
 ///
 /// # Errors
-/// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+/// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
 pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     write_envelope(envelope, out).inspect_err(|_| out.truncate(start))
@@ -140,7 +140,7 @@ fn write_optional(
     }
 }
 
-/// A text of which readers leave out white space at both ends.
+/// Writes a text whose white space at both ends readers leave out.
 fn write_word(
     element: &'static str,
     text: Option<&str>,
@@ -195,10 +195,10 @@ fn write_received(received: &Received, out: &mut Vec<u8>) -> Result<(), EncodeEr
     Ok(())
 }
 
-/// Reads an envelope, which must be all there is in the document.
+/// Reads an envelope, which must be the whole document.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of what does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the byte that does not fit, or the exceeded limit.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Envelope, DecodeError> {
     let mut elements = Elements::new(bytes, limits)?;
     let root = elements.root()?;
@@ -304,7 +304,7 @@ fn read_parameters(elements: &mut Elements<'_>) -> Result<EnvelopeParameters, De
             "user-defined" => parameters
                 .user_defined
                 .push(read_user_defined(elements, &element)?),
-            // Removed from the standard; of no use without the keys.
+            // The standard removed this element. It is of no use without the keys.
             "encrypted" => elements.skip()?,
             _ => return Err(element.unexpected("a parameter of FIPA's envelope")),
         }
@@ -352,7 +352,7 @@ fn read_user_defined(
     Ok((name, elements.text()?.into_owned()))
 }
 
-/// The value is an attribute, text, or a `url` element; older standards had each.
+/// Reads a value from an attribute, text, or a `url` element. Older standards had each of these.
 fn read_value(elements: &mut Elements<'_>, element: &Element<'_>) -> Result<String, DecodeError> {
     if let Some(value) = element.attribute("value")? {
         let value = value.into_owned();

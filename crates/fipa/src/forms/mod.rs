@@ -1,5 +1,4 @@
-//! What messages and their parts look like as maps, sequences and texts: the form that the JSON
-//! encoding and `serde` share.
+//! Messages and their parts as maps, sequences and texts. The JSON encoding and `serde` share this form.
 
 mod read;
 mod write;

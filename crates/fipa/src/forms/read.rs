@@ -1,4 +1,4 @@
-//! Messages and their parts as they are read.
+//! Reading messages and their parts.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for UserDefinedRead {
     }
 }
 
-/// The members of an object in their order; their names must differ.
+/// The members of an object in their order. Their names must differ.
 pub(crate) struct Members<T>(pub(crate) Vec<(String, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
@@ -236,7 +236,7 @@ fn number<E: de::Error>(text: &str) -> Result<Expression, E> {
         .ok_or_else(|| E::custom("expected a FIPA number"))
 }
 
-/// An object whose one member names the kind of expression.
+/// Reads an object whose single member names the kind of expression.
 fn read_tagged<'de, A: MapAccess<'de>>(mut map: A) -> Result<Expression, A::Error> {
     const KINDS: &str = "one member: 'word', 'string', 'number', 'date-time' or 'base64'";
     let Some((kind, value)) = map.next_entry::<String, String>()? else {

@@ -1,4 +1,4 @@
-//! Messages and their parts as they are written.
+//! Writing messages and their parts.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -127,7 +127,7 @@ impl<'a> AidForm<'a> {
     }
 }
 
-/// User-defined parameters as members of an object, whose names must differ.
+/// User-defined parameters as members of an object. Their names must differ.
 struct UserDefinedForm<'a>(Vec<(&'a str, ExpressionForm<'a>)>);
 
 impl<'a> UserDefinedForm<'a> {
@@ -211,7 +211,7 @@ impl Serialize for ExpressionForm<'_> {
             }
             Expression::String(text) => serializer.serialize_str(text),
             Expression::Number(number) => {
-                // Readers that keep numbers in floating point know these exactly, and no others.
+                // Readers that keep numbers in floating point represent numbers up to this bound exactly.
                 const EXACT: u64 = 1 << 53;
                 let value = number.as_str().parse::<i64>().ok();
                 let same =

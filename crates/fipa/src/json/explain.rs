@@ -10,7 +10,7 @@ use alloc::string::String;
 const REFERENCE: &str = "acl-message.schema.json, FIPA00061";
 
 pub(super) fn explain(bytes: &[u8], limits: &Limits) -> Explanation {
-    // The members are only found here; the decoder says what is wrong in them.
+    // This function only finds the members. The decoder reports the faults in them.
     let error = decode(bytes, limits).err();
     let mut pieces = Pieces::new(bytes);
     let mut depth = 0usize;

@@ -1,4 +1,4 @@
-//! What protects a reader of JSON, and how it names faults.
+//! The guards of a JSON reader, and its names for faults.
 
 use alloc::borrow::ToOwned;
 use alloc::string::ToString;
@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use crate::bitefficient::MAX_DEPTH;
 use crate::{DecodeError, DecodeProblem, Limits};
 
-/// Checks nesting and count of values before anything is built.
+/// Checks nesting and number of values before anything is built.
 pub(crate) fn guard(bytes: &[u8], limits: &Limits) -> Result<(), DecodeError> {
     if bytes.len() > limits.message_length {
         let limit = limits.message_length;

@@ -1,9 +1,9 @@
-//! The JSON representation of messages, Sealbus' own, for the web and for language-model tools.
+//! The JSON representation of messages, defined by Sealbus, for the web and for language-model tools.
 //!
-//! Its schema is [`SCHEMA`]. Values that JSON knows stand for themselves: a string is a word if it
-//! can be one and otherwise a string, an integer is a number, an array is a list. Everything else
-//! is an object with one member that names the kind: `{"string": "abc"}` (a string that could be a
-//! word), `{"number": "2.50"}`, `{"date-time": "20260304T050607089Z"}`, `{"base64": "AAEC"}`.
+//! Its schema is [`SCHEMA`]. Values that JSON knows stand for themselves: a string is a word if it can be one and
+//! otherwise a string, an integer is a number, an array is a list. Any other value is an object with one member that
+//! names the kind: `{"string": "abc"}` (a string that could be a word), `{"number": "2.50"}`, `{"date-time":
+//! "20260304T050607089Z"}`, `{"base64": "AAEC"}`.
 
 use alloc::vec::Vec;
 mod explain;
@@ -23,7 +23,7 @@ pub const SCHEMA: &str = include_str!("../../schema/acl-message.schema.json");
 /// Appends the message to `out`, without blanks or line ends.
 ///
 /// # Errors
-/// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+/// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
 pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let form = MessageForm::new(message)?;
     // A value whose keys are all texts can always be written.
@@ -33,10 +33,10 @@ pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError
     Ok(())
 }
 
-/// Reads a message, which must be all there is but for white space.
+/// Reads a message. Only white space may stand around it.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of what does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the byte that does not fit, or the exceeded limit.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
     guard(bytes, limits)?;
     match serde_json::from_slice::<MessageRead>(bytes) {

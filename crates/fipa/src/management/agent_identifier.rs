@@ -14,8 +14,8 @@ const SLOTS: [&str; 3] = ["name", "addresses", "resolvers"];
 impl Aid {
     /// The AID as a term, `(agent-identifier :name …)`.
     ///
-    /// A user-defined value that is a list becomes a function of its first word, or a sequence if it
-    /// begins otherwise: SL has no plain lists.
+    /// A user-defined value that is a list becomes a function of its first word. A list that does not begin with a word
+    /// becomes a sequence, as SL has no plain lists.
     pub fn to_term(&self) -> Term<'_> {
         let mut slots = vec![Parameter::new(SLOTS[0], Term::text(&self.name))];
         if !self.addresses.is_empty() {
@@ -35,7 +35,7 @@ impl Aid {
     /// Reads an `agent-identifier`.
     ///
     /// # Errors
-    /// The exception to answer: not an `agent-identifier`, no name, a slot that is not known and
+    /// The exception to answer with: the term is not an `agent-identifier`, has no name, or has an unknown slot that
     /// does not begin with `X-`.
     pub fn from_term(term: &Term<'_>) -> Result<Self, Exception> {
         let frame = match term {
@@ -122,7 +122,7 @@ fn expression_to_term(expression: &Expression) -> Term<'_> {
     }
 }
 
-/// `:name value :name value` as parameters; `None` if the items are not that.
+/// Reads `:name value :name value` as parameters; `None` if the items have another form.
 fn named_arguments(items: &[Expression]) -> Option<Vec<Parameter<'_>>> {
     let (pairs, []) = items.as_chunks::<2>() else {
         return None;
@@ -172,7 +172,7 @@ fn term_to_expression(term: &Term<'_>) -> Expression {
                 Expression::List(head.chain(pairs).collect())
             }
         },
-        // Nothing that ACL has a form for: kept as the text of its SL.
+        // ACL has no form for these terms. They are kept as the text of their SL.
         Term::Variable(_) | Term::Action(_) | Term::Identifying(_) => {
             Expression::String(term.to_string())
         }

@@ -15,11 +15,11 @@ pub struct AmsAgentDescription {
     pub name: Option<Aid>,
     /// The owner of the agent.
     pub ownership: Option<String>,
-    /// Where it is in its life.
+    /// The state of the agent in its life cycle.
     pub state: Option<AgentState>,
 }
 
-/// Where an agent is in its life (FIPA00023, life cycle).
+/// The state of an agent in its life cycle (FIPA00023).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AgentState {
     /// Made, but not yet running.
@@ -28,11 +28,11 @@ pub enum AgentState {
     Active,
     /// Stopped by itself or the AMS: messages are kept.
     Suspended,
-    /// Waiting for something by its own wish: messages are kept.
+    /// The agent waits by its own wish. Messages are kept.
     Waiting,
-    /// On its way to another place: messages are kept, or follow it.
+    /// The agent is on its way to another place. Messages are kept, or follow it.
     Transit,
-    /// JADE's word for an agent put away in a store; not of the standard.
+    /// JADE's state for an agent that is put away in a store. It is not in the standard.
     Latent,
 }
 
@@ -112,8 +112,7 @@ impl AmsAgentDescription {
         })
     }
 
-    /// Checks that nothing is missing that an entry, unlike a template, must have, and returns the
-    /// agent's name.
+    /// Checks that no slot is missing that an entry, unlike a template, must have. Returns the agent's name.
     pub fn check_entry(&self) -> Result<&Aid, Exception> {
         self.name
             .as_ref()
@@ -126,25 +125,25 @@ impl AmsAgentDescription {
 pub struct ApDescription {
     /// The platform's name.
     pub name: String,
-    /// The services it offers, its message transports above all.
+    /// The services that the platform offers, above all its message transports.
     pub services: Vec<ApService>,
 }
 
 /// A service of a platform.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApService {
-    /// Its name.
+    /// The service's name.
     pub name: String,
-    /// Its type, such as `fipa.mts.mtp.http.std`.
+    /// The service's type, such as `fipa.mts.mtp.http.std`.
     pub service_type: String,
-    /// Where it can be reached, as URLs.
+    /// The service's addresses, as URLs.
     pub addresses: Vec<String>,
 }
 
 impl ApDescription {
     pub(super) const OBJECT: &'static str = "ap-description";
     const SLOTS: [&'static str; 2] = ["name", "ap-services"];
-    /// Slots of the FIPA 2000 description, which this one replaced. Passed over.
+    /// Slots of the FIPA 2000 description, which this one replaced. They are ignored.
     const FORMER_SLOTS: [&'static str; 3] = ["dynamic", "mobility", "transport-profile"];
 
     /// The description as a term.
@@ -158,7 +157,7 @@ impl ApDescription {
     /// Reads a description. A second pair of quotes inside the name, as JADE writes it, is removed.
     ///
     /// # Errors
-    /// The exception to answer.
+    /// The exception to answer with.
     pub fn from_term(term: &Term<'_>) -> Result<Self, Exception> {
         let [name, services] = Self::SLOTS;
         let [dynamic, mobility, transport_profile] = Self::FORMER_SLOTS;

@@ -4,7 +4,7 @@ use crate::sl::{Content, ContentExpression, Term, Wff};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The objects in a result: the members of a set or sequence, or the one object that stands alone.
+/// The objects in a result: the members of a set or sequence, or the single object.
 pub(super) fn objects<T>(
     value: &Term<'_>,
     mut read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
@@ -16,8 +16,8 @@ pub(super) fn objects<T>(
     }
 }
 
-/// Reads what a search found, or the descriptions that `get-description` gave, from the content of
-/// the answer, `((result action (sequence …)))`.
+/// Reads the descriptions that a search or `get-description` returned from the content of the answer, `((result action
+/// (sequence …)))`.
 ///
 /// # Errors
 /// The fault in the content.

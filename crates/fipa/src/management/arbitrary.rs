@@ -59,7 +59,7 @@ pub(crate) fn aid() -> impl Strategy<Value = Aid> {
     })
 }
 
-/// Equality of AIDs looks at names only: this is what else two must share to be the same.
+/// Whether two AIDs are the same in all their parts.
 pub(crate) fn same(left: &Aid, right: &Aid) -> bool {
     left == right
         && left.addresses == right.addresses

@@ -12,15 +12,15 @@ use alloc::vec::Vec;
 pub struct DfAgentDescription {
     /// The agent. Mandatory in an entry, optional in a template.
     pub name: Option<Aid>,
-    /// Its capabilities.
+    /// The services that the agent offers.
     pub services: Vec<ServiceDescription>,
-    /// Interaction protocols it follows, such as `fipa-request`.
+    /// The interaction protocols that the agent follows, such as `fipa-request`.
     pub protocols: Vec<String>,
     /// Ontologies it knows.
     pub ontologies: Vec<String>,
     /// Content languages it speaks.
     pub languages: Vec<String>,
-    /// Until when the entry stands, or for how long; without it, as long as the DF allows.
+    /// The moment until which the entry stands, or its duration. Without it the DF's limit applies.
     pub lease_time: Option<DateTime>,
     /// How far the entry may be told: `global`, `local`.
     pub scope: Vec<String>,
@@ -41,27 +41,27 @@ pub struct ServiceDescription {
     pub languages: Vec<String>,
     /// The owner of the service.
     pub ownership: Option<String>,
-    /// Whatever else tells services of one type apart.
+    /// Further properties that tell services of one type apart.
     pub properties: Vec<Property>,
 }
 
 /// A named value that belongs to a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Property {
-    /// Its name.
+    /// The property's name.
     pub name: String,
-    /// Its value, any term.
+    /// The property's value, any term.
     pub value: Option<Term<'static>>,
 }
 
 /// How far and how much a DF or AMS shall search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchConstraints {
-    /// How many DFs deep the search may go on; absent or 0: only this one.
+    /// How many DFs deep the search may go on. Absent or 0: only this DF.
     pub max_depth: Option<i64>,
-    /// How many entries to return; absent: one; negative: all that the DF is ready to give.
+    /// How many entries to return. Absent: one. Negative: as many as the DF is ready to give.
     pub max_results: Option<i64>,
-    /// Marks one search throughout all DFs, so that none does it twice.
+    /// Marks one search throughout all DFs, so that no DF runs it twice.
     pub search_id: Option<String>,
 }
 
@@ -131,8 +131,7 @@ impl DfAgentDescription {
         })
     }
 
-    /// Checks that nothing is missing that an entry, unlike a template, must have, and returns the
-    /// agent's name.
+    /// Checks that no slot is missing that an entry, unlike a template, must have. Returns the agent's name.
     pub fn check_entry(&self) -> Result<&Aid, Exception> {
         let name = self
             .name
@@ -262,7 +261,7 @@ impl SearchConstraints {
     pub(super) const OBJECT: &'static str = "search-constraints";
     const SLOTS: [&'static str; 3] = ["max-depth", "max-results", "search-id"];
 
-    /// All entries that match, as many as the DF gives at once.
+    /// Constraints for all entries that match, as many as the DF gives at once.
     pub fn all() -> Self {
         Self {
             max_results: Some(-1),
@@ -301,7 +300,7 @@ impl SearchConstraints {
         })
     }
 
-    /// How many entries to return when the answer may hold up to `most`.
+    /// The number of entries to return when the answer may hold up to `most`.
     pub fn results(&self, most: usize) -> usize {
         match self.max_results {
             None => most.min(1),

@@ -60,7 +60,7 @@ pub enum Exception {
         /// The slot.
         slot: String,
     },
-    /// What is asked for is more than the receiver allows, in words. Not of the standard.
+    /// The request exceeds the receiver's limits, in words. It is not in the standard.
     #[error("{0}")]
     LimitExceeded(String),
     /// There is an entry of that name already.
@@ -69,14 +69,14 @@ pub enum Exception {
     /// There is no entry of that name.
     #[error("not registered")]
     NotRegistered,
-    /// Anything else that made the function fail, in words.
+    /// Any other fault that made the function fail, in words.
     #[error("{0}")]
     InternalError(String),
 }
 
 impl Exception {
-    /// The communicative act that carries this exception: not-understood when the request could not
-    /// be read, refuse when it will not be tried, failure when trying it failed.
+    /// The communicative act that carries this exception: not-understood if the request could not be read, refuse if it
+    /// will not be tried, failure if the attempt failed.
     pub fn performative(&self) -> Performative {
         match self {
             Self::UnsupportedAct(_)
@@ -153,7 +153,7 @@ impl Exception {
             }
             _ => return None,
         };
-        // Arguments that are no strings (JADE sends whole objects at times) are kept as SL.
+        // Arguments that are not strings (JADE sometimes sends whole objects) are kept as SL.
         let text = |index: usize| {
             terms
                 .get(index)

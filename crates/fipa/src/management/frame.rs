@@ -62,8 +62,8 @@ impl<'t, 'a, const N: usize> Frame<'t, 'a, N> {
 
     /// A slot's value, read by `read`; `None` if the slot is absent.
     ///
-    /// A value that is another object than is due is an unrecognised value of this slot; what is
-    /// wrong inside the right object is reported as such.
+    /// A value of a wrong kind is an unrecognised value of this slot. A fault inside a value of the right kind is
+    /// reported as such.
     pub(super) fn optional<T>(
         &self,
         slot: usize,
@@ -90,7 +90,7 @@ impl<'t, 'a, const N: usize> Frame<'t, 'a, N> {
             .ok_or_else(|| Exception::missing(self.object, self.names[slot]))
     }
 
-    /// The members of a slot that holds a set or a sequence; none if the slot is absent.
+    /// The members of a slot that holds a set or a sequence. Empty if the slot is absent.
     pub(super) fn members<T>(
         &self,
         slot: usize,
@@ -123,7 +123,7 @@ fn other_type<T>(term: &Term<'_>) -> Result<T, Exception> {
     Err(Exception::UnexpectedArgument(name_of(term)))
 }
 
-/// The members of a set or sequence, which all readers take for one another.
+/// The members of a set or sequence. Readers accept either for the other.
 pub(super) fn members<'t, 'a, T>(
     term: &'t Term<'a>,
     read: impl FnMut(&'t Term<'a>) -> Result<T, Exception>,
@@ -134,7 +134,7 @@ pub(super) fn members<'t, 'a, T>(
     }
 }
 
-/// A word or string; numbers too, for peers that do not quote a string of digits.
+/// Reads a word or string. Also reads numbers, for peers that do not quote a string of digits.
 pub(super) fn string(term: &Term<'_>) -> Result<String, Exception> {
     match term {
         Term::Integer(number) => Ok(number.to_string()),

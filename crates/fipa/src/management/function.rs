@@ -112,7 +112,7 @@ fn call<'a, const N: usize>(name: &'static str, arguments: [Term<'a>; N]) -> Ter
     Term::function(name, arguments.into())
 }
 
-/// A function's name in lower case and its arguments in their order, whether named or not.
+/// A function's name in lower case and its arguments in their order, named or not.
 struct Call<'t, 'a> {
     name: String,
     arguments: Vec<&'t Term<'a>>,
@@ -153,7 +153,7 @@ impl<'t, 'a> Call<'t, 'a> {
         }
     }
 
-    /// A template and constraints; these may be left out, which means that there are none.
+    /// Reads a template and constraints. Constraints may be left out, which means that there are none.
     fn search<T>(
         &self,
         object: &str,

@@ -1,9 +1,9 @@
 //! Whether an entry matches the template of a search (FIPA00023).
 //!
-//! What a template leaves out matches anything. Atoms match their equals; a set matches when each
-//! of its members matches some member of the entry's set; a sequence matches when its members match
-//! members of the entry's sequence in the same order. Each member of the template meets each member
-//! of the entry at most once, so the work is bounded by the product of their sizes.
+//! A slot that the template leaves out matches anything. Atoms match their equals. A set matches when each of its
+//! members matches some member of the entry's set. A sequence matches when its members match members of the entry's
+//! sequence in the same order. Each member of the template meets each member of the entry at most once, so the work is
+//! bounded by the product of their sizes.
 
 use super::{AmsAgentDescription, DfAgentDescription, Property, ServiceDescription};
 use crate::Aid;
@@ -78,8 +78,8 @@ impl AmsAgentDescription {
 }
 
 impl Term<'_> {
-    /// Whether this term matches a template: objects by the slots that the template has, sets,
-    /// sequences and atoms as the module says. A string matches its like in any written form.
+    /// Whether this term matches a template. Objects are compared by the slots that the template has, and sets,
+    /// sequences and atoms as the module's documentation says. A string matches its equal in any written form.
     pub fn matches(&self, template: &Term<'_>) -> bool {
         match (self, template) {
             (Term::Set(entry), Term::Set(template)) => template

@@ -1,8 +1,7 @@
-//! Subscriptions to what a DF knows, in the form that JADE's DF gave them (FIPA00035 with SL).
+//! Subscriptions to the entries of a DF, in the form of JADE's DF (FIPA00035 with SL).
 //!
-//! One subscribes with the search whose result one wants to be told. A notification holds the
-//! entries that match it and have come or changed; an entry that went is told as a description
-//! that has only its name.
+//! A subscriber names the search whose results it wants. A notification holds the matching entries that have come or
+//! changed. A removed entry is reported as a description with only its name.
 
 use super::answer::objects;
 use super::frame::name_of;
@@ -24,11 +23,11 @@ pub fn expression(search: ActionExpression<'_>) -> IdentifyingExpression<'_> {
     }
 }
 
-/// The action whose result a subscriber asks for; the reverse of [`expression`],
-/// for any of the three operators.
+/// The action whose result a subscriber asks for. This is the reverse of [`expression`], for any of the three
+/// operators.
 ///
 /// # Errors
-/// The exception to answer when the expression asks for something else.
+/// The exception to answer with, if the expression asks for anything else.
 pub fn action<'t, 'a>(
     expression: &'t IdentifyingExpression<'a>,
 ) -> Result<&'t ActionExpression<'a>, Exception> {

@@ -15,7 +15,7 @@ fn entry(text: &str) -> DfAgentDescription {
     DfAgentDescription::from_term(&term(text)).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The registration a JADE 4.6.5 DF accepted, and the slots as it gave them back.
+/// The registration that a JADE 4.6.5 DF accepted, and the slots as the DF gave them back.
 const PINGER: &str = "(df-agent-description :name (agent-identifier :name pinger@pyplat :addresses (sequence http://127.0.0.1:7990/acc)) :services (set (service-description :name ping :type ping-service :ownership \"me inc\" :ontologies (set planets) :properties (set (property :name cost :value 12)))) :protocols (set fipa-request) :languages (set fipa-sl) :ontologies (set planets))";
 
 #[test]
@@ -294,7 +294,7 @@ fn templates_of_values_match_by_structure() {
     }
 }
 
-/// Drops some slots and members of a description, as `choices` say.
+/// Drops some slots and members of a description, as `choices` says.
 fn weakened(description: &DfAgentDescription, mut choices: u64) -> DfAgentDescription {
     let mut keep = move || {
         let keep = choices & 1 == 1;

@@ -7,7 +7,7 @@ use crate::DateTime;
 
 type Tree = Term<'static>;
 
-/// Strings that tempt a printer: keywords, numbers, quotes, backslashes, blanks, any character.
+/// Strings that challenge a printer: keywords, numbers, quotes, backslashes, blanks, any character.
 pub(crate) fn text() -> impl Strategy<Value = Text<'static>> {
     let word = "[a-z][a-z0-9.@:/_-]{0,8}";
     let odd = prop::sample::select(vec![
@@ -100,7 +100,7 @@ fn operator() -> impl Strategy<Value = ReferentialOperator> {
     prop::sample::select(vec![Iota, Any, All])
 }
 
-/// Any term; with formulas in it through identifying expressions.
+/// Any term, with formulas in it through identifying expressions.
 pub(crate) fn term() -> impl Strategy<Value = Tree> + Clone {
     constant().prop_recursive(4, 24, 4, |inner| {
         let condition = wff_of(inner.clone().boxed(), 1);

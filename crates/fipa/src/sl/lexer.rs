@@ -120,7 +120,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// `"…"`, in which `\"` stands for a quote and every other backslash for itself.
+    /// Reads `"…"`, in which `\"` stands for a quote and every other backslash for itself.
     fn literal(&mut self) -> Result<Text<'a>, DecodeError> {
         let start = self.position + 1;
         let (end, escapes) = literal::literal_end(self.input, start)
@@ -134,7 +134,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// `#3"abc`: a length in bytes, a quote, and that many bytes.
+    /// Reads `#3"abc`: a length in bytes, a quote, and that many bytes.
     fn byte_length_encoded(&mut self) -> Result<Term<'a>, DecodeError> {
         let start = self.position;
         let (begin, length) = literal::counted(&self.input[start..])
@@ -208,8 +208,8 @@ fn number(text: &str, offset: usize) -> Result<Option<Term<'static>>, DecodeErro
     Ok(None)
 }
 
-/// Whether every reader takes these characters, unquoted, for one word and nothing else.
-/// Narrower than the standard: JADE's words end at 0x7E, and `+` or `.` may begin a number.
+/// Whether every reader takes these characters, unquoted, for one word. Narrower than the standard: JADE's words end at
+/// 0x7E, and `+` or `.` may begin a number.
 pub(super) fn is_plain_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     let Some(&first) = bytes.first() else {

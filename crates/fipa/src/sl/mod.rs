@@ -1,7 +1,7 @@
 //! FIPA-SL (FIPA00008): the content language of agent management and most FIPA agents.
 //!
-//! [`Content`] is what stands in the `:content` of a message: a tuple of actions, propositions and
-//! identifying expressions. It is a typed tree that borrows from the bytes it was read from.
+//! [`Content`] is the `:content` of a message: a tuple of actions, propositions and identifying expressions. It is a
+//! typed tree that borrows from the bytes it was read from.
 //!
 //! ```
 //! use sealbus_fipa::Limits;
@@ -15,9 +15,9 @@
 //! # Ok::<(), sealbus_fipa::DecodeError>(())
 //! ```
 //!
-//! Reading is generous where it cannot hurt: keywords in any case, blanks anywhere, named arguments
-//! for predicates, a proposition symbol in parentheses. Writing is strict: lower-case keywords, one
-//! blank, and quotes around every string that another reader might take for something else.
+//! Readers are generous where it is harmless: keywords in any case, blanks anywhere, named arguments for predicates, a
+//! proposition symbol in parentheses. The writer is strict: lower-case keywords, one blank, and quotes around every
+//! string that another reader might misread.
 
 mod lexer;
 mod parser;

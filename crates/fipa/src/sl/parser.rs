@@ -113,7 +113,7 @@ enum Head<'a> {
     Symbol(Text<'a>),
 }
 
-/// A recursive descent over the tokens, with one token of foresight.
+/// A recursive descent over the tokens, with one token of look-ahead.
 struct Parser<'a> {
     lexer: Lexer<'a>,
     ahead: Option<(usize, Token<'a>)>,
@@ -398,7 +398,7 @@ impl<'a> Parser<'a> {
                         self.identifying_after(operator)?,
                     )));
                 }
-                // The remaining keywords begin formulas only: here the word is a function.
+                // The remaining keywords begin formulas only. Here the word is a function.
                 other => Text::Borrowed(other.name()),
             },
         };
@@ -409,7 +409,7 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// Terms up to the closing parenthesis, which is read too.
+    /// Reads terms up to and including the closing parenthesis.
     fn terms(&mut self) -> Parsed<Vec<Term<'a>>> {
         let mut terms = Vec::new();
         while !self.at_close()? {
@@ -419,7 +419,7 @@ impl<'a> Parser<'a> {
         Ok(terms)
     }
 
-    /// Arguments up to the closing parenthesis, which is read too.
+    /// Reads arguments up to and including the closing parenthesis.
     fn arguments(&mut self) -> Parsed<Arguments<'a>> {
         if !matches!(self.peek()?, Token::ParameterName(_)) {
             return self.terms().map(Arguments::Positional);

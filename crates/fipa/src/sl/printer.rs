@@ -10,7 +10,7 @@ use super::tree::{
 };
 use crate::literal;
 
-/// A string where a keyword would not be taken for one.
+/// Writes a string at a place where a keyword would not be taken for one.
 fn string(text: &str, out: &mut Vec<u8>) {
     if is_plain_word(text) {
         out.extend_from_slice(text.as_bytes());
@@ -19,7 +19,7 @@ fn string(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The symbol at the head of a list, where keywords have to be quoted.
+/// Writes the symbol at the head of a list, where keywords must be quoted.
 fn symbol(text: &str, out: &mut Vec<u8>) {
     if Keyword::of(text).is_some() {
         literal::write_string(text, out)
@@ -85,7 +85,7 @@ impl Content<'_> {
         out.push(b')');
     }
 
-    /// The content as SL. It is text, unless a [`Term::Bytes`] in it holds other bytes.
+    /// The content as SL. The result is text, unless it contains a [`Term::Bytes`] with other bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);
@@ -227,7 +227,7 @@ impl Term<'_> {
         }
     }
 
-    /// The term as SL. It is text, unless a [`Term::Bytes`] in it holds other bytes.
+    /// The term as SL. The result is text, unless it contains a [`Term::Bytes`] with other bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);
@@ -235,7 +235,7 @@ impl Term<'_> {
     }
 }
 
-/// For people. Bytes that are no text are shown as U+FFFD: send what `encode` gives.
+/// For people. Bytes that are not text are shown as U+FFFD. To send a value, use `encode`.
 macro_rules! display {
     ($($name:ident)*) => {$(
         impl fmt::Display for $name<'_> {

@@ -8,10 +8,10 @@ use super::tree::{
     IdentifyingExpression, Quantifier, Term, Wff,
 };
 
-/// How much of SL a content may use; each includes those before it.
+/// The part of SL that a content may use. Each profile includes the profiles before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Profile {
-    /// Actions, `done`, `result` and simple predicates; what AMS and DF are asked in.
+    /// Actions, `done`, `result` and simple predicates. Requests to AMS and DF use this profile.
     Sl0,
     /// Also `not`, `and`, `or`.
     Sl1,
@@ -68,7 +68,7 @@ pub struct ProfileError {
 }
 
 impl Content<'_> {
-    /// Whether the content keeps within `allowed`; if not, the first thing that does not.
+    /// Checks that the content keeps within `allowed`. If not, returns the first construct that does not.
     pub fn check(&self, allowed: Profile) -> Result<(), ProfileError> {
         let check = Check { allowed };
         self.expressions
@@ -80,10 +80,10 @@ impl Content<'_> {
             })
     }
 
-    /// The least profile that has all the content uses: the language to declare for it.
+    /// The least profile that has every construct in the content. Declare it as the language of the content.
     pub fn profile(&self) -> Profile {
         let mut profile = Profile::Sl0;
-        // Each round finds a construct that needs more, so there are three at most.
+        // Each round finds a construct that needs a higher profile, so there are three rounds at most.
         while let Err(error) = self.check(profile) {
             profile = error.needed;
         }
@@ -110,7 +110,7 @@ impl Check {
         }
     }
 
-    /// A formula at a place where SL2 admits a prefix of quantifiers.
+    /// Checks a formula at a place where SL2 admits a prefix of quantifiers.
     fn prenex(&self, wff: &Wff<'_>) -> Checked {
         let mut rest = wff;
         let mut exists = false;

@@ -19,7 +19,7 @@ pub struct Content<'a> {
 /// One member of a [`Content`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContentExpression<'a> {
-    /// `(iota …)`, `(any …)`, `(all …)`: refers to objects; content of `query-ref`, `subscribe`.
+    /// `(iota …)`, `(any …)`, `(all …)`: refers to objects. It is content of `query-ref` and `subscribe`.
     Identifying(IdentifyingExpression<'a>),
     /// Something to do; content of `request`.
     Action(ActionExpression<'a>),
@@ -84,7 +84,7 @@ pub enum Quantifier {
 pub enum ModalOperator {
     /// `B`: believes it.
     Believes,
-    /// `U`: is uncertain of it, but thinks it likelier than not.
+    /// `U`: the agent is uncertain, but thinks the formula likelier than not.
     Uncertain,
     /// `PG`: has it as a persistent goal.
     PersistentGoal,
@@ -121,7 +121,7 @@ pub enum ActionExpression<'a> {
     Action {
         /// The actor: an `agent-identifier`, or an expression that refers to one.
         agent: Term<'a>,
-        /// Its action.
+        /// The act that the actor performs.
         act: Term<'a>,
     },
     /// `(| a b)`: one of the two.
@@ -135,7 +135,7 @@ pub enum ActionExpression<'a> {
 pub struct FunctionalTerm<'a> {
     /// The symbol.
     pub symbol: Text<'a>,
-    /// Its operand.
+    /// The arguments of the symbol.
     pub arguments: Arguments<'a>,
 }
 
@@ -164,10 +164,10 @@ pub enum Term<'a> {
     Variable(Text<'a>),
     /// A string constant, whether it was written as a word or in quotes.
     Text(Text<'a>),
-    /// A byte-length encoded string, `#3"abc`: any bytes. One that is UTF-8 and ends in a
-    /// backslash is read as [`Term::Text`], because such text has no other written form.
+    /// A byte-length encoded string, `#3"abc`: any bytes. A string that is UTF-8 and ends in a backslash is read as
+    /// [`Term::Text`], because such text has no other written form.
     Bytes(Cow<'a, [u8]>),
-    /// An integer; written in decimal also if it was read in hexadecimal.
+    /// An integer. It is written in decimal even if it was read in hexadecimal.
     Integer(i64),
     /// A number with a point or an exponent.
     Float(Float),
@@ -177,7 +177,7 @@ pub enum Term<'a> {
     Function(Box<FunctionalTerm<'a>>),
     /// `(sequence …)`: ordered.
     Sequence(Vec<Term<'a>>),
-    /// `(set …)`: without order. Kept, and compared by `==`, as it was written.
+    /// `(set …)`: without order. The order of the text is kept, and `==` compares it.
     Set(Vec<Term<'a>>),
     /// An action spoken about.
     Action(Box<ActionExpression<'a>>),
@@ -205,7 +205,7 @@ impl Float {
 
 impl fmt::Display for Float {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Debug, unlike Display, always leaves a point or an exponent: SL's mark of a float.
+        // Debug, unlike Display, always writes a point or an exponent, which marks a float in SL.
         write!(f, "{:?}", self.0)
     }
 }
@@ -333,7 +333,7 @@ impl<'a> Parameter<'a> {
     }
 }
 
-/// Gives every type of the tree an `into_owned` that cuts its tie to the bytes it was read from.
+/// Gives every type of the tree an `into_owned` that releases it from the bytes it was read from.
 mod owned {
     use super::*;
 

@@ -12,10 +12,10 @@ use alloc::vec::Vec;
 
 const ENCODING: &str = "the String encoding";
 
-/// Appends the message to `out`. Allocates nothing if `out` has room for it.
+/// Appends the message to `out`. Allocates nothing if `out` has room.
 ///
 /// # Errors
-/// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+/// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
 pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     write_message(message, out).inspect_err(|_| out.truncate(start))
@@ -130,7 +130,7 @@ fn write_aid(aid: &Aid, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// A name or address: bare if every reader takes it so, otherwise as a string without escapes.
+/// Writes a name or address: bare if every reader accepts that, otherwise as a string without escapes.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     if is_word(name.as_bytes()) {
         out.extend_from_slice(name.as_bytes());
@@ -198,8 +198,8 @@ fn write_content(content: &Content, out: &mut Vec<u8>) {
     }
 }
 
-/// Finds what the text of an expression cannot carry, in an encoding that uses such text: words
-/// that are none, and strings that end in a backslash.
+/// Finds parts that the text of an expression cannot carry, for encodings that use such text: invalid words, and
+/// strings that end in a backslash.
 pub(crate) fn check_carried(
     expression: &Expression,
     encoding: &'static str,
@@ -227,7 +227,7 @@ fn check_string(text: &str, encoding: &'static str) -> Result<(), EncodeError> {
     Err(EncodeError::new("", problem))
 }
 
-/// Appends an expression; what the standard cannot say is written as near to it as can be.
+/// Appends an expression. A value that the standard cannot express is written in the nearest form.
 pub(crate) fn write_expression(expression: &Expression, out: &mut Vec<u8>) {
     match expression {
         Expression::Word(word) => out.extend_from_slice(word.as_bytes()),
@@ -248,7 +248,7 @@ pub(crate) fn write_expression(expression: &Expression, out: &mut Vec<u8>) {
     }
 }
 
-/// The object whose parameters are read, which decides the standard's names for them.
+/// The object whose parameters are read. It decides the standard's names for them.
 #[derive(Clone, Copy)]
 pub(super) enum Owner {
     Message,

@@ -29,8 +29,8 @@ pub(crate) enum Token {
     End,
 }
 
-/// Where the bare token ends that begins at `start`: before white space, a control character or a
-/// parenthesis, or at the end.
+/// The end of the bare token that begins at `start`: before white space, a control character or a parenthesis, or at
+/// the end.
 #[inline]
 fn bare_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
         found
     }
 
-    /// Takes the next token if it is a bare one, and returns where it is; otherwise stays.
+    /// Takes the next token if it is a bare one, and returns its place. Otherwise the position stays.
     #[inline]
     pub(crate) fn bare(&mut self) -> Option<(usize, usize)> {
         match self.skip_blanks()? {
@@ -129,7 +129,7 @@ impl<'a> Lexer<'a> {
                 }
             }
             b'#' if counted(&self.bytes[start..]).is_some() => {
-                // Asked again for its value: a pattern guard cannot keep it.
+                // The value is computed again here, because a pattern guard cannot keep it.
                 let (skip, length) = counted(&self.bytes[start..]).unwrap_or_default();
                 let start = start + skip;
                 let Some(end) = start

@@ -1,8 +1,8 @@
 //! The String representation of messages (FIPA00070).
 //!
-//! Sealbus writes lower-case names, the sender first and the content after the receivers. It reads
-//! what the standard allows and what JADE makes of it: names in any letter case, content as a word,
-//! agent names in quotes, and byte content as `:X-JADE-Encoding Base64`.
+//! Sealbus writes lower-case names, the sender first and the content after the receivers. It reads the forms that the
+//! standard allows and JADE's variants: names in any letter case, content as a word, agent names in quotes, and byte
+//! content as `:X-JADE-Encoding Base64`.
 
 use alloc::vec::Vec;
 mod encode;
@@ -26,10 +26,10 @@ use crate::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits, Represe
 /// The encoding's FIPA name.
 pub const NAME: &str = "fipa.acl.rep.string.std";
 
-/// Reads a message, which must be all there is but for white space.
+/// Reads a message. Only white space may stand around it.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of the first byte that does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the first byte that does not fit, or the exceeded limit.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
     decode_ref(bytes, limits).map(|message| message.to_owned())
 }

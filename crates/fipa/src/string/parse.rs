@@ -20,7 +20,7 @@ pub(crate) enum Piece {
     Value,
 }
 
-/// Is told each token of a message as the parser comes by.
+/// An observer is told each token of a message as the parser passes it.
 pub(crate) trait Observer {
     fn piece(&mut self, piece: Piece, start: usize, end: usize);
 }
@@ -31,7 +31,7 @@ impl Observer for () {
     fn piece(&mut self, _: Piece, _: usize, _: usize) {}
 }
 
-/// Where everything is in a message that has been checked.
+/// The places of all parts in a message that has been checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(super) performative: (u32, u32),
@@ -59,7 +59,7 @@ impl Layout {
     }
 }
 
-/// Checks that `text` is one expression, and returns how many values there are in it.
+/// Checks that `text` is one expression, and returns the number of values in it.
 pub(crate) fn check_expression(text: &[u8], limits: &Limits) -> Result<usize, DecodeError> {
     let mut nobody = ();
     let mut parser = Parser::new(text, limits, &mut nobody);
@@ -68,7 +68,7 @@ pub(crate) fn check_expression(text: &[u8], limits: &Limits) -> Result<usize, De
     Ok(limits.values - parser.values_left)
 }
 
-/// The user-defined parameter by which JADE says that content is base64.
+/// The user-defined parameter with which JADE marks base64 content.
 pub(super) const JADE_ENCODING: &[u8] = b"X-JADE-Encoding";
 
 struct Parser<'a, 'o, O> {
@@ -221,7 +221,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
         }
     }
 
-    /// `( set AID* )`, the same with `sequence`, or a single AID.
+    /// Reads `( set AID* )`, the same with `sequence`, or a single AID.
     fn aids(&mut self, keyword: &'static str, depth: usize) -> Result<(), DecodeError> {
         let mut ahead = self.lexer;
         if !ahead.take(b'(') {
@@ -311,7 +311,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
         self.take(b')', "')'")
     }
 
-    /// The next parameter with its colon, or `None` behind the parenthesis that ends them.
+    /// The next parameter with its colon, or `None` after the parenthesis that ends the parameters.
     fn parameter(&mut self, expected: &'static str) -> Result<Option<(usize, usize)>, DecodeError> {
         match self.lexer.skip_blanks() {
             Some(b')') => {
@@ -328,7 +328,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
         Ok(Some((start, end)))
     }
 
-    /// A name or address: a word, or a string without escapes.
+    /// Reads a name or address: a word, or a string without escapes.
     fn name(&mut self, piece: Piece) -> Result<(), DecodeError> {
         let expected = "a word, or a string without escapes, that is not empty";
         self.lexer.skip_blanks();
@@ -376,7 +376,7 @@ impl<'a, 'o, O: Observer> Parser<'a, 'o, O> {
         Ok(())
     }
 
-    /// Lists are walked without recursion: their nesting is only counted.
+    /// Reads an expression. Lists are walked without recursion: their nesting is only counted.
     fn expression(&mut self) -> Result<(), DecodeError> {
         let mut depth = 0usize;
         loop {

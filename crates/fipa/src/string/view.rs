@@ -1,7 +1,6 @@
-//! Looking things up in a message that has been checked.
+//! Look-ups in a message that has been checked.
 //!
-//! Nothing here can fail on text that the parser accepted; should it happen, things are just not
-//! found.
+//! Look-ups cannot fail on text that the parser accepted. On other text a look-up just finds nothing.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -144,8 +143,7 @@ fn skip_value(lexer: &mut Lexer<'_>) -> Option<()> {
     }
 }
 
-/// A bare token as what it is: a word, number, date-time, or else a string that should have been
-/// in quotes.
+/// Classifies a bare token: a word, number, date-time, or else a string that should have been in quotes.
 pub(crate) fn classify(text: &str) -> ExpressionRef<'_> {
     if is_word(text.as_bytes()) {
         return ExpressionRef::Word(text);
@@ -206,7 +204,7 @@ pub(crate) struct AidView<'a> {
     name: &'a str,
     /// After `agent-identifier`.
     parameters: Lexer<'a>,
-    /// Where the values of these parameters are, 0 if they are not there.
+    /// The places of the values of these parameters, 0 for an absent parameter.
     addresses: u32,
     resolvers: u32,
     has_user_defined: bool,
@@ -294,7 +292,7 @@ fn take_name<'a>(lexer: &mut Lexer<'a>) -> Option<&'a str> {
 pub(crate) struct AidsView<'a>(Option<Lexer<'a>>);
 
 impl<'a> AidsView<'a> {
-    /// Enters the parentheses, if there are any around the AIDs.
+    /// Enters the parentheses around the AIDs, if there are any.
     fn enter(at: Lexer<'a>) -> Option<Lexer<'a>> {
         let mut inside = at;
         inside.take(b'(');

@@ -1,4 +1,4 @@
-//! The values of parameters, to be read where they are.
+//! The values of parameters, read in place.
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::string::ToString;
@@ -11,7 +11,7 @@ use crate::{DateTime, Expression, Number, bitefficient, string};
 pub enum ExpressionRef<'a> {
     /// A bare word.
     Word(&'a str),
-    /// A text in quotes; owned only if escapes had to be undone.
+    /// A text in quotes. It is owned only if escapes had to be undone.
     String(Cow<'a, str>),
     /// A number.
     Number(NumberRef<'a>),

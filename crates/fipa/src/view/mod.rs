@@ -1,4 +1,4 @@
-//! One view for readers: of an owned message, or of one still encoded as it was received.
+//! One view for readers, of an owned message or of an encoded one.
 
 mod expression;
 
@@ -15,9 +15,9 @@ use crate::{bitefficient, string};
 
 pub use expression::{ExpressionRef, Expressions, NumberRef};
 
-/// A message to be read where it is: in an [`AclMessage`] or in the bytes it was received as.
+/// A message that is read in place: in an [`AclMessage`] or in the bytes it was received as.
 ///
-/// Making and using one allocates nothing, except where a method says so.
+/// A view allocates nothing, except where a method says so.
 #[derive(Clone, Copy)]
 pub struct AclMessageRef<'a>(Source<'a>);
 
@@ -79,7 +79,7 @@ impl<'a> AclMessageRef<'a> {
         self.aids(Parameter::Receiver)
     }
 
-    /// Where answers go instead of to the sender.
+    /// The agents that answers go to instead of the sender.
     pub fn reply_to(&self) -> Aids<'a> {
         self.aids(Parameter::ReplyTo)
     }
@@ -245,7 +245,7 @@ impl<'a> AidRef<'a> {
         }
     }
 
-    /// Whether both name the same agent: their names are equal, whatever their addresses (FIPA00023).
+    /// Whether both AIDs name the same agent: their names are equal, whatever their addresses (FIPA00023).
     pub fn names_same_agent(&self, other: &AidRef<'_>) -> bool {
         self.name() == other.name()
     }
@@ -310,7 +310,7 @@ impl<'a> From<&'a Aid> for AidRef<'a> {
     }
 }
 
-/// As that of [`Aid`]: all parts count.
+/// As for [`Aid`]: all parts count.
 impl PartialEq for AidRef<'_> {
     fn eq(&self, other: &Self) -> bool {
         let user_defined = |aid: &Self| {
@@ -344,7 +344,7 @@ impl fmt::Display for AidRef<'_> {
 pub enum ContentRef<'a> {
     /// Text; owned only if escapes had to be undone.
     Text(Cow<'a, str>),
-    /// Bytes; owned only if they had to be decoded from base64.
+    /// Bytes. They are owned only if they had to be decoded from base64.
     Bytes(Cow<'a, [u8]>),
 }
 

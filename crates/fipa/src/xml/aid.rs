@@ -25,7 +25,7 @@ impl<'a> Elements<'a> {
         Ok(text)
     }
 
-    /// Text as the expression it is in the String encoding; any other text is a string.
+    /// Reads text as an expression of the String encoding. Any other text is a string.
     pub(super) fn expression(&self, text: &str, offset: usize) -> Result<Expression, DecodeError> {
         if is_word(text.as_bytes()) {
             return Ok(Expression::Word(text.to_owned()));
@@ -102,7 +102,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Names and addresses are attributes in messages, but text in envelopes; both are read here.
+    /// Reads a name or address, which is an attribute in messages and text in envelopes.
     pub(crate) fn attribute_or_text(
         &mut self,
         element: &Element<'a>,

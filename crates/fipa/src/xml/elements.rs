@@ -1,7 +1,7 @@
-//! Walking through XML element by element, within limits.
+//! Walks through XML element by element, within limits.
 //!
-//! Entities other than XML's own five and character references are refused, so that no document
-//! can grow while it is read; document type declarations are passed over.
+//! Entities are refused, except XML's own five and character references, so that no document can grow while it is read.
+//! Document type declarations are skipped.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -20,7 +20,7 @@ pub(crate) struct Elements<'a> {
     bytes: &'a [u8],
     values_left: usize,
     depth: usize,
-    /// The element we are in is an empty one, `<…/>`, and has no end tag.
+    /// Whether the current element is an empty one, `<…/>`, without an end tag.
     in_empty: bool,
     pub(super) limits: Limits,
 }
@@ -51,7 +51,7 @@ impl Element<'_> {
     /// The value of an attribute.
     pub(crate) fn attribute(&self, name: &str) -> Result<Option<Cow<'_, str>>, DecodeError> {
         let mut attributes = self.start.attributes();
-        // The search for doubles would take quadratic time; the first one counts.
+        // A check for duplicates would take quadratic time. The first attribute of a name counts.
         for attribute in attributes.with_checks(false) {
             let attribute = attribute.map_err(|error| self.syntax(error))?;
             if attribute.key.local_name().into_inner() == name {
@@ -160,7 +160,7 @@ impl<'a> Elements<'a> {
             .ok_or_else(|| DecodeError::expected(self.bytes, self.offset(), "an element"))
     }
 
-    /// The next child of the element we are in, or `None` behind its end tag.
+    /// The next child of the current element, or `None` after its end tag.
     pub(crate) fn child(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
         if self.leave_empty() {
             return Ok(None);
@@ -190,7 +190,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The text of the element we are in, up to and with its end tag.
+    /// The text of the current element. Reads up to and including its end tag.
     pub(crate) fn text(&mut self) -> Result<Cow<'a, str>, DecodeError> {
         match self.text_or_child()? {
             TextOrChild::Text(text) => Ok(text),
@@ -198,7 +198,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The text of the element we are in, up to and with its end tag; or its first child.
+    /// The text of the current element, reading up to and including its end tag; or its first child.
     pub(super) fn text_or_child(&mut self) -> Result<TextOrChild<'a>, DecodeError> {
         let mut text = Cow::Borrowed("");
         if self.leave_empty() {
@@ -251,7 +251,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Steps over the rest of the element we are in, up to and with its end tag.
+    /// Steps over the rest of the current element, up to and including its end tag.
     pub(crate) fn skip(&mut self) -> Result<(), DecodeError> {
         if self.leave_empty() {
             return Ok(());

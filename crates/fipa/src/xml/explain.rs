@@ -15,7 +15,7 @@ use crate::{Limits, Performative};
 const REFERENCE: &str = "FIPA00071";
 
 pub(super) fn explain(bytes: &[u8], limits: &Limits) -> Explanation {
-    // The meaning of the elements is not looked at here, so the decoder says what is wrong.
+    // This function does not check the meaning of the elements. The decoder reports faults in them.
     let error = decode(bytes, limits).err();
     let mut pieces = Pieces::new(bytes);
     let readable = match core::str::from_utf8(bytes) {

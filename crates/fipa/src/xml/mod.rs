@@ -1,8 +1,8 @@
 //! The XML representation of messages (FIPA00071).
 //!
-//! Sealbus writes one `receiver` and one `reply-to` element per agent, because JADE takes only one
-//! agent from each, and the conversation-id both as element and as attribute. It reads these and
-//! the other forms in use; `docs/encodings.md` lists them.
+//! Sealbus writes one `receiver` and one `reply-to` element for each agent, because JADE takes only one agent from
+//! each. It writes the conversation-id both as element and as attribute. It reads these and the other forms in use,
+//! which `docs/encodings.md` lists.
 
 use alloc::vec::Vec;
 mod aid;
@@ -23,7 +23,7 @@ use crate::{AclMessage, DecodeError, EncodeError, Limits, Representation};
 /// The encoding's FIPA name.
 pub const NAME: &str = crate::representation::XML;
 
-/// The element by which JADE says that content is base64.
+/// The element with which JADE marks base64 content.
 const JADE_ENCODING: &str = "X-JADE-Encoding";
 
 /// The encoding as a [`Representation`].

@@ -9,10 +9,10 @@ use crate::{
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 
-/// Reads a message, which must be all there is in the document.
+/// Reads a message, which must be the whole document.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of what does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the byte that does not fit, or the exceeded limit.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> {
     let mut elements = Elements::new(bytes, limits)?;
     let root = elements.root()?;
@@ -30,7 +30,7 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<AclMessage, DecodeError> 
 
 struct MessageReader<'a> {
     elements: Elements<'a>,
-    /// Where it is said that the content is base64.
+    /// The place of the statement that the content is base64.
     base64: Option<usize>,
 }
 

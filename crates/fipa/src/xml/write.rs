@@ -18,7 +18,7 @@ const ENCODING: &str = "XML";
 /// Appends the message to `out`.
 ///
 /// # Errors
-/// [`EncodeError`] names the field that cannot be carried; `out` is then as it was before.
+/// [`EncodeError`] names the field that cannot be carried. `out` is then unchanged.
 pub fn encode(message: &AclMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     write_message(message, out).inspect_err(|_| out.truncate(start))
@@ -179,7 +179,7 @@ pub(crate) fn write_empty(
     Ok(())
 }
 
-/// `resolvers` stands once per resolver, as `receiver` does.
+/// Writes an AID. `resolvers` stands once for each resolver, as `receiver` does.
 pub(crate) fn write_aid(
     aid: &Aid,
     names: Names,
@@ -241,7 +241,7 @@ fn write_user_defined(
     Ok(())
 }
 
-/// True for a text that readers take for that very string when it stands without quotes.
+/// Whether readers take the text, without quotes, for that very string.
 fn is_read_as_string(text: &str) -> bool {
     match check_expression(text.as_bytes(), &Limits::DEFAULT) {
         Ok(_) => matches!(
@@ -252,7 +252,7 @@ fn is_read_as_string(text: &str) -> bool {
     }
 }
 
-/// The text of an expression that readers take for the same expression again.
+/// The text of an expression. Readers take it for the same expression again.
 fn expression_text(expression: &Expression) -> Result<String, EncodeError> {
     if let Expression::String(text) = expression
         && is_read_as_string(text)
@@ -277,10 +277,10 @@ fn expression_text(expression: &Expression) -> Result<String, EncodeError> {
     Ok(text)
 }
 
-/// Finds characters that have no place in XML, escaped or not.
+/// Finds characters that XML does not allow, escaped or not.
 pub(crate) fn check_text(text: &str) -> Result<(), EncodeError> {
-    // Of the bytes, only control characters and EF can be of such a character. Most text has
-    // neither, which this loop finds out many bytes at a time.
+    // Only control characters and the byte EF can belong to such a character. Most text has neither, which this loop
+    // finds out many bytes at a time.
     let suspect =
         |byte: u8| (byte < 0x20) & !matches!(byte, b'\t' | b'\n' | b'\r') | (byte == 0xef);
     if !text
@@ -341,9 +341,9 @@ fn escape_attribute(text: &str, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends the text with those bytes replaced for which `escaped` has something.
+/// Appends the text. Bytes for which `escaped` has a replacement are replaced.
 fn escape(text: &str, out: &mut Vec<u8>, escaped: impl Fn(u8) -> &'static [u8]) {
-    // Whatever either function escapes; found many bytes at a time.
+    // Every byte that either function escapes. The search handles many bytes at a time.
     let may_need = |byte: u8| {
         (byte == b'&') | (byte == b'<') | (byte == b'>') | (byte == b'"') | (byte < 0x20)
     };

@@ -17,12 +17,12 @@ fn word() -> impl Strategy<Value = String> {
         })
 }
 
-/// Words of the standard with letters that are not ASCII, which a protocol may be.
+/// Words of the standard with letters outside ASCII. A protocol may be such a word.
 fn foreign_word() -> impl Strategy<Value = String> {
     "[a-zA-Zäß日\u{a0}\u{2028}\u{85}][a-z0-9\"äß日\u{a0}]{0,9}[a-zä\u{a0}\u{2003}]"
 }
 
-/// Text that every encoding can carry: what XML allows, and no backslash at its end.
+/// Text that every encoding can carry: text that XML allows, without a backslash at its end.
 fn text() -> impl Strategy<Value = String> {
     let any = "([ -~\t\r\näß日🦀]|\\\\\"|#[0-9]\"|]]>|&amp;|\"){0,20}";
     prop_oneof![
@@ -258,7 +258,7 @@ pub(crate) fn portable_envelope() -> impl Strategy<Value = Envelope> {
     })
 }
 
-/// Envelopes with anything in them, which some encodings cannot carry.
+/// Envelopes with any values, some of which some encodings cannot carry.
 pub(crate) fn wild_envelope() -> impl Strategy<Value = Envelope> {
     let wild = wild_text().boxed();
     let value = expression(word().boxed(), wild.clone(), vec(any::<u8>(), 0..9).boxed());
@@ -273,7 +273,7 @@ pub(crate) fn portable_message() -> impl Strategy<Value = AclMessage> {
     message(word().boxed(), name().boxed(), text().boxed(), bytes)
 }
 
-/// Messages with anything in them, which some encodings cannot carry.
+/// Messages with any values, some of which some encodings cannot carry.
 pub(crate) fn wild_message() -> impl Strategy<Value = AclMessage> {
     let wild = wild_text().boxed();
     let bytes = vec(any::<u8>(), 0..20).boxed();

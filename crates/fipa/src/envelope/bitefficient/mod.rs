@@ -1,6 +1,6 @@
 //! The bit-efficient representation of envelopes (FIPA00088).
 //!
-//! Revisions stand before the base, the newest first; the payload follows the base.
+//! Revisions stand before the base, the newest first. The payload follows the base.
 
 use alloc::vec::Vec;
 mod read;

@@ -12,10 +12,10 @@ use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Reads an envelope and says where it ends and the payload begins.
+/// Reads an envelope and returns its end, where the payload begins.
 ///
 /// # Errors
-/// [`DecodeError`] with the offset of the first byte that does not fit, or the limit exceeded.
+/// [`DecodeError`] with the offset of the first byte that does not fit, or the exceeded limit.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<(Envelope, usize), DecodeError> {
     let mut reader = Reader {
         bytes,
@@ -221,12 +221,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Digits without a tag; a negative number stands for a length that is not known.
+    /// Reads digits without a tag. A negative number stands for an unknown length.
     fn payload_length(&mut self) -> Result<Option<u64>, DecodeError> {
         let Some((number, end)) = Nibbles::parse(self.bytes, self.at, false) else {
             return Err(self.expected("a number in nibbles"));
         };
-        // Nibbles allow numbers of any length; no length has more digits than this.
+        // Nibbles allow numbers of any length, but no length has more digits than this.
         if end - self.at > 12 {
             return Err(self.expected("a length of the payload"));
         }
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
         Ok(Content::Bytes(self.bytes[start..end].to_vec()))
     }
 
-    /// Name and value; or both in one text with a blank between them, as one encoder writes it.
+    /// Reads name and value. One encoder writes both in one text with a blank between them.
     fn user_defined(&mut self) -> Result<(String, String), DecodeError> {
         let name = self.text("the name of a parameter")?;
         if let Some((name, value)) = name.split_once(' ') {

@@ -18,8 +18,8 @@ const ENCODING: &str = "the bit-efficient envelope";
 /// Appends the envelope to `out`.
 ///
 /// # Errors
-/// [`EncodeError`] names the field that cannot be carried: among others a base without date or
-/// acl-representation, and a revision with a date or without a stamp. `out` is then as it was.
+/// [`EncodeError`] names the field that cannot be carried. Examples are a base without date or acl-representation, and
+/// a revision with a date or without a stamp. `out` is then unchanged.
 pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     write_envelope(envelope, out).inspect_err(|_| out.truncate(start))
@@ -112,7 +112,7 @@ fn write_part(
     if let Ok(length) = u16::try_from(length) {
         out[start + 1..start + 3].copy_from_slice(&length.to_be_bytes());
     } else {
-        // A length of 0 announces a longer field, which counts itself too.
+        // A length of 0 announces a longer field. That field counts itself too.
         let length = u32::try_from(length + 4).map_err(|_| {
             let limit = u32::MAX as usize;
             EncodeError::new("envelope", EncodeProblem::TooLarge { limit })
@@ -184,8 +184,8 @@ fn write_user_defined(
     Ok(())
 }
 
-/// The name of a user-defined parameter. One encoder writes name and value in one text with a
-/// blank between them, so no name may have a blank.
+/// Writes the name of a user-defined parameter. One encoder writes name and value in one text with a blank between
+/// them, so no name may contain a blank.
 fn write_name(name: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let field = || format!("name of {name:?}");
     if name.is_empty() {
@@ -231,7 +231,7 @@ fn write_aid(aid: &Aid, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeErr
     if !aid.addresses.is_empty() {
         out.push(0x02);
         for (index, address) in aid.addresses.iter().enumerate() {
-            // An empty address would look like nothing at all, or begin with the end mark.
+            // An empty address would look absent, or begin with the end mark.
             if address
                 .as_bytes()
                 .first()
@@ -271,7 +271,7 @@ fn write_aid(aid: &Aid, depth: usize, out: &mut Vec<u8>) -> Result<(), EncodeErr
 }
 
 fn write_received(received: &Received, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    // One encoder puts a line feed before the URL, which readers take away.
+    // One encoder puts a line feed before the URL. Readers remove it.
     if received.by.starts_with('\n') {
         let what = "a line feed at its beginning";
         return Err(EncodeError::new(
