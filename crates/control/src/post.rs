@@ -183,7 +183,7 @@ pub struct WaitingLetter {
     pub node: String,
     /// Its number there.
     pub number: u64,
-    /// The sender. The platform itself is a sender too.
+    /// The name of its sender; empty if the message names none or cannot be read.
     pub sender: String,
     /// Its performative.
     pub performative: String,

@@ -1,4 +1,4 @@
-//! Carries the Master's wishes to the nodes, each node's in order, until it answers or is dead.
+//! Carries the Master's requests to the nodes: each node's in order, repeated until the node answers or is dead.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use sealbus_control::{Fault, FaultCode};
 
 /// How long a node may take to answer before it is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to freeze a process.
+/// How long a node may take to freeze a process.
 const FREEZING: Duration = Duration::from_secs(60);
-/// The pause before it is asked again.
+/// The pause before a node is asked again.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Carries out what leaves the desk, until the desk is closed.
+/// Carries out the desk's effects until the desk is closed.
 pub(crate) async fn carry_out(
     mut outward: mpsc::UnboundedReceiver<Outward>,
     master: Correspondent,
@@ -66,7 +66,7 @@ async fn ask_in_order(
             master.clone(),
             desk.clone(),
         );
-        // Saving the state of agents takes its time; what follows need not wait for it.
+        // Saving the state of agents takes its time. Later requests need not wait for it.
         if matches!(about, About::Freeze { .. }) {
             tokio::spawn(asking);
         } else {
@@ -99,7 +99,7 @@ async fn ask(
                     let node = desk.state.nodes().get(&name);
                     Ok(node.is_none_or(|node| node.state.is_gone()))
                 });
-                // Its processes are dealt with when it is found dead, and when it comes back.
+                // Its processes are dealt with when the node is found dead, and when it comes back.
                 if dead.await.unwrap_or(true) {
                     return;
                 }
@@ -118,7 +118,7 @@ async fn ask(
     }
 }
 
-/// On a broker, lets agents log in before they are started.
+/// On a broker, allows agents to log in before they are started.
 async fn admit(desk: &DeskHandle, node: &str, request: &NodeRequest) -> Result<(), Fault> {
     let (NodeRequest::Start { launch } | NodeRequest::Expect { launch, .. }) = request else {
         return Ok(());

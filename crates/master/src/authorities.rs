@@ -1,4 +1,4 @@
-//! The root and the issuing authority: made once, then kept in the state directory.
+//! The root and the issuing authority. They are made once and then kept in the state directory.
 
 use std::fs;
 use std::io;
@@ -21,10 +21,10 @@ const CA_CHAIN: &str = "ca.chain";
 const CA_NAME: &str = "ca";
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
-/// An issuing authority with less than this left is replaced at start.
+/// An issuing authority with less remaining life than this is replaced at start.
 const SPARE: Duration = Duration::from_secs(60 * 86_400);
 
-/// The authorities of a platform. The root's key is not kept: it can lie offline.
+/// The authorities of a platform. The root's key is not among them, so it can lie offline.
 pub struct Authorities {
     /// The root certificate, DER.
     pub root: Vec<u8>,
@@ -42,10 +42,10 @@ pub enum AuthoritiesError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has damaged contents.
     #[error("{} is damaged: {problem}; restore it from a backup", path.display())]
     Damaged {
         /// The file.
@@ -53,16 +53,16 @@ pub enum AuthoritiesError {
         /// The fault.
         problem: String,
     },
-    /// The issuing authority has expired and the root key is not here to make another.
+    /// The issuing authority has expired, and the root key is not here to make another.
     #[error(
         "the issuing certificate ends soon and {} is not here to renew it: bring the root key back for one start",
         path.display()
     )]
     RootOffline {
-        /// Where the root key is looked for.
+        /// The path at which the root key is expected.
         path: PathBuf,
     },
-    /// The state directory is another platform's.
+    /// The state directory belongs to another platform.
     #[error("{} belongs to the platform {found}, not {wanted}: choose another state directory", path.display())]
     AnotherPlatform {
         /// The root certificate.
@@ -97,7 +97,7 @@ impl Authorities {
         })
     }
 
-    /// The authorities kept in `directory`, made at the first call.
+    /// The authorities in `directory`. The first call makes them.
     ///
     /// # Errors
     /// [`AuthoritiesError`].
@@ -112,7 +112,7 @@ impl Authorities {
             let issuing = root.create_authority(CA_NAME, Validity::starting(now, YEAR))?;
             write(&path(ROOT_KEY), root.key().to_pkcs8_pem().as_bytes())?;
             keep_issuing(directory, &issuing)?;
-            // Last: with it the set is complete.
+            // This file comes last. With it the set is complete.
             write(&path(ROOT_CERTIFICATE), root.certificate())?;
             return Ok(Self {
                 root: root.certificate().to_vec(),

@@ -1,4 +1,4 @@
-//! The broker as the Master keeps it: who may log in, who has a queue, and, if the Master started it, that it runs.
+//! The broker under the Master's care: its logins, its queues, and, if the Master started it, its process.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -25,33 +25,34 @@ use sealbus_control::{Blob, BrokerDescription, Fault, FaultCode, TransportDescri
 
 /// The folder of a broker in the Master's state directory.
 const FOLDER: &str = "broker";
-/// How often the Master looks at the latest, should the broker have been away at a change.
+/// The longest time between two looks at the broker, in case it was away during a change.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long a queue has to be empty before it is removed: a broker may count anew every 5 s, and learn late that a reader died.
+/// How long a queue must be empty before it is removed. A broker may count anew only every 5 s, and may learn late that
+/// a reader died.
 const SETTLING: Duration = Duration::from_secs(15);
-/// Changes in quick succession are looked at together.
+/// Changes within this time are handled together.
 const TOGETHER: Duration = Duration::from_millis(200);
-/// Parts of the dead letters taken before the queues are looked at again.
+/// Batches of dead letters that are taken before the queues are looked at again.
 const PARTS: usize = 20;
 
-/// The platform has no broker.
+/// The reason why the platform has no broker.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerStartError {
-    /// It could not be started, found or prepared.
+    /// The broker could not be started, found or prepared.
     #[error(transparent)]
     Broker(#[from] BrokerFailure),
-    /// Its certificate.
+    /// The broker could not be certified.
     #[error("the broker was not certified: {0}")]
     Fault(#[from] Fault),
-    /// A key.
+    /// A key could not be made.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A certificate.
+    /// A certificate is not readable.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
 }
 
-/// The broker, as the Master keeps it.
+/// The broker under the Master's care.
 pub(crate) struct Broker {
     administration: Arc<dyn Administration>,
     accounts: Accounts,
@@ -120,17 +121,17 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Lets an agent log in from `address`, and has messages wait for it from now on.
+    /// Allows an agent to log in from `address`. From now on messages wait for the agent.
     async fn admit(&self, agent: &str, address: IpAddr) -> Result<(), BrokerFailure> {
         let identity = Identity::agent(&self.platform, agent).map_err(BrokerFailure::new)?;
         self.accounts.admit(&identity, address).await
     }
 
-    /// Lets a process log in that was just certified, and has frames of other processes wait for it. A certificate of
-    /// somebody else is none of its business.
+    /// Allows a newly certified process to log in. From now on frames from other processes wait for it. Certificates of
+    /// other identities are ignored.
     ///
     /// # Errors
-    /// [`FaultCode::Unavailable`]: asking again may help.
+    /// [`FaultCode::Unavailable`]. Asking again may help.
     pub(crate) async fn admit_certified(&self, chain: &[Blob]) -> Result<(), Fault> {
         let certificate = chain
             .first()
@@ -148,10 +149,10 @@ impl Broker {
             .map_err(unavailable)
     }
 
-    /// Admits agents that are about to be started on `node`.
+    /// Admits agents that are about to start on `node`.
     ///
     /// # Errors
-    /// [`FaultCode::Unavailable`]: asking again may help.
+    /// [`FaultCode::Unavailable`]. Asking again may help.
     pub(crate) async fn admit_to(
         &self,
         desk: &DeskHandle,
@@ -175,7 +176,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Dismisses those who may no longer log in, until the Master ends. A flood of dead letters does not hold this up.
+    /// Removes the logins of agents and processes that may no longer log in, until the Master ends. A flood of dead
+    /// letters does not delay this.
     pub(crate) async fn follow_logins(
         self: Arc<Self>,
         desk: DeskHandle,
@@ -208,8 +210,8 @@ impl Broker {
         }
     }
 
-    /// Keeps the program running, closes the queues of those that have ended, and has what was not delivered come back to its
-    /// senders in the name of `ams`, until the Master ends.
+    /// Keeps the broker's program running, closes the queues of agents that have ended, and returns undelivered
+    /// messages to their senders in the name of `ams`, until the Master ends.
     pub(crate) async fn follow_queues(
         self: Arc<Self>,
         desk: DeskHandle,
@@ -219,7 +221,7 @@ impl Broker {
         loop {
             self.keep_running().await;
             match self.look(&desk, &ams).await {
-                // Logins are looked at as often, and say that the broker is away.
+                // Logins are checked as often, and they report that the broker is away.
                 Err(error) => tracing::debug!(%error, "queues are looked at again later"),
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -230,7 +232,7 @@ impl Broker {
         }
     }
 
-    /// Starts a program again that has died. What the broker had confirmed is on its disk.
+    /// Restarts a program that has died. Messages that the broker had confirmed are on its disk.
     async fn keep_running(&self) {
         let mut program = self.program.lock().await;
         let Some(program) = program.as_mut() else {
@@ -243,7 +245,7 @@ impl Broker {
         }
     }
 
-    /// Whether there may be more to do at once.
+    /// Looks at the queues. Returns whether there may be more to do at once.
     async fn look(&self, desk: &DeskHandle, ams: &Outbox) -> Result<bool, BrokerFailure> {
         let mut is_more = self.accounts.close_others(|| self.placed(desk)).await?;
         is_more |= self.take_dead(desk, ams).await?;
@@ -251,7 +253,7 @@ impl Broker {
         Ok(is_more)
     }
 
-    /// Where everybody is placed; `None` if the Master ends.
+    /// The places of all agents; `None` if the Master ends.
     async fn placed(&self, desk: &DeskHandle) -> Option<Placed> {
         let address = self.address;
         desk.run(move |desk, _| Ok(placed(desk, address)))
@@ -259,7 +261,7 @@ impl Broker {
             .ok()
     }
 
-    /// Counts some of what was not delivered, and tells its senders; says whether there may be more.
+    /// Counts some undelivered messages, and tells their senders. Returns whether there may be more.
     async fn take_dead(&self, desk: &DeskHandle, ams: &Outbox) -> Result<bool, BrokerFailure> {
         for _ in 0..PARTS {
             let dead = self.administration.take_dead().await?;
@@ -274,7 +276,7 @@ impl Broker {
         Ok(true)
     }
 
-    /// How it is, what waits there, and what was not delivered.
+    /// The broker's state, its waiting messages, and its dead letters.
     ///
     /// # Errors
     /// [`FaultCode::Unavailable`]: its management interface does not answer.
@@ -292,7 +294,7 @@ impl Broker {
         })
     }
 
-    /// Whether it takes messages and gives them out: most of the brokers run, and none is short of anything.
+    /// Whether the broker takes and delivers messages: most of the brokers run, and none lacks a resource.
     pub(crate) async fn carries(&self) -> bool {
         let Ok(members) = self.administration.members().await else {
             return false;
@@ -302,7 +304,7 @@ impl Broker {
         2 * running > members.len() && !members.iter().any(is_short)
     }
 
-    /// Ends the program.
+    /// Ends the broker's program.
     pub(crate) async fn stop(&self) {
         if let Some(mut program) = self.program.lock().await.take() {
             program.stop().await;
@@ -314,7 +316,7 @@ fn unavailable(error: BrokerFailure) -> Fault {
     Fault::new(FaultCode::Unavailable, error.to_string())
 }
 
-/// Waits until something may have changed; says whether the Master goes on.
+/// Waits until something may have changed. Returns whether the Master goes on.
 async fn wait(news: &mut watch::Receiver<News>) -> bool {
     tokio::select! {
         changed = news.changed() => if changed.is_err() { return false },
@@ -325,7 +327,7 @@ async fn wait(news: &mut watch::Receiver<News>) -> bool {
     true
 }
 
-/// Where everybody is placed; the Master's own agents are at `master`.
+/// The places of all agents. The Master's own agents are at `master`.
 fn placed(desk: &Desk, master: IpAddr) -> Placed {
     let mut placed = Placed::default();
     let whole = |name: &str| format!("{name}@{}", desk.name);

@@ -1,4 +1,4 @@
-//! Tells operators when a broker of the cluster goes, comes back, or takes no messages.
+//! Tells operators when a broker of the cluster leaves, comes back, or takes no messages.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use sealbus_brokers::Member;
 
 use sealbus_control::admin::BrokerMember;
 
-/// How the brokers were when they were looked at last.
+/// The state of the brokers at the latest look.
 #[derive(Default)]
 pub(super) struct Alarms(Mutex<BTreeMap<String, Member>>);
 
 impl Alarms {
-    /// Logs what has changed.
+    /// Logs the changes.
     pub(super) fn look(&self, members: &[Member]) {
         let mut known = self.0.lock();
         for member in members {

@@ -1,4 +1,4 @@
-//! Certifies brokers: the managed one, and those that operators run.
+//! Certifies brokers: the managed one, and those that operators run themselves.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,10 +10,11 @@ use super::desk::DeskHandle;
 use sealbus_control::clock::timestamp;
 use sealbus_control::{Fault, FaultCode};
 
-/// Life of a broker's certificate: a managed one gets a new one at each start of the Master.
+/// Life of a broker's certificate. A managed broker gets a new one at each start of the Master.
 const LIFE: Duration = Duration::from_secs(365 * 86_400);
 
-/// Certifies a broker at `address`, and enters it in the log; the root certificate (DER) and the broker's chain.
+/// Certifies a broker at `address`, and enters the certificate in the log. Returns the root certificate (DER) and the
+/// broker's chain.
 pub(super) async fn certify_broker(
     desk: &DeskHandle,
     address: IpAddr,

@@ -1,4 +1,4 @@
-//! Watches the broker for the Master: while it carries no messages, no node is given up for its silence.
+//! Watches the broker for the Master. While the broker carries no messages, no node is given up for its silence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::broker::Broker;
 use super::desk::DeskHandle;
 use sealbus_control::clock::now;
 
-/// How often is looked whether a node is silent.
+/// How often the Master checks whether a node is silent.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the broker may take to say how it is.
+/// How long the broker may take to report its state.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Tells the desk when the broker is away, is back, or was seen to work, until the Master ends. `receives` says whether
-/// the Master itself receives messages from it.
+/// the Master itself receives messages from the broker.
 pub(super) async fn watch(
     broker: Arc<Broker>,
     desk: DeskHandle,

@@ -26,7 +26,7 @@ struct Remembered {
 }
 
 impl DeadLetters {
-    /// How many there were, and the latest.
+    /// The number of dead letters, and the latest of them.
     pub(super) fn so_far(&self) -> (u64, Vec<DeadLetterRecord>) {
         let remembered = self.0.lock();
         (
@@ -35,7 +35,8 @@ impl DeadLetters {
         )
     }
 
-    /// Notes one, and tells its sender if that is proved, or nobody's sender is (`is_proved` says which).
+    /// Notes a dead letter. Its sender is told if the sender is proved, or at the levels where no sender is
+    /// (`is_proved` says which).
     pub(super) async fn note(
         &self,
         letter: DeadLetter,
@@ -54,7 +55,7 @@ impl DeadLetters {
         };
         let reason = reason(&letter, from.as_deref(), desk).await;
         let told = match (&lost, &letter.receiver) {
-            // Neither the forger nor the impersonated agent is answered.
+            // Neither the forger nor the impersonated agent gets an answer.
             (Some(lost), Some(receiver)) if from.is_some() && from == claimed => {
                 tell(lost, receiver, &reason, ams).await
             }
@@ -123,7 +124,7 @@ async fn reason(letter: &DeadLetter, from: Option<&str>, desk: &DeskHandle) -> U
     }
 }
 
-/// The report of the receiving process. Processes report once a second, so it may not be there yet.
+/// The reason in the receiving process's report. Processes report once a second, so the report may not be there yet.
 fn refused(record: Option<RefusalRecord>) -> UndeliverableReason {
     let unknown = || {
         UndeliverableReason::NotKept(

@@ -1,6 +1,6 @@
-//! All the Master knows, on one desk, and the one task that works at it: requests come as jobs, are
-//! done one after the other without waiting, and what they changed is in the store before anyone
-//! hears of it. Jobs that come while the store writes share the next write.
+//! The Master's whole knowledge on one desk, and the one task that works at it. Requests come as jobs, which are done
+//! one after another without waiting. Their changes are in the store before anyone hears of them. Jobs that come while
+//! the store writes share the next write.
 
 mod refusals;
 #[cfg(test)]
@@ -26,13 +26,13 @@ use sealbus_store::{Batch, Rows, Store, StoreError};
 use refusals::Refusals;
 pub(crate) use tokens::{TOKENS_ROW, Tokens};
 
-/// Jobs that wait before those who ask wait.
+/// Jobs that wait before their askers wait.
 const JOBS: usize = 1024;
-/// Jobs done before what they changed is written.
+/// Jobs done before their changes are written.
 const JOBS_A_WRITE: usize = 256;
 /// How often expired certificates are forgotten.
 const PRUNING: UnixMillis = 60_000;
-/// The pause before a write that failed is tried again.
+/// The pause before a failed write is repeated.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// The Master's state.
@@ -41,21 +41,21 @@ pub(crate) struct Desk {
     pub(crate) state: MasterState,
     /// The CA service.
     pub(crate) ca: CaService,
-    /// Tokens and tickets that were made.
+    /// The tokens and tickets that were made.
     pub(crate) tokens: Tokens,
-    /// The news for every member.
+    /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
     /// The platform's name.
     pub(crate) name: PlatformName,
-    /// The broker the platform runs on, if it does.
+    /// The platform's broker, if it has one.
     pub(crate) broker: Option<Arc<super::Broker>>,
     /// The refusals, latest last, and their total.
     pub(crate) refusals: Refusals,
-    /// Which operators wait for something to come about, by group.
+    /// The operators that wait for an event, by group.
     pub(crate) waiting: HashMap<String, Vec<oneshot::Sender<Result<String, Fault>>>>,
-    /// What operators wait for, whatever brings it about.
+    /// The conditions that operators wait for, whatever brings them about.
     pub(crate) awaited: Vec<Awaited>,
-    /// The tasks that wait until the AMS knows the work done so far.
+    /// The tasks that wait until the AMS knows of the work done so far.
     pub(crate) followers: Vec<oneshot::Sender<()>>,
     /// When the Master was started.
     pub(crate) since: UnixMillis,
@@ -63,24 +63,24 @@ pub(crate) struct Desk {
     closing: bool,
 }
 
-/// Something that somebody waits for.
+/// A condition that somebody waits for.
 pub(crate) struct Awaited {
-    /// Whether it has come about.
+    /// Whether the condition holds.
     pub(crate) is_over: Box<dyn Fn(&Desk) -> bool + Send>,
-    /// Who is told then.
+    /// The waiting task.
     pub(crate) tell: oneshot::Sender<()>,
 }
 
-/// The output of the desk, once it is in the store.
+/// An effect of the desk, carried out once it is in the store.
 #[derive(Debug)]
 pub(crate) enum Outward {
     /// Ask a node.
     Ask {
         /// The node.
         node: String,
-        /// What.
+        /// The request.
         request: Box<NodeRequest>,
-        /// Its subject.
+        /// The subject of the request.
         about: About,
     },
     /// Enter or remove an agent in the AMS.
@@ -90,24 +90,24 @@ pub(crate) enum Outward {
         /// Its state.
         state: Option<AgentState>,
     },
-    /// Tell who waits that the AMS knows all that left before.
+    /// Tell the waiting task that the AMS knows of all earlier effects.
     Followed(oneshot::Sender<()>),
 }
 
 type Done = Box<dyn FnOnce(Result<(), Fault>) + Send>;
 type Job = Box<dyn FnOnce(&mut Desk, UnixMillis) -> Done + Send>;
 
-/// Where jobs are handed in.
+/// A handle for submitting jobs.
 #[derive(Clone)]
 pub(crate) struct DeskHandle {
     jobs: mpsc::Sender<Job>,
     heard: Heard,
 }
 
-/// Nodes that gave a sign of life which the desk has not noted yet. It waits behind no job.
+/// Nodes that gave a sign of life which the desk has not noted yet. A sign waits behind no job.
 type Heard = Arc<Mutex<HashSet<String>>>;
 
-/// A value for observers, which changes with every write.
+/// The versions that observers watch. They change with every write.
 #[derive(Clone, Debug)]
 pub(crate) struct News {
     /// Revision of the directory.
@@ -124,13 +124,13 @@ pub(crate) struct Parts {
     pub(crate) ca: CaService,
     /// Tokens and tickets.
     pub(crate) tokens: Tokens,
-    /// The news for every member.
+    /// The platform's description for every member.
     pub(crate) platform: PlatformDescription,
     /// The platform's name.
     pub(crate) name: PlatformName,
 }
 
-/// Opens the desk. The task ends when all handles are gone; then what is left is written.
+/// Opens the desk. The task ends when all handles are gone, after it has written the remaining changes.
 pub(crate) fn open(
     parts: Parts,
     store: Arc<dyn Store>,
@@ -181,11 +181,11 @@ pub(crate) fn open(
 }
 
 impl DeskHandle {
-    /// Does `work` at the desk; returns when what it changed is in the store.
+    /// Does `work` at the desk. Returns when its changes are in the store.
     ///
     /// # Errors
-    /// The job's own; [`FaultCode::Storage`] if what it changed could not be written;
-    /// [`FaultCode::Unavailable`] if the Master is ending.
+    /// The job's own error; [`FaultCode::Storage`] if the changes could not be written; [`FaultCode::Unavailable`] if
+    /// the Master is ending.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Desk, UnixMillis) -> Result<T, Fault> + Send + 'static,
@@ -204,18 +204,18 @@ impl DeskHandle {
 }
 
 impl DeskHandle {
-    /// Notes at once that a member gave a sign of life, however much work the desk has.
+    /// Notes a member's sign of life at once, however much work the desk has.
     pub(crate) fn heard(&self, node: &str) {
         self.heard.lock().insert(node.to_owned());
     }
 
-    /// Closes the desk, when what came before is done and written: the store is free then.
+    /// Closes the desk after earlier jobs are done and written. Then the store is free.
     pub(crate) async fn close(&self) {
         let closing = self.run(|desk, _| {
             desk.closing = true;
             Ok(())
         });
-        // It is closed already, or could not write; either way there is nothing more to be done.
+        // The desk is closed already, or could not write. Either way there is nothing more to do.
         let _ = closing.await;
         self.jobs.closed().await;
     }
@@ -227,9 +227,9 @@ struct Work {
     store: Arc<dyn Store>,
     outward: mpsc::UnboundedSender<Outward>,
     told: watch::Sender<News>,
-    /// Changes the store has not taken yet.
+    /// Changes that the store has not taken yet.
     unwritten: Batch,
-    /// Effects that must not come before them.
+    /// Effects that must not precede these changes.
     held: Vec<Outward>,
     /// When the desk was opened.
     started: Instant,
@@ -275,7 +275,8 @@ impl Work {
             self.desk.state.tick(now);
             if self.desk.pruned + PRUNING <= now {
                 self.desk.pruned = now;
-                // A clock that is put forward by mistake must not make denials forgotten: they hold for as long as time passes.
+                // If a clock is put forward by mistake, denials must not be forgotten. They hold for as long as time
+                // really passes.
                 let passed = self.started.elapsed().as_millis() as u64;
                 let now = now.min(self.desk.since.saturating_add(passed));
                 self.desk.ca.prune(timestamp(now));
@@ -287,13 +288,13 @@ impl Work {
             }
         }
         self.settle(Vec::new()).await;
-        // The store goes before the jobs' channel closes.
+        // The store is released before the jobs' channel closes.
         let Self { store, .. } = self;
         drop(store);
         drop(jobs);
     }
 
-    /// Carries out what can be carried out here, and takes the rows that changed. True if any did.
+    /// Carries out the effects that belong here, and takes the changed rows. Returns true if there are any.
     fn gather(&mut self, now: UnixMillis) -> bool {
         let desk = &mut self.desk;
         for effect in desk.state.take_effects() {
@@ -354,7 +355,7 @@ impl Work {
     fn tell_awaited(&mut self) {
         for awaited in std::mem::take(&mut self.desk.awaited) {
             if (awaited.is_over)(&self.desk) {
-                // One that waits no longer is not told.
+                // A task that no longer waits is not told.
                 let _ = awaited.tell.send(());
             } else if !awaited.tell.is_closed() {
                 self.desk.awaited.push(awaited);
@@ -362,7 +363,7 @@ impl Work {
         }
     }
 
-    /// Writes what changed, then lets those who wait, and the effects, go.
+    /// Writes the changes, then releases the waiting tasks and the effects.
     async fn settle(&mut self, done: Vec<(Done, bool)>) {
         if let Err(error) = self.desk.ca.publish(timestamp(now())) {
             tracing::error!(%error, "the deny list could not be signed: what was revoked is still believed");
@@ -371,7 +372,7 @@ impl Work {
         let written = if self.unwritten.is_empty() {
             Ok(())
         } else {
-            // Kept until it is written: the next batch goes on top of it.
+            // The changes are kept until they are written, and the next batch is added to them.
             self.store
                 .commit(self.unwritten.clone())
                 .await
@@ -386,8 +387,8 @@ impl Work {
                 _ => finish(Ok(())),
             }
         }
-        // What cuts somebody off needs no room on the disk; should the Master be killed before it is written, it is merely
-        // stricter than it knows.
+        // An effect that cuts somebody off needs no room on the disk. If the Master is killed before the write, it is
+        // merely stricter than it knows.
         let goes = |effect: &mut Outward| written.is_ok() || effect.is_an_end();
         for effect in self.held.extract_if(.., goes) {
             let _ = self.outward.send(effect);
@@ -408,7 +409,7 @@ impl Work {
 }
 
 impl Outward {
-    /// Whether it does nothing but end a process.
+    /// Whether the effect does nothing but end a process.
     fn is_an_end(&self) -> bool {
         matches!(self, Self::Ask { request, .. } if matches!(**request, NodeRequest::Stop { .. }))
     }
@@ -422,13 +423,13 @@ impl Desk {
         }
     }
 
-    /// The news for a node at these versions.
+    /// The directory's news for a node at this revision.
     pub(crate) fn update(&self, directory: u64) -> DirectoryUpdate {
         self.state.directory().since(directory)
     }
 
-    /// Revokes an agent's certificates, or one by its serial number, by an operator's order. What was revoked gets no other
-    /// certificate in the process that held it.
+    /// Revokes an agent's certificates, or one certificate by its serial number, by an operator's order. The process
+    /// that held a revoked certificate gets no other for the same agent.
     ///
     /// # Errors
     /// As [`CaService::revoke_by_hand`].

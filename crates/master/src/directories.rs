@@ -1,4 +1,4 @@
-//! The AMS and the DF in the Master's process, as the Master reaches them.
+//! Access to the AMS and the DF in the Master's process.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use sealbus_management::{ChangeError, DirectoryService, Inbox, Outcome};
 use sealbus_process::AgentHandle;
 use sealbus_store::Store;
 
-/// A change that the directories are to follow.
+/// A change that the directories must follow.
 pub(crate) enum LifeChange {
     /// An agent of the platform is in this state, or is gone.
     State {
@@ -24,11 +24,11 @@ pub(crate) enum LifeChange {
         /// The state.
         state: Option<AgentState>,
     },
-    /// To be answered when what came before is entered.
+    /// Must be answered when the earlier changes are entered.
     Followed(oneshot::Sender<()>),
 }
 
-/// A system agent's mailbox; its agent is there as long as the directory that reads it.
+/// A system agent's mailbox. The agent exists as long as the directory that reads the mailbox.
 struct AgentInbox(AgentHandle);
 
 impl Inbox for AgentInbox {
@@ -77,8 +77,8 @@ impl Directories {
         Ok(Self { ams, df, platform })
     }
 
-    /// Keeps both in line with the agents' lives, until the Master ends. What comes of a change is
-    /// waited for elsewhere, so that many are written at once.
+    /// Keeps both in line with the agents' lives, until the Master ends. The outcome of a change is awaited elsewhere,
+    /// so that many are written at once.
     pub(crate) async fn follow(self, mut changes: mpsc::UnboundedReceiver<LifeChange>) {
         while let Some(change) = changes.recv().await {
             let (agent, state) = match change {
@@ -86,7 +86,7 @@ impl Directories {
                 LifeChange::Followed(told) => {
                     let entered = self.ams.submit(|_| Ok(Outcome::default())).await;
                     tokio::spawn(async move {
-                        // A failed entry is in the log; the waiting task could do nothing about it.
+                        // A failed entry is in the log. The waiting task could do nothing about it.
                         let _ = entered.await;
                         let _ = told.send(());
                     });
@@ -147,8 +147,7 @@ impl Directories {
         joining.await.map_err(|_| ending())
     }
 
-    /// Has the DF take a message in an agent's name, by the operator's authority, and gives its
-    /// answer.
+    /// Makes the DF take a message in an agent's name, by the operator's authority. Returns the DF's answer.
     ///
     /// # Errors
     /// [`FaultCode::Storage`], or [`FaultCode::Unavailable`] if the Master is ending.
@@ -161,7 +160,7 @@ impl Directories {
         let (answer, answered) = oneshot::channel();
         let change = self.df.change(move |df| {
             let mut outcome = df.handle(&message, &requester, SystemTime::now());
-            // It answers the operator; what follows tells subscribers.
+            // The operator gets this answer. The other messages notify subscribers.
             let _ = answer.send(outcome.take_answer());
             Ok(outcome)
         });
@@ -177,7 +176,7 @@ fn ending() -> Fault {
     Fault::new(FaultCode::Unavailable, "the Master is ending")
 }
 
-/// Waits for a change in a task of its own, and logs if it was not made.
+/// Waits for a change in a task of its own, and logs a failure.
 fn log_failure(
     change: impl Future<Output = Result<(), ChangeError>> + Send + 'static,
     agent: &str,

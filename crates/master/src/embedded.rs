@@ -1,5 +1,5 @@
-//! A whole platform inside one process: Master, CA service, AMS and DF beside the program's own
-//! agents, on one bus. No socket, no file, and yet every agent is certified.
+//! A whole platform inside one process: Master, CA service, AMS and DF beside the program's own agents, on one bus. It
+//! needs no socket and no file, and every agent is certified.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -22,14 +22,14 @@ use sealbus_store::MemoryStore;
 /// Name of the group of the program's own agents.
 const PROGRAM: &str = "program";
 
-/// An embedded platform. It ends when this is dropped.
+/// An embedded platform. It ends when it is dropped.
 pub struct EmbeddedPlatform {
     host: Arc<dyn Host>,
     bus: Bus,
     _system: SystemAgents,
 }
 
-/// An embedded platform could not be started.
+/// The reason why an embedded platform could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
     /// Its authorities could not be made.
@@ -51,7 +51,7 @@ pub enum EmbeddedError {
 
 impl EmbeddedPlatform {
     /// Starts a platform of this name. Its tasks run on the current tokio runtime. Persistent messages are kept as long
-    /// as it is there, in a temporary folder that is made with the first of them.
+    /// as the platform exists, in a temporary folder that is made with the first of them.
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -59,7 +59,8 @@ impl EmbeddedPlatform {
         Self::start_in(name, None).await
     }
 
-    /// As [`start`](Self::start); persistent messages are kept in this folder, also for later runs of the program.
+    /// Like [`start`](Self::start), but persistent messages are kept in this folder, which later runs of the program
+    /// can use too.
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -103,7 +104,7 @@ impl EmbeddedPlatform {
         self.host.clone()
     }
 
-    /// The bus with the system agents on it; the program's agents are to be on the same.
+    /// The bus with the system agents on it. The program's agents must use the same bus.
     pub fn bus(&self) -> Bus {
         self.bus.clone()
     }
@@ -191,7 +192,7 @@ mod tests {
         read(&process, 5).await;
     }
 
-    /// A later run, once the former one has let go of the folder: its journal is in use until then.
+    /// Starts a later run, once the former one has released the folder. Until then the former run uses the journal.
     async fn again(folder: &std::path::Path) -> (EmbeddedPlatform, Process) {
         loop {
             let (platform, process) = open(Some(folder.to_owned())).await;
@@ -245,7 +246,7 @@ mod tests {
             let alice = process.agent("alice").await.unwrap();
             alice.leave(sealbus_process::Parting::Ended);
             let alice = process.agent("alice").await.unwrap();
-            // Whatever was queued is told by now.
+            // By now all queued reports have arrived.
             let other = process.agent("other").await.unwrap();
             let ams = &platform._system.directories;
             assert_eq!(ams.ams_state(alice.aid()).await, Some(AgentState::Active));
@@ -267,7 +268,7 @@ mod tests {
             .await
             .unwrap()
             .leave(sealbus_process::Parting::Ended);
-        // Once it has left, its name is free again.
+        // Once the agent has left, its name is free again.
         process.agent("alice").await.unwrap();
     }
 }

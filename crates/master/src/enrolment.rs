@@ -18,11 +18,11 @@ use sealbus_control::statement::Returning;
 use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
 use sealbus_enrolment::Waiting;
 
-/// How long a newcomer may take to ask.
+/// How long a newcomer may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Lifetime of a node's own certificate: a node that is away longer needs a new token.
+/// Lifetime of a node's own certificate. A node that is away longer needs a new token.
 const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
-/// How far clocks may be apart: certificates start a minute before they are made.
+/// How far clocks may differ, in milliseconds. Certificates start a minute before they are made.
 const CLOCKS_APART: UnixMillis = 60_000;
 
 /// Serves one newcomer.
@@ -46,17 +46,17 @@ where
         let refusal = result.as_ref().err().map(ToString::to_string);
         answer.send(result).await;
         if let Some(why) = refusal {
-            // Each guess costs a handshake.
+            // Each guess costs the guesser a handshake.
             waiting.refused(&why);
             break;
         }
     }
-    // The answer is to be read before the connection ends.
+    // The newcomer must read the answer before the connection ends.
     drop(incoming);
     let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;
 }
 
-/// On a broker, lets a node log in before it is told that it has joined, and its process before it is certified.
+/// On a broker, allows a node to log in before it learns that it has joined, and its process before it is certified.
 async fn admitted(
     desk: &DeskHandle,
     answer: Result<EnrolmentAnswer, Fault>,
@@ -150,7 +150,7 @@ fn join(
     let secret: Secret = secret
         .parse()
         .map_err(|error: TokenError| invalid(&error))?;
-    // The name is taken first: a token is not spent on a name that cannot be had.
+    // The name is taken first, so that no token is spent on a name that is not available.
     let time = timestamp(now);
     let wish = name.or_else(|| desk.tokens.name_of(&secret));
     if let Some(name) = &wish {
@@ -176,7 +176,7 @@ fn joined(
     request: &[u8],
     now: UnixMillis,
 ) -> Result<EnrolmentAnswer, Fault> {
-    // One that joined when it could still have the name is not certified under it again.
+    // A node that joined when the name was still allowed is not certified under it again.
     node_name(&name)?;
     let identity = Identity::node(&desk.name, &name)
         .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;

@@ -1,4 +1,4 @@
-//! From a store to a desk: reads what was kept, or begins anew.
+//! Opens a desk on a store: reads the stored state, or begins anew.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use sealbus_control::{
 };
 use sealbus_store::{Store, StoreError, read_all};
 
-/// The settings of a platform, as its owner chose.
+/// The settings of a platform, as its owner chose them.
 #[derive(Clone, Debug)]
 pub struct PlatformSettings {
     /// Its name.
@@ -33,14 +33,14 @@ pub struct PlatformSettings {
     pub max_message: u64,
     /// The rules for all processes.
     pub rules: Rules,
-    /// How patient the Master is.
+    /// How long the Master waits for nodes and processes.
     pub patience: Patience,
-    /// The RabbitMQ it runs on; the mesh without one.
+    /// The platform's RabbitMQ. Without one it uses the mesh.
     pub rabbitmq: Option<RabbitSettings>,
 }
 
 impl PlatformSettings {
-    /// The usual settings for a platform of this name.
+    /// The default settings for a platform of this name.
     pub fn new(name: PlatformName) -> Self {
         Self {
             name,
@@ -54,43 +54,43 @@ impl PlatformSettings {
     }
 }
 
-/// The Master's state could not be read or begun.
+/// The reason why the Master's state could not be read or begun.
 #[derive(Debug, thiserror::Error)]
 pub enum FoundationError {
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The authorities.
+    /// The authorities could not be made or loaded.
     #[error(transparent)]
     Authorities(#[from] AuthoritiesError),
-    /// The CA service.
+    /// The CA service cannot go on from its stored state.
     #[error(transparent)]
     CaService(#[from] CaServiceError),
-    /// The Master's rows.
+    /// A row of the Master's state is damaged.
     #[error(transparent)]
     Row(#[from] DamagedRow),
-    /// The tokens.
+    /// The stored tokens cannot be read.
     #[error("the stored tokens cannot be read: {0}")]
     Tokens(serde_json::Error),
-    /// The root certificate.
+    /// The root certificate is not valid.
     #[error(transparent)]
     Trust(#[from] TrustError),
 }
 
 /// A desk that is open.
 pub(crate) struct Foundation {
-    /// Where jobs are handed in.
+    /// The handle for submitting jobs.
     pub(crate) desk: DeskHandle,
     /// The output of the desk.
     pub(crate) outward: mpsc::UnboundedReceiver<Outward>,
-    /// The change.
+    /// The versions that observers watch.
     pub(crate) news: watch::Receiver<News>,
     /// The root certificate, DER.
     pub(crate) root: Vec<u8>,
 }
 
-/// Opens the desk on what `store` holds. `address` is where the Master's own process will listen,
-/// as far as that is known.
+/// Opens the desk on the state in `store`. `address` is the address on which the Master's own process will listen, as
+/// far as it is known.
 ///
 /// # Errors
 /// [`FoundationError`].
@@ -121,7 +121,7 @@ pub(crate) async fn lay(
     };
     let lifetime = settings.certificate_lifetime;
     let ca = CaService::load(issuing, trust, lifetime, view(), timestamp(now))?;
-    // Revisions count up from the time, so that this Master's are above those of the one before.
+    // Revisions count up from the present time, so that they are above those of an earlier Master.
     let mut state = MasterState::load(view(), now, settings.patience, draw_name(), now)?;
     state.set_rules(settings.rules.clone());
     let tokens =

@@ -1,4 +1,4 @@
-//! The gateway as the Master knows it: the rules that operators made, kept in the store, and how it is.
+//! The Master's view of the gateway: the operators' rules, kept in the store, and the gateway's state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sealbus_control::{Fault, FaultCode};
 use sealbus_management::LoadError;
 use sealbus_store::{Batch, Store};
 
-/// The row of the rules.
+/// The key of the rules' row.
 const RULES_ROW: &str = "gateway/rules";
 /// How long the gateway may take to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -48,10 +48,10 @@ impl GatewayRules {
         self.rules.lock().await.clone()
     }
 
-    /// Adds a rule, in place of one that says the same.
+    /// Adds a rule. An equal rule is replaced.
     ///
     /// # Errors
-    /// A rule that cannot be meant, or the store fails.
+    /// If the rule is not valid, or the store fails.
     pub(crate) async fn allow(&self, rule: GatewayRule) -> Result<GatewayPolicy, Fault> {
         self.change(move |policy| {
             policy.rules.retain(|known| *known != rule);
@@ -115,7 +115,7 @@ pub(crate) async fn tell(operator: &Correspondent, rules: GatewayPolicy) {
     }
 }
 
-/// How the gateway is; none if it does not answer.
+/// The gateway's state; none if it does not answer.
 pub(crate) async fn status(operator: &Correspondent) -> Option<GatewayStatus> {
     let answer = operator
         .ask(GATEWAY, &GatewayRequest::Status, ANSWER_TIME)

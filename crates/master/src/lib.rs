@@ -1,6 +1,6 @@
-//! The Master: places agents on nodes, keeps the directory, hosts the system agents.
+//! The Master places agents on nodes, keeps the directory, and hosts the system agents.
 //!
-//! [`state`] decides, without I/O; the rest carries events to it and its effects out.
+//! [`state`] decides, without I/O. The other modules carry events to it and its effects out.
 
 mod admin;
 mod asking;
@@ -41,7 +41,7 @@ pub use stopped::certify_broker_of;
 pub use system::SystemError;
 pub(crate) use system::{SystemAgents, certify};
 
-/// Now, as certificates know it.
+/// The present time in the unit of certificates.
 pub(crate) fn timestamp_now() -> sealbus_seal::Timestamp {
     sealbus_control::clock::timestamp(sealbus_control::clock::now())
 }

@@ -1,4 +1,4 @@
-//! The agent in whose name operators send, `operator@hap`.
+//! The agent `operator@hap`, which sends in the operators' name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use sealbus_process::AgentHandle;
 /// Most replies collected for one message.
 const REPLIES: usize = 1000;
 
-/// Sends in the operators' name, and hands each the replies to its own messages.
+/// Sends in the operators' name, and gives each operator the replies to its own messages.
 #[derive(Clone)]
 pub(crate) struct Operator {
     outbox: Arc<Outbox>,
@@ -39,12 +39,12 @@ impl Operator {
         }
     }
 
-    /// Asks and tells the gateway, which obeys the operators.
+    /// Sends requests and notices to the gateway, which obeys the operators.
     pub(crate) fn correspondent(&self) -> &Correspondent {
         &self.correspondent
     }
 
-    /// Hands out replies, and tells the gateway its rules, for ever.
+    /// Hands out replies, and sends the gateway its rules. This runs for ever.
     pub(crate) async fn serve(self, mut agent: AgentHandle) {
         while let Some(received) = agent.receive().await {
             let message = received.message();
@@ -60,7 +60,7 @@ impl Operator {
                 .and_then(|id| id.text().map(|text| text.into_owned()));
             let waiting = conversation.and_then(|id| self.waiting.lock().get(&id).cloned());
             match waiting {
-                // A collector that has enough gets no more.
+                // A collector with enough replies gets no more.
                 Some(waiting) => drop(waiting.try_send(received)),
                 None => tracing::debug!("a message to the operator that nobody waits for"),
             }
@@ -83,8 +83,8 @@ impl Operator {
         reply.send(result).await;
     }
 
-    /// Sends a message; with `wait`, returns the replies, in FIPA's string encoding, as soon as every
-    /// receiver has replied or the time is over.
+    /// Sends a message. With `wait`, returns the replies in FIPA's string encoding, as soon as every receiver has
+    /// replied or the time is over.
     pub(crate) async fn send(&self, message: SendMessage) -> Result<Vec<String>, Fault> {
         let bad = |why: String| Fault::new(FaultCode::BadRequest, why);
         let platform = &self.outbox.bus().config().platform;
@@ -134,7 +134,7 @@ impl Operator {
             };
             let mut text = Vec::new();
             let readable = reply.into_message();
-            // An agreement announces the answer.
+            // An agreement only announces the answer.
             if readable.performative != Performative::Agree {
                 string::encode(&readable, &mut text).map_err(|error| bad(error.to_string()))?;
                 collected.push(String::from_utf8_lossy(&text).into_owned());

@@ -1,5 +1,5 @@
-//! The platform as the Master's own process sees it: the desk is in the same process, so nothing is
-//! asked over a socket. An embedded platform's agents see it the same way.
+//! The platform as the Master's own process sees it. The desk is in the same process, so requests need no socket. An
+//! embedded platform's agents see the platform in the same way.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -35,27 +35,27 @@ const COMMANDS: usize = 64;
 pub(crate) struct OwnHost {
     desk: DeskHandle,
     membership: Membership,
-    /// Takes in agents that were not named beforehand, as on an embedded platform.
+    /// Whether agents that were not named beforehand may run, as on an embedded platform.
     open: bool,
-    /// Keeps messages for agents that are away; none beside a real platform's nodes.
+    /// Keeps messages for absent agents; none if the platform has nodes, which keep them.
     post: Option<OwnPost>,
     asked: Arc<Mutex<HashSet<String>>>,
     commands: Mutex<Option<mpsc::Receiver<Command>>>,
 }
 
-/// A process to be hosted.
+/// A process to host.
 pub(crate) struct Place {
     /// Name of its group.
     pub(crate) group: String,
     /// Its agents, to begin with.
     pub(crate) agents: Vec<String>,
-    /// Whether it takes in others.
+    /// Whether it takes in other agents.
     pub(crate) open: bool,
-    /// Where its mesh endpoint is to listen; none without one.
+    /// The address on which its mesh endpoint listens; none without an endpoint.
     pub(crate) listen: Option<SocketAddr>,
-    /// Whether it is of the control plane, at level `auth` whatever the platform's level.
+    /// Whether it belongs to the control plane, at level `auth` whatever the platform's level.
     pub(crate) controls: bool,
-    /// Where messages for agents that are away are kept, if they are: of an embedded platform.
+    /// The place where messages for absent agents are kept, on an embedded platform.
     pub(crate) post: Option<PostPlace>,
 }
 
@@ -63,7 +63,7 @@ impl OwnHost {
     /// Adopts a process and hosts it.
     ///
     /// # Errors
-    /// If the desk does not take it.
+    /// If the desk refuses the process.
     pub(crate) async fn adopt(
         desk: DeskHandle,
         place: Place,
@@ -134,7 +134,7 @@ impl OwnHost {
     }
 }
 
-/// Passes deny lists and changes of the directory on, until the process or the Master is gone.
+/// Passes on deny lists and changes of the directory, until the process or the Master is gone.
 async fn watch_news(
     desk: DeskHandle,
     controls: bool,
@@ -293,7 +293,7 @@ impl Host for OwnHost {
         let is_active = matches!(report, AgentReport::State { .. });
         let name = agent;
         let agent = agent.to_owned();
-        // The AMS is one of the system agents, which cannot wait for it.
+        // The AMS is itself a system agent, and the system agents cannot wait for it.
         let (told, followed) = self.open.then(oneshot::channel).unzip();
         let work = move |desk: &mut Desk, now| {
             desk.state.reported(&process, &agent, report, now);

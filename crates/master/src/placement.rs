@@ -1,4 +1,4 @@
-//! Which node an agent process goes to.
+//! The choice of the node for an agent process.
 
 /// A node that could take a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,22 +11,22 @@ pub struct Candidate<'a> {
     pub processors: u32,
 }
 
-/// The requests of a process to its place.
+/// The constraints of a process on its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish<'a> {
-    /// The only node it may go to.
+    /// The only allowed node.
     pub pin: Option<&'a str>,
-    /// Nodes it must not go to.
+    /// The forbidden nodes.
     pub forbid: &'a [String],
 }
 
-/// Why no node can take a process now.
+/// The reason why no node can take a process now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
     /// There is no living node at all.
     #[error("no node is alive; add one with `sealbus node --join`")]
     NoNode,
-    /// The one it must run on is not alive.
+    /// The node it must run on is not alive.
     #[error("its node {0} is not alive")]
     PinnedAway(String),
     /// It is pinned to a node that it forbids.
@@ -37,11 +37,11 @@ pub enum NoPlace {
     AllForbidden(Vec<String>),
 }
 
-/// Chooses the candidate with the fewest agents a processor; among equals the one with the fewest
-/// agents, then the first by name.
+/// Chooses the candidate with the fewest agents a processor. Among equals it is the one with the fewest agents, then
+/// the first by name.
 ///
 /// # Errors
-/// [`NoPlace`]; all candidates are taken to be alive.
+/// [`NoPlace`]. All candidates count as alive.
 pub fn place<'a>(candidates: &[Candidate<'a>], wish: Wish<'_>) -> Result<&'a str, NoPlace> {
     if let Some(pin) = wish.pin {
         if wish.forbid.iter().any(|forbidden| forbidden == pin) {

@@ -1,5 +1,5 @@
-//! What the Master knows: nodes, the process groups the manifest asks for, and where each process
-//! is. Plain data; [`crate`] decides on it.
+//! The Master's knowledge of nodes, of the process groups in the manifest, and of the place of each process. This is
+//! plain data; [`crate`] decides on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ pub struct Node {
     pub description: NodeDescription,
     /// The name of its process.
     pub process: String,
-    /// Where its agent `node-N` is.
+    /// The contact of its agent `node-N`.
     pub contact: Option<ProcessContact>,
-    /// Where programs with tickets attach.
+    /// The address at which programs with tickets attach.
     pub attachment: Option<SocketAddr>,
-    /// When it was last heard of.
+    /// When the Master last heard from it.
     #[serde(skip)]
     pub heard: UnixMillis,
-    /// Whether it is alive. Of what is kept, a Master that is started again believes only that the node is gone.
+    /// Whether it is alive. Of the stored value, a restarted Master believes only that a node is gone.
     #[serde(default = "expected")]
     pub state: NodeState,
 }
@@ -33,52 +33,52 @@ fn expected() -> NodeState {
     NodeState::Expected
 }
 
-/// One process the manifest, a ticket or the platform itself asks for, over all its starts.
+/// One process that the manifest, a ticket or the platform itself asks for, over all its starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Local names of its agents.
     pub agents: Vec<String>,
-    /// Where it comes from.
+    /// The origin of the group.
     pub origin: Origin,
-    /// The node it must run on.
+    /// The node on which it must run.
     pub pin: Option<String>,
-    /// Nodes it must not run on.
+    /// Nodes on which it must not run.
     pub forbid: Vec<String>,
-    /// When it is started again.
+    /// When it is restarted.
     pub restart: RestartPolicy,
-    /// Whether it is to run.
+    /// Whether it should run.
     pub wanted: bool,
     /// How often it was started.
     pub starts: u32,
-    /// How often in a row it failed soon after its start.
+    /// How many times in a row it failed soon after its start.
     pub failures: u32,
     /// Its process, if it has one.
     pub process: Option<Process>,
-    /// The process it moves away from, and where to.
+    /// The move in progress, if any.
     pub moving: Option<Move>,
-    /// Processes its agents have moved away from, which have some time to leave.
+    /// Processes that its agents have left by a move. They have some time to end.
     #[serde(default)]
     pub leaving: Vec<Process>,
-    /// When it is to be started (again).
+    /// When it must be started or restarted.
     pub start_at: Option<UnixMillis>,
     /// The obstacle, or the outcome.
     pub note: Option<String>,
-    /// The node its latest process was placed on, which has its log.
+    /// The node of its latest process. That node has its log.
     pub last_node: Option<String>,
     /// When its row was last written.
     #[serde(skip)]
     pub saved: Option<UnixMillis>,
 }
 
-/// Where a group comes from.
+/// The origin of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "origin", rename_all = "kebab-case")]
 pub enum Origin {
-    /// Started by a node.
+    /// A node starts the program.
     Program {
         /// Program and arguments.
         command: Vec<String>,
-        /// Directory it is started in.
+        /// Directory in which it is started.
         directory: Option<String>,
         /// Variables for its environment.
         environment: BTreeMap<String, String>,
@@ -92,24 +92,24 @@ pub enum Origin {
 /// One run of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its name, unique over all time.
+    /// Its name, which is never used again.
     pub id: String,
     /// The node it is placed on.
     pub node: String,
     /// Its id on that machine.
     pub pid: Option<u32>,
-    /// Whether it is known to run, also when its id is not.
+    /// Whether it is known to run, even if its process id is not known.
     #[serde(default)]
     pub begun: bool,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: Option<SocketAddr>,
     /// When it was placed.
     pub since: UnixMillis,
-    /// When its certificates are revoked if it has not ended before: it was told to stop.
+    /// When its certificates are revoked if it has not ended before. Set when it was told to stop.
     pub stop_by: Option<UnixMillis>,
     /// Its agents' lives.
     pub agents: BTreeMap<String, Life>,
-    /// Agents that get no certificate any more: an operator revoked theirs.
+    /// Agents that get no certificate any more, because an operator revoked theirs.
     #[serde(default)]
     pub barred: BTreeSet<String>,
 }
@@ -118,38 +118,38 @@ pub struct Process {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "life", rename_all = "kebab-case")]
 pub enum Life {
-    /// Nothing was heard of it yet.
+    /// No report about the agent has come yet.
     #[default]
     Unborn,
-    /// It is there.
+    /// The agent is there.
     State {
-        /// In this state.
+        /// The agent's state.
         state: AgentState,
     },
-    /// It ended by itself.
+    /// The agent ended by itself.
     Ended,
-    /// It ended by an error.
+    /// The agent ended with an error.
     Failed {
         /// The error.
         error: String,
     },
 }
 
-/// A move under way.
+/// A move in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
-    /// Where to.
+    /// The destination node.
     pub destination: String,
-    /// When it is given up.
+    /// When the move is given up.
     pub give_up: UnixMillis,
-    /// The process it moves from, once the new one is placed; until then it is the group's.
+    /// The process it moves from, once the new one is placed. Until then that is the group's process.
     pub source: Option<Process>,
-    /// Whether the source process is gone already.
+    /// Whether the source process has already ended.
     pub source_gone: bool,
 }
 
 impl Group {
-    /// All processes of the group: the present one, the one it moves away from, those that leave.
+    /// All processes of the group: the present one, the one it moves away from, and those that leave.
     pub fn processes(&self) -> impl Iterator<Item = &Process> {
         let source = self
             .moving
@@ -160,7 +160,7 @@ impl Group {
 }
 
 impl Process {
-    /// A process of these agents, just placed.
+    /// A newly placed process of these agents.
     pub fn placed(id: String, node: &str, agents: &[String], now: UnixMillis) -> Self {
         Self {
             id,
@@ -178,7 +178,7 @@ impl Process {
         }
     }
 
-    /// How it is reached, once it listens.
+    /// Its contact, once it listens.
     pub fn contact(&self) -> Option<ProcessContact> {
         Some(ProcessContact {
             node: self.node.clone(),

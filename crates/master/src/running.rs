@@ -1,4 +1,4 @@
-//! A Master with its sockets: what `sealbus up` runs.
+//! A Master with its sockets, as run by `sealbus up`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -34,26 +34,26 @@ use sealbus_store::{Batch, EmbeddedStore, Store, StoreError};
 
 /// File name of the store.
 pub(super) const STORE: &str = "state.redb";
-/// The row the ports are kept in.
+/// The key of the row that keeps the ports.
 const PORTS_ROW: &str = "ports";
-/// Life of the certificate shown to those who join.
+/// Life of the certificate that newcomers see.
 const SERVER_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 
-/// How long a Master that was killed may take to let go of its store.
+/// How long a killed Master may take to release its store.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
-/// How a Master is to run.
+/// The settings of a Master.
 #[derive(Clone, Debug)]
 pub struct MasterConfig {
-    /// Where it keeps its state and keys.
+    /// The directory for its state and keys.
     pub directory: PathBuf,
-    /// The description of the platform.
+    /// The settings of the platform.
     pub settings: PlatformSettings,
-    /// The address it listens on.
+    /// The address on which it listens.
     pub address: IpAddr,
-    /// Port of its agents; 0 lets the system choose at the first start.
+    /// Port of its agents. With 0 the system chooses at the first start.
     pub port: u16,
-    /// Port for joining; 0 lets the system choose at the first start.
+    /// Port for joining. With 0 the system chooses at the first start.
     pub enrolment_port: u16,
 }
 
@@ -61,7 +61,7 @@ pub struct MasterConfig {
 struct Ports {
     enrolment: u16,
     agents: u16,
-    /// Of the control plane, where that has a process of its own.
+    /// Port of the control plane, where that has a process of its own.
     #[serde(default)]
     control: u16,
 }
@@ -75,85 +75,85 @@ pub struct Master {
     broker: Option<Arc<Broker>>,
 }
 
-/// A Master could not be started. Nothing runs then.
+/// The reason why a Master could not be started. After such an error nothing runs.
 #[derive(Debug, thiserror::Error)]
 pub enum MasterError {
-    /// Its state directory.
+    /// The state directory cannot be made.
     #[error("the state directory {} cannot be made: {error}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// Its store.
+    /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its authorities.
+    /// The authorities could not be made or loaded.
     #[error(transparent)]
     Authorities(#[from] AuthoritiesError),
-    /// Its state.
+    /// The state could not be read or begun.
     #[error(transparent)]
     Foundation(#[from] FoundationError),
-    /// A port that is in use, or cannot be had.
+    /// A port is in use or not available.
     #[error(
         "the Master cannot listen for {what} on {address}: {error}; free it, or choose another port in the manifest"
     )]
     Listen {
-        /// The purpose.
+        /// The purpose of the port.
         what: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
-    /// The socket for operators.
+    /// The socket for operators cannot be made.
     #[error("the operators' socket {} cannot be made: {error}", path.display())]
     AdminSocket {
-        /// Its path.
+        /// The socket's path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// The operators' key.
+    /// The operators' key cannot be kept.
     #[error("the operators' key in {} cannot be kept: {error}", path.display())]
     OperatorKey {
         /// The state directory.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// An address that means all interfaces.
+    /// The address stands for all interfaces.
     #[error("{0} is no address of this machine alone: name one that others reach it by")]
     Unspecified(IpAddr),
-    /// The Master's own process.
+    /// The Master's own process could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The system agents.
+    /// The system agents could not be started.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The broker.
+    /// The platform has no broker.
     #[error(transparent)]
     Broker(#[from] BrokerStartError),
-    /// The desk.
+    /// The desk reported a fault.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// A key.
+    /// A key could not be made.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A certificate.
+    /// A certificate is not readable.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// A name.
+    /// A name is not valid.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// TLS.
+    /// TLS could not be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
 impl Master {
-    /// Starts a Master, anew or on what it kept.
+    /// Starts a Master, anew or on its stored state.
     ///
     /// # Errors
     /// [`MasterError`].
@@ -167,7 +167,7 @@ impl Master {
             path: directory.clone(),
             error,
         })?;
-        // First: it is what tells a second Master on this directory that there is one.
+        // This comes first: the store tells a second Master on this directory that there is one already.
         let store: Arc<dyn Store> = Arc::new(open_store(&directory.join(STORE)).await?);
         let time = timestamp(now());
         let authorities = Authorities::keep(&directory, &config.settings.name, time)?;
@@ -266,17 +266,17 @@ impl Master {
         })
     }
 
-    /// Where nodes join.
+    /// The address at which nodes join.
     pub fn enrolment_address(&self) -> SocketAddr {
         self.admin.enrolment
     }
 
-    /// Where its agents listen for links.
+    /// The address on which its agents listen for links.
     pub fn address(&self) -> SocketAddr {
         self.admin.address
     }
 
-    /// Its state directory, in which operators find its socket and their key.
+    /// Its state directory, with the operators' socket and key.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -296,7 +296,7 @@ impl Master {
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
-    /// Ends the Master alone: nodes and agents go on, and find it again when it is started again.
+    /// Ends the Master alone. Nodes and agents go on, and find it again after a restart.
     pub async fn abandon(mut self) {
         self.tasks.shutdown().await;
         let _ = std::fs::remove_file(socket_in(&self.directory));
@@ -318,8 +318,8 @@ pub(super) async fn open_store(path: &Path) -> Result<EmbeddedStore, StoreError>
     }
 }
 
-/// Opens the Master's processes: one, or, where agents' messages travel at a level below `auth`, a second
-/// one for the control plane.
+/// Opens the Master's processes: one, or, if agents' messages travel at a level below `auth`, a second one for the
+/// control plane.
 async fn start_system(
     foundation: Foundation,
     store: Arc<dyn Store>,
@@ -360,7 +360,7 @@ async fn start_system(
     ))
 }
 
-/// The port to listen on, checked so that the error names it.
+/// The address to listen on. It is checked, so that an error names it.
 async fn free_port(address: IpAddr, port: u16) -> Result<SocketAddr, MasterError> {
     let at = SocketAddr::new(address, port);
     if port != 0 {

@@ -1,4 +1,4 @@
-//! What operators do with the state of a Master that does not run.
+//! Operators' commands on the state of a Master that does not run.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
@@ -14,13 +14,13 @@ use super::running::{MasterError, STORE, open_store};
 use sealbus_control::clock::{now, timestamp};
 use sealbus_store::Store;
 
-/// Certifies a broker of the platform `name`, whose Master does not run and keeps its state in `directory`; it is begun
-/// there if the platform was never started. So a platform's broker can be there before the platform.
+/// Certifies a broker of the platform `name`, while its Master does not run. The Master's state is in `directory`; if
+/// the platform was never started, its state is begun there. So a platform's broker can exist before the platform.
 ///
-/// Gives the root certificate (DER) and the broker's chain.
+/// Returns the root certificate (DER) and the broker's chain.
 ///
 /// # Errors
-/// [`MasterError`]; [`MasterError::Store`] if the Master runs after all.
+/// [`MasterError`]. It is [`MasterError::Store`] if the Master runs after all.
 pub async fn certify_broker_of(
     directory: &Path,
     name: PlatformName,

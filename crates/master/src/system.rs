@@ -30,41 +30,41 @@ use sealbus_store::Store;
 
 /// Name of the group of the Master's own process.
 const SYSTEM_GROUP: &str = "system";
-/// Name of the group of the control plane's process, where that is another.
+/// Name of the group of the control plane's process, if it has one of its own.
 const CONTROL_GROUP: &str = "control";
 
-/// The system agents, while this lives.
+/// The system agents. They exist as long as this value.
 pub(crate) struct SystemAgents {
-    /// Asks nodes in the Master's name.
+    /// Sends requests to nodes in the Master's name.
     pub(crate) master: Correspondent,
     /// Sends in the operators' name.
     pub(crate) operator: Operator,
-    /// Asks AMS and DF directly.
+    /// Direct access to AMS and DF.
     pub(crate) directories: Directories,
     /// The rights that operators give other platforms.
     pub(crate) gateway: Arc<GatewayRules>,
     /// The process of `master` and `ca`.
     pub(crate) control: Process,
-    /// The process of the others: the same where agents' messages travel at level `auth` as well.
+    /// The process of the other system agents. It is the same one if agents' messages also travel at level `auth`.
     pub(crate) process: Process,
     /// Sends in the name of the AMS.
     pub(crate) ams: Arc<sealbus_bus::Outbox>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
 }
 
-/// A system agent could not be started.
+/// The reason why a system agent could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
     /// An agent could not be opened.
     #[error(transparent)]
     Agent(#[from] OpenAgentError),
-    /// AMS or DF could not read what they had written.
+    /// AMS or DF could not read their stored rows.
     #[error(transparent)]
     Directories(#[from] LoadError),
 }
 
-/// Those of `processes` that a process of the Master can reach: one of the control plane (`of_control`) or
-/// one of agents.
+/// The processes, out of `processes`, that a process of the Master can reach: one of the control plane (`of_control`)
+/// or one of agents.
 pub(crate) fn reachable(
     desk: &Desk,
     mut processes: Vec<ProcessContact>,
@@ -94,7 +94,7 @@ impl Place {
         }
     }
 
-    /// The place of the system agents that speak with agents, at the platform's level.
+    /// The place of the system agents that speak with other agents, at the platform's level.
     pub(crate) fn services(listen: SocketAddr) -> Self {
         let is_service = |agent: &&str| !CONTROL_AGENTS.contains(agent);
         let services = SYSTEM_AGENTS.iter().copied().filter(is_service);
@@ -116,7 +116,7 @@ impl Place {
 }
 
 impl SystemAgents {
-    /// Starts `master` and `ca` in `control`, the others in `process`, which may be the same.
+    /// Starts `master` and `ca` in `control`, and the others in `process`, which may be the same.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -172,12 +172,12 @@ impl SystemAgents {
 }
 
 impl SystemAgents {
-    /// Whether what nodes say comes from the broker; none if there is no broker.
+    /// Whether nodes' messages come from the broker; none if there is no broker.
     pub(crate) fn receives(&self) -> Option<tokio::sync::watch::Receiver<bool>> {
         self.control.receives(MASTER)
     }
 
-    /// Ends them, and takes their process off the bus.
+    /// Ends the system agents, and takes their process off the bus.
     pub(crate) async fn end(&self) {
         self.tasks.lock().await.shutdown().await;
         self.process.close().await;
@@ -202,7 +202,7 @@ async fn serve_master(
             continue;
         };
         let desk = desk.clone();
-        // Each in its own task: an answer may wait for the store, or for room on the way.
+        // Each request has its own task, because an answer may wait for the store, or for room on the way.
         tokio::spawn(async move {
             let (node, request, reply) = enquiry.open::<MasterRequest>();
             if matches!(request, Ok(MasterRequest::Heartbeat { .. })) {
@@ -237,7 +237,7 @@ fn judge<A>(turn: &Turn, result: &Result<A, Fault>) {
     }
 }
 
-/// The requests and reports of a node.
+/// Handles a node's requests and reports.
 fn hear(
     desk: &mut Desk,
     node: &str,
@@ -247,7 +247,7 @@ fn hear(
     if !desk.state.nodes().contains_key(node) {
         return Err(not_a_member(node));
     }
-    // A node speaks for its own processes only.
+    // A node reports about its own processes only.
     let own = |desk: &Desk, process: &str| {
         desk.state
             .process(process)
@@ -312,7 +312,7 @@ fn hear(
         MasterRequest::Exited { process, exit } if own(desk, &process) => {
             desk.state.exited(&process, &exit, now);
         }
-        // Of a process that was given up: there is nothing more to note.
+        // The process was given up, so there is nothing more to note.
         _ => {}
     }
     Ok(MasterAnswer::Done)
@@ -359,14 +359,14 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
     }
 }
 
-/// Certifies, and on a broker lets the process log in before it hears of it.
+/// Certifies. On a broker, allows the process to log in before it gets its certificate.
 async fn certified(
     desk: &DeskHandle,
     from: String,
     request: AuthorityRequest,
 ) -> Result<AuthorityAnswer, Fault> {
     let certifying = move |desk: &mut Desk, now| {
-        // Before signatures are checked, which cost more than they cost who sends them.
+        // This precedes the check of signatures, which costs more than sending them.
         if !desk.state.nodes().contains_key(&from) {
             return Err(not_a_member(&from));
         }
@@ -387,7 +387,7 @@ pub(crate) fn certify(
     now: UnixMillis,
 ) -> Result<AuthorityAnswer, Fault> {
     let AuthorityRequest::Certify { voucher } = request;
-    // A node that is not believed now may be later: nothing is said here of the one it vouches for.
+    // A node that is not believed now may be believed later, so this is no verdict on the process it vouches for.
     let (node, vouching) = voucher
         .open::<Vouching>(desk.ca.trust(), now)
         .map_err(|error| {

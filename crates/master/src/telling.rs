@@ -1,5 +1,5 @@
-//! Tells the nodes at once what they have to know: deny lists and changes of the directory. What is
-//! lost on the way they find out with their next heartbeat.
+//! Sends the nodes their news at once: deny lists and changes of the directory. A node that misses some gets it with
+//! its next heartbeat.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use sealbus_control::Blob;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::node::{NodeAnswer, NodeRequest};
 
-/// How long a node may take to take news in.
+/// How long a node may take to apply news.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Tells for as long as the desk is open.
+/// Sends news as long as the desk is open.
 pub(crate) async fn tell(master: Correspondent, desk: DeskHandle, mut news: watch::Receiver<News>) {
     let mut tellers: HashMap<String, JoinHandle<()>> = HashMap::new();
     loop {
@@ -39,14 +39,14 @@ pub(crate) async fn tell(master: Correspondent, desk: DeskHandle, mut news: watc
     }
 }
 
-/// Tells one node, until it cannot be reached; it is told again from its next sign of life on.
+/// Sends news to one node until it cannot be reached. The node gets news again from its next sign of life on.
 async fn tell_node(
     node: String,
     master: Correspondent,
     desk: DeskHandle,
     mut news: watch::Receiver<News>,
 ) {
-    // Its present knowledge is not known here; the first notice tells everything.
+    // The node's present knowledge is not known here, so the first notice has everything.
     let mut known = News {
         directory: 0,
         deny_list: 0,

@@ -1,4 +1,4 @@
-//! What the CA asks the Master before it certifies: where an agent was placed, and whether its process is to go on.
+//! The Master's answers to the CA before it certifies: the place of an agent, and whether its process may go on.
 
 use sealbus_control::{Fault, FaultCode, Subject};
 use sealbus_seal::Name;
@@ -6,12 +6,12 @@ use sealbus_seal::issuance::Placements;
 
 use super::state::MasterState;
 
-/// The placements of one process, as the CA asks for them: while an agent moves it is placed where
-/// the process is that asks.
+/// The placements that the CA asks for, as one process sees them. While an agent moves, it counts as placed where the
+/// asking process is.
 pub(crate) struct PlacementsOf<'d> {
     /// The Master's state.
     pub(crate) state: &'d MasterState,
-    /// The process that is to hold the key.
+    /// The process that will hold the key.
     pub(crate) process: &'d str,
 }
 
@@ -23,7 +23,7 @@ impl Placements for PlacementsOf<'_> {
     fn node_of(&self, agent: &Name) -> Option<Name> {
         let agent = agent.as_str();
         let node = if self.state.nodes().contains_key(agent) {
-            // A node's own agent bears its name.
+            // A node's own agent has the node's name.
             agent
         } else {
             match self.state.process(self.process) {
@@ -35,11 +35,11 @@ impl Placements for PlacementsOf<'_> {
     }
 }
 
-/// Whether a process may still be certified for `subject`: it is one of this node's, the subject is its own, and the
-/// Master has not told it to stop.
+/// Checks whether a process may still be certified for `subject`. It must belong to this node, the subject must be its
+/// own, and the Master must not have told it to stop.
 ///
 /// # Errors
-/// [`FaultCode::NotPlaced`], or [`FaultCode::NotPermitted`] for what an operator revoked.
+/// [`FaultCode::NotPlaced`], or [`FaultCode::NotPermitted`] for an identity that an operator revoked.
 pub(crate) fn check_process(
     state: &MasterState,
     node: &str,
@@ -57,8 +57,8 @@ pub(crate) fn check_process(
         .get(node)
         .is_some_and(|known| known.process == process && !known.state.is_gone());
     if is_own {
-        // A node's own process holds the node's own agent and no other: what is placed there has a process of its own, by
-        // which it is revoked.
+        // A node's own process holds the node's own agent and no other. Any other agent placed there has a process of
+        // its own, by which it is revoked.
         return match subject {
             Subject::Process => Ok(()),
             Subject::Agent { name } if name == node => Ok(()),

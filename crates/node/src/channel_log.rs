@@ -1,4 +1,4 @@
-//! The node as a keeper of channels' logs: what its processes, other nodes and the Master ask of them.
+//! The node as a keeper of channels' logs: requests from its processes, other nodes and the Master.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::{NodeAnswer, NodeRequest};
 use sealbus_control::{AgentLocation, Fault, FaultCode};
 
-/// How long another node may take to answer, beside what it waits for events.
+/// How long another node may take to answer, in addition to its wait for events.
 const ASKING: Duration = Duration::from_secs(5);
-/// How long it may take to say whether it knows a durable subscription.
+/// How long another node may take to say whether it knows a durable subscription.
 const KNOWING: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// Answers a process.
+    /// Answers a request from a process.
     pub(super) async fn channel_log_of(
         &self,
         process: &str,
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// Answers another node, or the Master.
+    /// Answers a request from another node or the Master.
     pub(super) async fn channel_log_for(
         &self,
         from: &str,
@@ -102,7 +102,7 @@ impl Shared {
         match self.replica.lock().locate(agent) {
             _ if ran => Ok(true),
             AgentLocation::Process(contact) => Ok(contact.node == node),
-            // What this node has not heard yet the other may know.
+            // The other node may know a place that this node has not heard of yet.
             AgentLocation::InTransit | AgentLocation::Unknown => {
                 let unknown = format!("{} does not know where {agent} is", self.name);
                 Err(Fault::new(FaultCode::Unavailable, unknown))
@@ -131,7 +131,7 @@ impl Shared {
         answer.channel_log()
     }
 
-    /// Since when any node knows a durable subscription.
+    /// The age of a durable subscription, from any node that knows it.
     async fn durable_since(&self, agent: String, durable: String) -> Result<LogAnswer, Fault> {
         let processes = self.replica.lock().processes();
         let others: BTreeSet<String> = processes
@@ -160,7 +160,7 @@ impl Shared {
         Ok(LogAnswer::Since { since })
     }
 
-    /// Whether an agent is a node's own. Only such a one is at a node of its own name.
+    /// Whether an agent is a node's own. Only a node's own agent is at a node with its own name.
     pub(super) async fn is_node(&self, agent: &str) -> Result<bool, Fault> {
         Ok(match self.locate(agent).await? {
             AgentLocation::Process(contact) => contact.node == agent,

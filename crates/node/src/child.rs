@@ -14,12 +14,12 @@ use tokio::process::{Child, Command};
 use sealbus_control::node::{Exit, Launch};
 use sealbus_manifest::program::locate;
 
-/// How often a process that is not our child is looked for.
+/// How often a process that is not a child of this one is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What the environment of a program says beside what the manifest adds.
+/// The variables that a program gets besides the manifest's.
 pub(crate) struct Invitation<'i> {
-    /// Where to attach.
+    /// The address to attach to.
     pub(crate) address: &'i str,
     /// The one-time ticket.
     pub(crate) ticket: &'i str,
@@ -27,7 +27,7 @@ pub(crate) struct Invitation<'i> {
     pub(crate) platform: &'i str,
 }
 
-/// What a program may know of the environment of its node, beside variables that begin with `LC_`.
+/// The variables of the node's environment that a program may inherit, besides those that begin with `LC_`.
 const INHERITED: [&str; 12] = [
     "PATH",
     "HOME",
@@ -38,15 +38,15 @@ const INHERITED: [&str; 12] = [
     "TZ",
     "TERM",
     "TMPDIR",
-    // What is logged, also by the program itself.
+    // The log level or filter, which the program itself uses too.
     "SEALBUS_LOG",
     "RUST_BACKTRACE",
-    // Python finds its packages by its own path; programs that ask find it here.
+    // Python finds its packages by its own path. Other programs look here.
     "VIRTUAL_ENV",
 ];
 
-/// The variables of a node's environment that its programs inherit. The others may be secrets: of the
-/// node, such as its token, or of the user who started it.
+/// The variables of a node's environment that its programs inherit. The others may be secrets, of the node (such as its
+/// token) or of the user who started it.
 fn inherited(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let is_inherited = |(name, _): &(OsString, OsString)| {
         name.to_str()
@@ -72,7 +72,7 @@ pub(crate) fn start(
         .current_dir(directory)
         .env_clear()
         .envs(inherited(std::env::vars_os()))
-        // Python would keep what it prints to a file for itself until there are 8 KiB.
+        // Without this, Python buffers 8 KiB of output to a file.
         .env("PYTHONUNBUFFERED", "1")
         .envs(&launch.environment)
         .env("SEALBUS_ATTACH", invitation.address)
@@ -111,7 +111,7 @@ pub(crate) fn kill(pid: u32) {
 
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = raw(pid) {
-        // It may have ended already.
+        // The process group may have ended already.
         let _ = kill_process_group(pid, signal);
     }
 }
@@ -120,12 +120,12 @@ fn raw(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// When the system started a process, in its own measure; none if it is not running, or has ended and merely waits for its
-/// parent to notice.
+/// The system's own time value for the start of a process. None if the process is not running, or has ended and merely
+/// waits for its parent to notice.
 pub(crate) fn started_at(pid: u32) -> Option<u64> {
     test_kill_process(raw(pid)?).ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold blanks; the state follows it, and the 22nd field is the 20th after it.
+    // The name in parentheses may contain blanks. The state follows it, and the 22nd field is the 20th after the name.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
         return None;
@@ -133,7 +133,7 @@ pub(crate) fn started_at(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Waits for the end of a process that is not our child, which the system started then.
+/// Waits for the end of a process that is not a child of this one and was started at that time.
 pub(crate) async fn ended(pid: u32, started: u64) {
     while started_at(pid) == Some(started) {
         tokio::time::sleep(LOOK).await;
@@ -163,7 +163,7 @@ mod tests {
         let seen = std::fs::read_to_string(&log).unwrap();
         let name = |line: &str| Some(line.split_once('=')?.0.to_owned());
         let names: Vec<String> = seen.lines().filter_map(name).collect();
-        // Cargo sets it for tests.
+        // Cargo sets this variable for tests.
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
         let ours = [
             "SEALBUS_ATTACH",

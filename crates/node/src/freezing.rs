@@ -1,4 +1,4 @@
-//! Freezing the agents of a process for a move, and thawing them when it failed.
+//! Freezing a process's agents for a move, and thawing them when the move failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use sealbus_control::{Fault, FaultCode};
 
 /// How long a process may take to freeze.
 const FREEZING: Duration = Duration::from_secs(50);
-/// How long what was frozen is kept for its destination after its process ended.
+/// How long frozen agents are kept for their destination after their process ended.
 const FROZEN_KEPT: Duration = Duration::from_secs(300);
 
 impl Shared {
@@ -73,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// Forgets what was frozen some time after its process ended.
+    /// Forgets frozen agents some time after their process ended.
     async fn forget_frozen(&self, process: &str) {
         loop {
             tokio::time::sleep(FROZEN_KEPT).await;
@@ -84,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// The move failed: the process goes on.
+    /// Ends a failed move: the process goes on.
     pub(crate) async fn thaw(&self, process: &str) -> Result<(), Fault> {
         self.processes.frozen.lock().remove(process);
         let caller = self.processes.with(process, |entry| {

@@ -40,7 +40,7 @@ impl NodeHost {
                 other => return other,
             }
         }
-        // It is not on the bus yet, or the CA cannot be reached that way.
+        // The process is not on the bus yet, or the CA cannot be reached that way.
         let voucher = self.shared.vouch(process, subject, request)?;
         match self
             .enrolment
@@ -86,7 +86,7 @@ impl Host for NodeHost {
         _agent: &'a str,
         _report: AgentReport,
     ) -> BoxFuture<'a, Result<(), Fault>> {
-        // The Master knows the node by its heartbeat.
+        // The heartbeat tells the Master that the node is there.
         std::future::ready(Ok(())).boxed()
     }
 
@@ -100,7 +100,7 @@ impl Host for NodeHost {
     }
 
     fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        // The platform's own agents keep nothing for others.
+        // The platform's own agents keep no messages for others.
         std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed()
     }
 

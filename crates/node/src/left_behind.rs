@@ -1,4 +1,4 @@
-//! Ending the programs of a node that is no more: one that was killed leaves them running.
+//! Ending the programs of a node that is gone. A node that was killed leaves them running.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 use super::child;
 use super::memory::{Memory, MemoryError};
 
-/// How often it is looked whether they have ended.
+/// How often the programs are checked for their end.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the system may take to end what it was told to end by force.
+/// How long the system may take to end a process by force.
 const FORCED: Duration = Duration::from_secs(5);
 
-/// A program whose node is no more.
+/// A program whose node is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// The process group of the manifest it is one of.
+    /// The process group in the manifest that the program belongs to.
     pub group: String,
-    /// Its id.
+    /// The program's process id.
     pub pid: u32,
     /// Whether it still runs.
     pub still_runs: bool,
 }
 
-/// Ends what runs of the programs that the node with this state directory started, which must not run any more. They have
-/// `grace` to end by themselves.
+/// Ends the remaining programs that the node with this state directory started. They have `grace` to end by themselves.
+/// The node must not run any more.
 ///
 /// # Errors
 /// [`MemoryError`] if the node's notes cannot be read.
@@ -113,7 +113,7 @@ mod tests {
             .keep_processes(&[
                 remembered("a", pids[0], started(pids[0])),
                 remembered("b", pids[1], started(pids[1])),
-                // The number is another program's by now.
+                // By now this number belongs to another program.
                 remembered("c", pids[2], started(pids[2]) + 1),
             ])
             .unwrap();

@@ -1,5 +1,5 @@
-//! The Remote Node: starts agent processes, vouches for them, and keeps them in touch with the
-//! platform while the Master is away.
+//! The Remote Node. It starts agent processes, vouches for them, and keeps them in touch with the platform while the
+//! Master is away.
 
 mod channel_log;
 mod child;
@@ -50,43 +50,43 @@ pub use memory::MemoryError;
 use processes::Processes;
 use shared::{Leave, Shared};
 
-/// File name of the socket processes attach to.
+/// File name of the socket to which processes attach.
 const SOCKET: &str = "node.sock";
 
-/// Folder of the messages and events it keeps.
+/// Folder of the messages and events that it keeps.
 const JOURNAL: &str = "journal";
 
-/// How often a node that is still being started says that it is there.
+/// How often a node that is still starting reports that it is there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
-/// How a node is to run.
+/// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Where it keeps its key, its logs and its socket.
+    /// The directory for its key, its logs and its socket.
     pub directory: PathBuf,
-    /// The token to join with; not needed by a node that joined before.
+    /// The token to join with. A node that joined before needs none.
     pub token: Option<Token>,
-    /// The name it asks for.
+    /// The name that it asks for.
     pub name: Option<String>,
     /// Its address, in its agents' certificates and for their links.
     pub address: IpAddr,
 }
 
-/// A running node. Dropping it leaves its processes running, for the node to take over again when it
-/// is started again; [`Node::leave`] ends them.
+/// A running node. Dropping it leaves its processes running, and the node takes them over again when it is restarted.
+/// [`Node::leave`] ends them.
 pub struct Node {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
     ended: watch::Receiver<bool>,
 }
 
-/// Why a node could not be started.
+/// The reason why a node could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// It has no token and never joined.
+    /// The node has no token and has never joined.
     #[error("{} belongs to no node yet: join with a token (sealbus node --join TOKEN)", .0.display())]
     NoToken(PathBuf),
-    /// The token is of another platform than the state directory.
+    /// The token belongs to another platform than the state directory.
     #[error(
         "{} belongs to the node {name} of the platform {known}, and the token is of {other}: choose another state directory",
         directory.display()
@@ -101,36 +101,36 @@ pub enum NodeError {
         /// The token's platform.
         other: String,
     },
-    /// Its state directory.
+    /// The node's state directory cannot be used.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Joining.
+    /// The node could not join.
     #[error(transparent)]
     Enrolment(#[from] EnrolmentError),
-    /// Its key.
+    /// The node's key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The certificate it was given.
+    /// The certificate from the Master cannot be used.
     #[error("the Master sent an unusable certificate: {0}")]
     Certificate(#[from] CertificateError),
-    /// The platform's root.
+    /// The platform's root certificate is not valid.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The Master's root is not the token's.
     #[error("the Master's root certificate is not the one the token names")]
     AnotherRoot,
-    /// Its own TLS.
+    /// The node's own TLS could not be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The messages it keeps.
+    /// The journal of kept messages cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A socket or directory cannot be had.
+    /// A socket or directory could not be made.
     #[error("the node cannot {what}: {error}")]
     System {
         /// The attempted action.
         what: String,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -139,8 +139,8 @@ impl Node {
     /// Joins the platform, or comes back to it, and begins to work.
     ///
     /// # Errors
-    /// [`NodeError`]. A node that joined before and finds the Master away is no error: it goes on
-    /// trying, and looks after its processes meanwhile.
+    /// [`NodeError`]. If a node joined before and the Master is away, that is no error: the node goes on trying, and
+    /// looks after its processes in the meantime.
     pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
         forbid_inspection();
         let memory = Memory::open(&config.directory)?;
@@ -268,12 +268,12 @@ impl Node {
         })
     }
 
-    /// Its name.
+    /// The node's name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Ends all its processes, and the node; the Master places its agents elsewhere.
+    /// Ends all its processes, and the node. The Master places its agents elsewhere.
     pub fn leave(&self, grace: Duration) {
         self.shared.leave(Leave {
             grace,
@@ -281,14 +281,14 @@ impl Node {
         });
     }
 
-    /// Waits until the node has left: after [`Node::leave`], or because the Master ended it.
+    /// Waits until the node has left, after [`Node::leave`] or because the Master ended it.
     pub async fn left(&self) {
         let mut ended = self.ended.clone();
         // An error means that the task is gone, and the node with it.
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
-    /// Ends the node's tasks and waits for them, leaving its processes running.
+    /// Ends the node's tasks and waits for them. Its processes go on running.
     pub async fn abandon(mut self) {
         self.tasks.shutdown().await;
     }
@@ -296,12 +296,13 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // The node may be started again and opened while tasks of this one have not ended yet.
+        // The journal is closed here, because the node may be restarted and open it while tasks of this one have not
+        // ended yet.
         self.shared.journal.close();
     }
 }
 
-/// The same port as before, so that programs find their node again; another if that is taken.
+/// Listens on the same port as before, so that programs find their node again, or on another port if that is taken.
 async fn listen_for_tickets(address: IpAddr, port: u16) -> io::Result<TcpListener> {
     match bind(SocketAddr::new(address, port)).await {
         Err(error) if port != 0 && error.kind() == io::ErrorKind::AddrInUse => {
@@ -377,8 +378,8 @@ async fn come_back(
     joined(answer, key)
 }
 
-/// Waits for `work`, which a slow disk may make long, and says by coming back again and again that the node is there: it would
-/// be given up, and its agents placed elsewhere, while it is being started.
+/// Waits for `work`, which may take long on a slow disk. Meanwhile the node comes back to the Master again and again.
+/// Otherwise the Master would give it up while it starts, and place its agents elsewhere.
 async fn while_coming_back<T>(
     work: impl Future<Output = T>,
     enrolment: &Enrolment,
@@ -388,7 +389,7 @@ async fn while_coming_back<T>(
     let signs = async {
         loop {
             tokio::time::sleep(SIGN_OF_LIFE).await;
-            // What matters is that the Master hears it; the certificate that comes with the answer is not needed.
+            // The Master must hear of the node. The certificate that comes with the answer is not needed.
             if let Err(error) = come_back(enrolment, description, credential).await {
                 tracing::debug!(%error, "the Master does not hear that the node is being started");
             }
@@ -400,7 +401,7 @@ async fn while_coming_back<T>(
     }
 }
 
-/// As [`come_back`], for as long as the Master is away.
+/// Like [`come_back`], repeated as long as the Master is away.
 async fn come_back_patiently(
     enrolment: &Enrolment,
     description: &NodeDescription,

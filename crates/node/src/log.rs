@@ -1,5 +1,5 @@
-//! Logs of processes: each writes to its file by itself, so that nothing is lost when the node ends;
-//! the node keeps files from growing without bound and reads pieces of them.
+//! Logs of processes. Each process writes to its file by itself, so that nothing is lost when the node ends. The node
+//! keeps files from growing without bound, and reads pieces of them.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 
 use sealbus_control::node::LogPosition;
 
-/// A log beyond this is set aside as `NAME.log.1`.
+/// A log beyond this size is set aside as `NAME.log.1`.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// How far back lines are looked for.
+/// How many bytes back lines are searched for.
 const LOOK_BACK: u64 = 1024 * 1024;
 
 /// The logs of a node.
 #[derive(Debug)]
 pub(crate) struct Logs {
     directory: PathBuf,
-    /// Bytes set aside before the present file's first.
+    /// Bytes that were set aside before the beginning of the present file.
     set_aside: Mutex<HashMap<String, u64>>,
 }
 
@@ -50,7 +50,7 @@ impl Logs {
         base
     }
 
-    /// The file a process is to write to; `heading` is written first.
+    /// The file for a process's output. `heading` is written first.
     pub(crate) fn writer(&self, log: &str, heading: &str) -> io::Result<File> {
         self.rotate(log)?;
         let mut file = OpenOptions::new()
@@ -61,8 +61,8 @@ impl Logs {
         Ok(file)
     }
 
-    /// Sets a log aside that has grown too large. Its writers append, so they go on at the start of
-    /// the emptied file; lines written in that moment may be lost.
+    /// Sets a log aside that has grown too large. Its writers append, so they go on at the start of the emptied file.
+    /// Lines written in that moment may be lost.
     pub(crate) fn rotate(&self, log: &str) -> io::Result<()> {
         let path = self.path(log);
         let length = match fs::metadata(&path) {
@@ -81,7 +81,7 @@ impl Logs {
         Ok(())
     }
 
-    /// A piece of a log, whole lines if there are any, and the offset where the next one begins.
+    /// A piece of a log, in whole lines if possible, and the offset of the next piece.
     pub(crate) fn read(
         &self,
         log: &str,
@@ -104,7 +104,7 @@ impl Logs {
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.take(u64::from(limit)).read_to_end(&mut bytes)?;
-        // A line, or a character, that is not complete comes with the next piece, if there are others.
+        // An incomplete line or character at the end is left to the next piece, if there is one.
         if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n')
             && start + (bytes.len() as u64) < length
         {

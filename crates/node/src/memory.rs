@@ -1,5 +1,5 @@
-//! What a node keeps on disk: who it is, and which processes it runs, so that after its own restart
-//! it comes back as the same node and takes its processes over again.
+//! A node's stored state: its identity and its processes. With it the node comes back after a restart as the same node,
+//! and takes its processes over again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,15 +42,16 @@ pub(crate) struct Known {
     pub(crate) credential: Credential,
 }
 
-/// A process a node runs.
+/// A process that a node runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Remembered {
     pub(crate) launch: Launch,
-    /// Its id, and when the system started it, which tells it from a later one of the same id.
+    /// Its process id and its start time by the system. The time distinguishes it from a later process with the same
+    /// id.
     pub(crate) pid: Option<(u32, u64)>,
-    /// The ticket it has not shown yet, and when that ends.
+    /// The ticket that it has not shown yet, and when the ticket expires.
     pub(crate) ticket: Option<(SecretHash, UnixMillis)>,
-    /// With either of these it attaches again.
+    /// Either of these secrets lets it attach again.
     pub(crate) reattach: Vec<SecretHash>,
 }
 
@@ -64,10 +65,10 @@ pub enum MemoryError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has damaged contents.
     #[error("{} is damaged ({problem}): remove it and join again with a new token", path.display())]
     Damaged {
         /// The file.
@@ -78,7 +79,7 @@ pub enum MemoryError {
 }
 
 impl Memory {
-    /// Uses a state directory, which is made, for its owner only, if it is not there.
+    /// Opens a state directory. A missing directory is made, for its owner only.
     pub(crate) fn open(directory: &Path) -> Result<Self, MemoryError> {
         folder(directory).map_err(|source| MemoryError::File {
             action: "make",
@@ -163,7 +164,7 @@ impl Memory {
         self.keep(IDENTITY, &identity)
     }
 
-    /// The port programs with tickets attach at; 0 if there is none yet.
+    /// The port at which programs with tickets attach; 0 if there is none yet.
     pub(crate) fn port(&self) -> Result<u16, MemoryError> {
         Ok(self.load(PORT)?.unwrap_or_default())
     }
@@ -176,7 +177,7 @@ impl Memory {
         Ok(self.load(PROCESSES)?.unwrap_or_default())
     }
 
-    /// How processes ended of which the Master did not know it yet.
+    /// The ends of processes that the Master did not know of yet.
     pub(crate) fn ends(&self) -> Result<BTreeMap<String, Exit>, MemoryError> {
         Ok(self.load(ENDS)?.unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! The node as a keeper of messages: what its processes and other nodes ask of it, and the ways its letters go.
+//! The node as a keeper of messages: requests from its processes and other nodes, and the ways of its letters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLe
 use sealbus_control::{AgentLocation, Fault, FaultCode, WaitingProvenance};
 use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts};
 
-/// How long another node may take to have letters on its disk.
+/// How long another node may take until letters are on its disk.
 const FORWARDING: Duration = Duration::from_secs(15);
-/// How long another node may take to say what it has of an agent's letters.
+/// How long another node may take to answer which of an agent's letters it has.
 const FOLLOWING: Duration = Duration::from_secs(5);
 
 /// The ways of a node's letters.
@@ -95,7 +95,7 @@ impl Ways for NodeWays {
 }
 
 impl Shared {
-    /// Keeps letters of agents of a process.
+    /// Keeps letters that a process's agents send.
     pub(super) async fn post_of(
         &self,
         process: &str,
@@ -130,18 +130,18 @@ impl Shared {
             return Err(Fault::new(FaultCode::NotPermitted, message));
         }
         let letters = letters.into_iter().map(|mut letter| {
-            // Notices are the node's own.
+            // Only the node itself writes notices.
             letter.cover.about = None;
             letter.cover.hops = 0;
             letter.cover.again = false;
-            // Nobody escapes a revocation by a clock of his own.
+            // A sender must not escape a revocation by its own clock.
             letter.cover.posted = letter.cover.posted.min(now());
             letter
         });
         Ok(self.post.keep(letters.collect()).await)
     }
 
-    /// Takes note of what came of letters in a process.
+    /// Notes the outcomes of letters in a process.
     pub(super) async fn letters_settled(
         &self,
         process: &str,
@@ -200,14 +200,14 @@ impl Shared {
         Ok(NodeAnswer::Posted { refused })
     }
 
-    /// How letters that another node keeps for an agent stand to what is here.
+    /// How letters that another node keeps for an agent compare with the letters here.
     pub(super) async fn trail_of(
         &self,
         from: &str,
         receiver: &str,
         letters: &[LetterMark],
     ) -> Result<NodeAnswer, Fault> {
-        // What was carried here before has come in.
+        // All letters that were carried here before have come in.
         let _turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
             tracing::warn!(from, "asks a node for letters and is none itself");

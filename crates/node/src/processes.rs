@@ -16,10 +16,10 @@ use sealbus_control::rpc::Caller;
 use sealbus_control::{AgentState, DirectoryChange, Fault, FaultCode};
 use sealbus_process::attachment::part_of;
 
-/// Most bytes frozen of one process.
+/// Most bytes of one process's frozen agents.
 const MOST_FROZEN: usize = 256 * 1024 * 1024;
 
-/// Most agents that a process asks for and hears news of.
+/// Most agents that a process asks for and gets news of.
 const MOST_ASKED: usize = 262_144;
 
 /// The processes of a node.
@@ -30,23 +30,23 @@ pub(crate) struct Processes {
     pub(super) ended: Mutex<Ends>,
 }
 
-/// How processes ended of which the Master does not know it yet.
+/// The ends of processes that the Master does not know of yet.
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) unreported: BTreeMap<String, Exit>,
-    /// Whether they are on disk: the Master is away.
+    /// Whether the ends are on disk, because the Master is away.
     pub(super) is_kept: bool,
 }
 
-/// A process, as far as the node is concerned.
+/// A process, as the node sees it.
 pub(super) struct Entry {
     pub(super) remembered: Remembered,
     pub(super) connection: Option<(u64, Caller)>,
     pub(super) address: Option<SocketAddr>,
     pub(super) agents: BTreeMap<String, AgentState>,
-    /// Whether it was taken over from before the node's restart, and nothing was heard of its agents since.
+    /// Whether the process was taken over after the node's restart, and no report about its agents has come since.
     pub(super) is_unheard: bool,
-    /// Agents it asked for.
+    /// Agents that it asked for.
     pub(super) asked: HashSet<String>,
     pub(super) freezing: Option<Freezing>,
 }
@@ -73,7 +73,7 @@ impl Entry {
         }
     }
 
-    /// One that ran before the node was started again.
+    /// The entry of a process that ran before the node was restarted.
     pub(super) fn taken_over(remembered: Remembered) -> Self {
         Self {
             is_unheard: true,
@@ -121,7 +121,7 @@ impl Processes {
         entries.iter().filter_map(connected).collect()
     }
 
-    /// The processes that asked for one of the agents that changed, with what changed for them.
+    /// The processes that asked for one of the changed agents, each with its changes.
     pub(crate) fn interested(
         &self,
         changes: &[DirectoryChange],
@@ -158,7 +158,7 @@ impl Processes {
             .collect()
     }
 
-    /// How processes ended of which the Master may not know it yet.
+    /// The ends of processes that the Master may not know of yet.
     pub(crate) fn ended(&self) -> Vec<(String, Exit)> {
         let ended = self.ended.lock();
         ended
@@ -168,7 +168,7 @@ impl Processes {
             .collect()
     }
 
-    /// How many there are.
+    /// The number of processes.
     pub(crate) fn count(&self) -> usize {
         self.entries.lock().len()
     }
@@ -181,7 +181,7 @@ impl Processes {
     /// Notes that a process asked for an agent.
     ///
     /// # Errors
-    /// If it asked for more agents than are remembered of one process.
+    /// If it asked for more agents than are remembered for one process.
     pub(crate) fn asked(&self, process: &str, agent: &str) -> Result<(), Fault> {
         self.with(process, |entry| {
             if entry.asked.len() >= MOST_ASKED && !entry.asked.contains(agent) {
@@ -195,12 +195,12 @@ impl Processes {
         })?
     }
 
-    /// Notes where a process listens.
+    /// Notes the address on which a process listens.
     pub(crate) fn announced(&self, process: &str, address: SocketAddr) {
         let _ = self.with(process, |entry| entry.address = Some(address));
     }
 
-    /// Notes an agent's state; none when it ended.
+    /// Notes an agent's state. None means that the agent has ended.
     pub(crate) fn reported(&self, process: &str, agent: &str, state: Option<AgentState>) {
         let _ = self.with(process, |entry| {
             entry.is_unheard = false;
@@ -211,8 +211,8 @@ impl Processes {
         });
     }
 
-    /// Lets whoever shows this secret in. Returns the process and the secret for the next time, of
-    /// which the hash is noted; the connection before, if there is one, counts no more.
+    /// Lets a process in that shows this secret. Returns the process and its secret for the next time; the hash of that
+    /// secret is noted. An earlier connection of the process no longer counts.
     pub(crate) fn admit(
         &self,
         secret: &Secret,
@@ -250,8 +250,8 @@ impl Processes {
             }
             _ => false,
         };
-        // The one that was shown stays good: the answer that brings the new one may be lost, and what a process asked while
-        // the node was being started is only read now, perhaps several times.
+        // The secret just shown stays valid, because the answer with the new one may be lost. Requests that a process
+        // sent while the node was starting are only read now, perhaps several times.
         entry.remembered.reattach.retain(|known| *known == hash);
         entry.remembered.reattach.insert(0, next.hash());
         entry.connection = Some((connection, caller.clone()));
@@ -260,7 +260,7 @@ impl Processes {
         Ok((launch, pid, first))
     }
 
-    /// A connection ended. True if it was the present one of a program with a ticket.
+    /// Notes that a connection ended. Returns true if it was the present connection of a program with a ticket.
     pub(super) fn disconnected(&self, process: &str, connection: u64) -> bool {
         self.with(process, |entry| {
             if entry
@@ -283,7 +283,7 @@ impl Processes {
             .unwrap_or(false)
     }
 
-    /// A part of what the process was to freeze.
+    /// Takes a part of a process's frozen agents.
     pub(crate) fn frozen_part(&self, process: &str, part: &FrozenPart) -> Result<(), Fault> {
         self.with(process, |entry| {
             let Some((bytes, _)) = &mut entry.freezing else {
@@ -315,7 +315,7 @@ impl Processes {
         })
     }
 
-    /// The process cannot be moved.
+    /// Notes that a process cannot be moved.
     pub(crate) fn not_frozen(&self, process: &str, reason: &str) {
         let waiting = self.with(process, |entry| entry.freezing.take());
         if let Ok(Some((_, waiting))) = waiting {
@@ -323,7 +323,7 @@ impl Processes {
         }
     }
 
-    /// A part of what was frozen, for the node it is meant for.
+    /// Returns a part of the frozen agents to the destination node.
     pub(crate) fn fetch(&self, from: &str, process: &str, index: u32) -> Result<FrozenPart, Fault> {
         let frozen = self.frozen.lock();
         let found = frozen
@@ -339,7 +339,7 @@ impl Processes {
     }
 }
 
-/// Notes what runs.
+/// Notes the running processes on disk.
 pub(super) fn save(entries: &HashMap<String, Entry>, memory: &Memory) {
     let remembered: Vec<Remembered> = entries
         .values()
@@ -350,7 +350,7 @@ pub(super) fn save(entries: &HashMap<String, Entry>, memory: &Memory) {
     }
 }
 
-/// Those of `changes` that are of agents asked for.
+/// The changes that concern the agents asked for.
 pub(super) fn wanted(changes: &[DirectoryChange], asked: &HashSet<String>) -> Vec<DirectoryChange> {
     changes
         .iter()

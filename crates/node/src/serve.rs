@@ -1,4 +1,4 @@
-//! The node's side of attachment: who shows a ticket is let in, and served.
+//! The node's side of attachment: processes with a ticket are let in and served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,20 +25,20 @@ use sealbus_process::attachment::secret_text;
 
 /// How long a newcomer may take to show its ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests of one process that are worked on at the same time; more wait to be read.
+/// Most requests of one process that are worked on at the same time. Further requests wait to be read.
 const AT_ONCE: usize = 64;
 /// Most refusals in one report.
 const MOST_RECORDS: usize = 1024;
-/// Most characters of a name in one.
+/// Most characters of a name in a report.
 const LONGEST_NAME: usize = 256;
-/// Most characters of its reason.
+/// Most characters of a reason in a report.
 const LONGEST_REASON: usize = 1024;
 /// How long another node may take to hand over a part.
 const FETCHING: Duration = Duration::from_secs(10);
 
 /// Accepts processes of this machine for ever.
 pub(crate) async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
-    // They end with this.
+    // The connections end with this set.
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -130,7 +130,7 @@ pub(crate) async fn serve<S>(
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut reads_nothing = false;
     loop {
-        // A process that asks faster than it is answered, or does not read the answers, waits.
+        // A process that asks faster than it is answered, or does not read the answers, must wait.
         let Ok(place) = places.clone().acquire_owned().await else {
             break;
         };
@@ -182,7 +182,7 @@ fn admit(
             .admit(&secret, &next, caller, connection, &shared.memory)?;
     match (started, pid) {
         (Some(started), Some(pid)) if started != pid => {
-            // A shell or a launcher in between is usual: the ticket is what counts.
+            // A shell or a launcher in between is usual. The ticket decides.
             tracing::debug!(process = %launch.group, started, pid, "attached by a descendant");
         }
         (None, _) if first && launch.command.is_empty() => {
@@ -193,7 +193,7 @@ fn admit(
         }
         _ => {}
     }
-    // Read after the connection is known: what changes from here on is told over it.
+    // This is read after the connection is known, so that later changes are sent over the connection.
     let (processes, rules) = {
         let replica = shared.replica.lock();
         (replica.processes(), replica.rules().clone())
@@ -214,8 +214,8 @@ fn admit(
     Ok((launch.process, welcome))
 }
 
-/// What a process says it refused, as its node passes it on: with the process's own name, and in words that
-/// are bounded and only show.
+/// A process's refusals as its node passes them on: with the process's own name, in texts that are bounded and cannot
+/// steer a terminal.
 fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecord>, Fault> {
     if records.len() > MOST_RECORDS {
         let message = format!("at most {MOST_RECORDS} refusals are reported at once");
@@ -233,7 +233,7 @@ fn reported_by(by: &str, records: Vec<RefusalRecord>) -> Result<Vec<RefusalRecor
 }
 
 impl Shared {
-    /// Does what a process asks.
+    /// Carries out a process's request.
     async fn attend(
         &self,
         process: &str,
@@ -267,7 +267,7 @@ impl Shared {
                 });
             }
             AttachmentRequest::Resolve { agent } => {
-                // No agent has such a name, and what is asked for is remembered.
+                // Requested names are remembered, and no agent has such a name.
                 if Name::new("agent", &agent).is_err() {
                     return Ok(AttachmentAnswer::Location(AgentLocation::Unknown));
                 }

@@ -1,4 +1,4 @@
-//! The node on the bus: its agent, its heartbeat, and the way back when it was given up.
+//! The node on the bus: its agent, its heartbeat, and the way back after it was given up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,17 +23,17 @@ use sealbus_control::{Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::{Enrolment, EnrolmentError};
 use sealbus_process::{AgentHandle, Process};
 
-/// How often the Master hears of the node.
+/// How often the node reports to the Master.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long the Master may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// After so long without an answer on the bus the Master is asked by enrolment.
+/// After this long without an answer on the bus, the node asks the Master by enrolment.
 const ESTRANGED: Duration = Duration::from_secs(6);
 /// How long the Master may take to hear that the node has left.
 const PARTING: Duration = Duration::from_secs(3);
-/// How often logs are looked at.
+/// How often the size of logs is checked.
 const LOGS: Duration = Duration::from_secs(20);
-/// The pause before something that failed is tried again.
+/// The pause before a failed attempt is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Largest piece of a log.
 const LOG_PIECE: u32 = 256 * 1024;
@@ -73,7 +73,7 @@ pub(super) async fn run(
             take_leave(&shared, leave).await;
         }
     };
-    // The node stays on the bus until the Master knows; it never leaves it by itself.
+    // The node stays on the bus until the Master knows that it leaves. It never leaves the bus before.
     tokio::select! {
         () = live => {}
         () = leave => {}
@@ -106,8 +106,8 @@ async fn take_leave(shared: &Arc<Shared>, leave: Leave) {
     }
 }
 
-/// Lives as one process of the bus, until the Master says that it was given up. Returns with what it
-/// learned then.
+/// Lives as one process of the bus, until the Master says that the node was given up. Returns the facts it learned when
+/// it came back then.
 async fn live(
     shared: &Arc<Shared>,
     enrolment: &Enrolment,
@@ -119,7 +119,7 @@ async fn live(
         shared: shared.clone(),
         enrolment: enrolment.clone(),
         membership: Membership {
-            // The node obeys what it hears here: this process is of the control plane.
+            // The node obeys the orders that come here, so this process belongs to the control plane.
             platform: joined.platform.control_plane(),
             node: shared.name.clone(),
             process: joined.process.clone(),
@@ -127,7 +127,7 @@ async fn live(
             address: shared.address(),
             port: 0,
             deny_list: shared.deny_list.lock().clone(),
-            // Told when it is on the bus.
+            // The node learns of them when it is on the bus.
             processes: None,
             rules: shared.replica.lock().rules().clone(),
             inherits: false,
@@ -196,7 +196,7 @@ async fn keep_in_touch(
                 node: shared.description.clone(),
                 contact: contact.clone(),
                 attachment: shared.attachment,
-                // In this order: what ends in between is in both.
+                // The order matters: a process that ends in between is in both lists.
                 processes: shared.processes.running(),
                 ended: shared.processes.ended(),
             }
@@ -236,7 +236,7 @@ async fn keep_in_touch(
                             if !same {
                                 return again;
                             }
-                            // The Master is there, and this is still its node: the bus needs time.
+                            // The Master is there, and this is still its node. The bus needs time.
                             shared.deny_list_changed(again.deny_list).await;
                             heard = Instant::now();
                         }
@@ -265,7 +265,8 @@ async fn keep_in_touch(
     }
 }
 
-/// Whether half the life of the node's own certificate is over, or has not begun: it was issued while a clock was wrong.
+/// Whether half the life of the node's own certificate is over, or has not begun because it was issued while a clock
+/// was wrong.
 fn renewal_due(shared: &Shared) -> bool {
     let Ok(certificate) = shared.credential.load().certificate() else {
         return true;
@@ -291,7 +292,7 @@ async fn return_by_enrolment(
     Ok(joined)
 }
 
-/// Tells the Master what happened, one thing after the other, however long it is away.
+/// Reports events to the Master, one after another, however long the Master is away.
 pub(super) async fn report(
     shared: Arc<Shared>,
     mut reports: mpsc::UnboundedReceiver<MasterRequest>,
@@ -308,8 +309,8 @@ pub(super) async fn report(
             let told: Result<MasterAnswer, Fault> =
                 present.correspondent.ask(MASTER, &request, PATIENCE).await;
             match told {
-                // The Master is away, or could not write it down and is to know it all the same; a node that was given up
-                // comes back and registers all it has.
+                // The Master is away, or could not write the report down and must get it again. A node that was given
+                // up comes back and registers all its processes.
                 Err(fault)
                     if matches!(
                         fault.code,

@@ -34,7 +34,7 @@ use sealbus_keeping::post::Post;
 
 /// How long the CA may take to answer.
 const CERTIFYING: Duration = Duration::from_secs(10);
-/// How long the Master may take to say where an agent is that the replica does not know.
+/// How long the Master may take to answer where an agent is, if the replica does not know.
 const RESOLVING: Duration = Duration::from_secs(3);
 /// Most agents whose former node is remembered.
 const MOST_FORMER: usize = 65_536;
@@ -42,7 +42,7 @@ const MOST_FORMER: usize = 65_536;
 /// The node's own process, while it is on the bus.
 #[derive(Clone)]
 pub(crate) struct Presence {
-    /// Asks in the name of `node-N`.
+    /// Sends requests in the name of `node-N`.
     pub(crate) correspondent: Correspondent,
     /// Commands to the node's own process.
     pub(crate) commands: mpsc::Sender<Command>,
@@ -58,22 +58,22 @@ pub(crate) struct Shared {
     /// The newest signed deny list.
     pub(crate) deny_list: Mutex<Blob>,
     pub(crate) replica: Mutex<Replica>,
-    /// The nodes that agents ran on before those they are on now.
+    /// For each agent, the node on which it ran before its present one.
     pub(crate) former: Mutex<HashMap<String, String>>,
     /// Held while a change of the directory is passed on.
     pub(crate) telling: tokio::sync::Mutex<()>,
-    /// Where the nodes were last.
+    /// The latest contacts of the nodes.
     pub(crate) nodes: Mutex<HashMap<String, ProcessContact>>,
-    /// Agents the node's own process asked for.
+    /// Agents that the node's own process asked for.
     pub(crate) asked: Mutex<HashSet<String>>,
     pub(crate) processes: Processes,
     /// Messages kept for agents that are away.
     pub(crate) post: Arc<Post>,
-    /// Held while letters of another node come in, so that they do in the order they were sent.
+    /// Held while letters from another node come in, so that they come in in the order in which they were sent.
     pub(crate) letters_in_order: tokio::sync::Mutex<()>,
     /// Logs of persistent channels.
     pub(crate) channel_logs: Arc<ChannelLogs>,
-    /// Where both are written.
+    /// The journal of both.
     pub(crate) journal: Journal,
     pub(crate) logs: Logs,
     pub(crate) memory: Memory,
@@ -82,7 +82,7 @@ pub(crate) struct Shared {
     pub(crate) reports: mpsc::UnboundedSender<MasterRequest>,
     /// The attachment socket.
     pub(crate) socket: String,
-    /// Where programs with tickets attach.
+    /// The address at which programs with tickets attach.
     pub(crate) attachment: Option<SocketAddr>,
     /// The wish to end.
     pub(crate) leaving: watch::Sender<Option<Leave>>,
@@ -90,12 +90,12 @@ pub(crate) struct Shared {
     pub(crate) parted: watch::Sender<bool>,
 }
 
-/// How a node is to leave.
+/// The manner in which a node leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leave {
     /// The time processes have to end by themselves.
     pub(crate) grace: Duration,
-    /// Whether it is the Master's own wish, who is not to be told then.
+    /// Whether the Master itself ordered it. Then the Master is not told.
     pub(crate) is_masters: bool,
 }
 
@@ -105,7 +105,7 @@ impl Shared {
         self.description.address
     }
 
-    /// Begins to leave; the first wish counts.
+    /// Begins to leave. The first wish counts.
     pub(crate) fn leave(&self, leave: Leave) {
         self.leaving.send_if_modified(|leaving| {
             let first = leaving.is_none();
@@ -116,9 +116,9 @@ impl Shared {
         });
     }
 
-    /// Tells the Master, now or when it is back.
+    /// Reports to the Master, now or when it is back.
     pub(crate) fn report(&self, request: MasterRequest) {
-        // The other end lives as long as the node.
+        // The receiver lives as long as the node.
         let _ = self.reports.send(request);
     }
 
@@ -132,7 +132,7 @@ impl Shared {
         }
     }
 
-    /// The node's signed word for a signing request of one of its processes.
+    /// The node's signed statement for a signing request of one of its processes.
     pub(crate) fn vouch(
         &self,
         process: &str,
@@ -165,9 +165,9 @@ impl Shared {
         Ok(chain)
     }
 
-    /// Where an agent is: from the replica, or, if that does not know it, from the Master.
+    /// The place of an agent: from the replica, or else from the Master.
     pub(crate) async fn locate(&self, agent: &str) -> Result<AgentLocation, Fault> {
-        // Always where the Master is: a node that took them for absent could not ask where they are.
+        // These agents are always where the Master is. A node that took them for absent could not ask for their place.
         if CONTROL_AGENTS.contains(&agent) {
             return Ok(AgentLocation::Process(self.platform.read().control.clone()));
         }
@@ -191,14 +191,14 @@ impl Shared {
         }
     }
 
-    /// Notes where agents are that are somewhere else after a change.
+    /// Notes the former places of agents that have moved with a change.
     fn note_former(&self, replica: &Replica, update: &DirectoryUpdate) {
         let mut former = self.former.lock();
         for step in &update.changes {
             if let DirectoryStep::Agent(change) = step
                 && let AgentLocation::Process(contact) = replica.locate(&change.agent)
             {
-                // What is forgotten is asked for once more by the node the agent is on.
+                // The node that runs an agent asks once more about a forgotten one.
                 if former.len() >= MOST_FORMER {
                     former.clear();
                 }
@@ -207,9 +207,10 @@ impl Shared {
         }
     }
 
-    /// Takes a change of the directory over, and tells the processes that asked for the agents, and all of other processes.
+    /// Applies a change of the directory. Processes that asked for the changed agents are told, and all are told of
+    /// other processes.
     pub(crate) async fn directory_changed(&self, update: DirectoryUpdate) {
-        // One after the other: who joined and who ended is told in the order it came about.
+        // One change at a time, so that joined and ended processes are reported in the right order.
         let _telling = self.telling.lock().await;
         let Changed {
             agents,
@@ -269,7 +270,8 @@ impl Shared {
         }
     }
 
-    /// Those of `processes` that a process can reach: one of the control plane (`of_control`) or one of agents.
+    /// The processes, out of `processes`, that a process can reach: one of the control plane (`of_control`) or one of
+    /// agents.
     pub(super) fn reachable(
         &self,
         mut processes: Vec<ProcessContact>,
@@ -278,7 +280,7 @@ impl Shared {
         let platform = self.platform.read();
         if platform.is_control_apart() {
             let replica = self.replica.lock();
-            // A node's agent has the node's name, and is in its own process.
+            // A node's agent has the node's name, and is in the node's own process.
             let is_control = |contact: &ProcessContact| {
                 contact.process == platform.control.process
                     || matches!(replica.locate(&contact.node),
@@ -289,16 +291,16 @@ impl Shared {
         processes
     }
 
-    /// Tells a process of this node without waiting for it. A process that reads nothing is ended: it
-    /// would go on with whom it may not believe any more.
+    /// Notifies a process of this node without waiting for it. A process that reads nothing is ended: it would go on
+    /// talking to others that it must not believe any more.
     pub(super) fn tell(&self, process: &str, caller: &Caller, notice: &AttachmentNotice) {
         if caller.try_notify(notice) == Err(Untold::ReadsNothing) {
             self.end_unreading(process);
         }
     }
 
-    /// Nodes that listen elsewhere now: they were started again under the same name, and what was on its way to them
-    /// is to be sent again, not to wait for a connection that never comes back.
+    /// Nodes that now listen at another address, because they were restarted under the same name. Frames in transit to
+    /// them must be sent again, and not wait for a connection that never comes back.
     fn restarted_nodes(&self, changes: &[DirectoryChange]) -> Vec<EndedProcess> {
         let mut nodes = self.nodes.lock();
         let mut restarted = Vec::new();
@@ -320,7 +322,7 @@ impl Shared {
         restarted
     }
 
-    /// Takes a newer deny list over, and passes it on at once.
+    /// Applies a newer deny list, and passes it on at once.
     pub(crate) async fn deny_list_changed(&self, list: Blob) {
         let now = Timestamp::from_unix_seconds(now() / 1000);
         match self.trust.apply_deny_list(&list.0, now) {

@@ -1,4 +1,4 @@
-//! The processes of a node: started, watched, ended.
+//! The processes of a node: starting, watching, and ending them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use sealbus_control::node::{Exit, Launch, MasterRequest, NodeAnswer};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_process::attachment::secret_text;
 
-/// How long a started program has to show its ticket.
+/// How long a started program has to show its ticket, in milliseconds.
 const TICKET: UnixMillis = 10 * 60 * 1000;
-/// How long a process taken over from before the node's restart has to attach again.
+/// How long a process that was taken over after the node's restart has to attach again.
 const TAKING_OVER: Duration = Duration::from_secs(30);
-/// How long a program with a ticket may be gone before it is taken for lost.
+/// How long a program with a ticket may be gone before it counts as lost.
 const ABSENT: Duration = Duration::from_secs(20);
-/// How long a process has after a request to stop that could not be made over its connection.
+/// How long a process has to end if the request to stop could not go over its connection.
 const FORCED: Duration = Duration::from_secs(1);
 
 impl Shared {
@@ -30,7 +30,7 @@ impl Shared {
         save(&self.processes.entries.lock(), &self.memory);
     }
 
-    /// Starts a process; again with the same name it only says that it runs.
+    /// Starts a process. For a name that already runs, the answer only says so.
     pub(crate) async fn start(self: &Arc<Self>, launch: Launch) -> Result<NodeAnswer, Fault> {
         if self.leaving.borrow().is_some() {
             return Err(Fault::new(FaultCode::Unavailable, "the node is leaving"));
@@ -59,7 +59,7 @@ impl Shared {
             ticket: &ticket,
             platform: &platform,
         };
-        // The entry first: the program may show its ticket before this goes on.
+        // The entry comes first, because the program may show its ticket before this goes on.
         let remembered = Remembered {
             launch: launch.clone(),
             pid: None,
@@ -91,14 +91,14 @@ impl Shared {
         let shared = self.clone();
         tokio::spawn(async move {
             let exit = child::exit_of(child.wait().await);
-            // Processes that it started itself go with it.
+            // Processes that the program itself started end with it.
             child::kill(pid);
             shared.exited(&process, exit);
         });
         Ok(NodeAnswer::Started { pid })
     }
 
-    /// Lets a program in that comes with a ticket.
+    /// Allows a program to attach that comes with a ticket.
     pub(crate) fn expect(&self, launch: Launch, ticket: SecretHash, expires: UnixMillis) {
         let process = launch.process.clone();
         let remembered = Remembered {
@@ -115,13 +115,14 @@ impl Shared {
     }
 
     fn exited(&self, process: &str, exit: Exit) {
-        // A program that was started here is ended by the node; how it took that is of no interest.
+        // The node ends the programs that it started, and how they ended does not matter.
         let exit = match self.leaving.borrow().is_some() {
             true if exit != Exit::Detached => Exit::NodeLeft,
             _ => exit,
         };
         let entry = {
-            // At once: a node that registers in between tells of it either as running or as ended.
+            // Both change at once, so that a node that registers in between reports the process either as running or as
+            // ended.
             let mut ended = self.processes.ended.lock();
             let Some(entry) = self.processes.entries.lock().remove(process) else {
                 return;
@@ -139,8 +140,8 @@ impl Shared {
         self.report_end(process.to_owned(), exit);
     }
 
-    /// Tells the Master how a process ended. Until the Master knows, the end is remembered: a process that is merely missing
-    /// counts as lost, and is started again.
+    /// Tells the Master how a process ended. The end is remembered until the Master knows of it. Otherwise the missing
+    /// process would count as lost, and would be restarted.
     fn report_end(&self, process: String, exit: Exit) {
         let is_kept = {
             let mut ended = self.processes.ended.lock();
@@ -153,7 +154,7 @@ impl Shared {
         self.report(MasterRequest::Exited { process, exit });
     }
 
-    /// The Master is away: ends it does not know of are kept on disk until it is back, for the case that the node is restarted
+    /// Keeps the ends that the Master does not know of on disk while the Master is away, in case the node is restarted
     /// first.
     pub(crate) fn keep_ends(&self) {
         let mut ended = self.processes.ended.lock();
@@ -163,20 +164,20 @@ impl Shared {
         }
     }
 
-    /// The Master knows of the end of a process.
+    /// Notes that the Master knows of the end of a process.
     pub(crate) fn end_is_known(&self, process: &str) {
         let is_last = {
             let mut ended = self.processes.ended.lock();
             ended.unreported.remove(process);
             ended.is_kept && ended.unreported.is_empty()
         };
-        // Told twice, an end changes nothing: there is no need to note each.
+        // An end that is reported twice changes nothing, so each need not be noted on disk.
         if is_last {
             self.keep_ends();
         }
     }
 
-    /// A connection ended: a program that came with a ticket has some time to come again.
+    /// Notes that a connection ended. A program with a ticket has some time to come again.
     pub(crate) fn disconnected(self: &Arc<Self>, process: &str, connection: u64) {
         if !self.processes.disconnected(process, connection) {
             return;
@@ -203,7 +204,7 @@ impl Shared {
             let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
             (entry.pid(), caller)
         });
-        // It has ended already.
+        // The process has ended already.
         let Ok((pid, caller)) = found else { return };
         let notice = AttachmentNotice::Stop {
             grace: grace.as_millis() as u64,
@@ -214,7 +215,7 @@ impl Shared {
             None => false,
         };
         let Some(pid) = pid else {
-            // Not ours to end: it is told, and shown the door.
+            // The node did not start this program. It is told to stop, and its connection is closed.
             let (shared, process) = (self.clone(), process.to_owned());
             tokio::spawn(async move {
                 tokio::time::sleep(grace).await;
@@ -244,12 +245,12 @@ impl Shared {
         });
     }
 
-    /// Ends a process that does not read what its node tells it.
+    /// Ends a process that does not read its node's notices.
     pub(crate) fn end_unreading(&self, process: &str) {
         let found = self.processes.with(process, |entry| {
             (entry.pid(), entry.remembered.launch.group.clone())
         });
-        // It has ended already.
+        // The process has ended already.
         let Ok((pid, group)) = found else { return };
         tracing::warn!(process = %group, pid, "reads nothing of what its node tells it: it is ended");
         if let Ok(mut log) = self.logs.writer(&group, "") {
@@ -265,8 +266,8 @@ impl Shared {
         }
     }
 
-    /// Takes over the processes that ran before the node was started again. Those that do not attach
-    /// again in time are ended: nobody could tell them anything.
+    /// Takes over the processes that ran before the node was restarted. Those that do not attach again in time are
+    /// ended, because they could receive no notices.
     pub(crate) fn take_over(
         self: &Arc<Self>,
         remembered: Vec<Remembered>,
@@ -317,7 +318,7 @@ impl Shared {
         self.save();
     }
 
-    /// Ends all processes, and returns when they have ended.
+    /// Ends all processes. Returns when they have ended.
     pub(crate) async fn end_all(self: &Arc<Self>, grace: Duration) {
         let all: Vec<String> = self.processes.entries.lock().keys().cloned().collect();
         for process in &all {

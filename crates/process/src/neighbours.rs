@@ -44,7 +44,7 @@ impl Shared {
         self.processes_joined(&processes);
     }
 
-    /// Gives up links and places of processes that have ended.
+    /// Drops the links to processes that have ended.
     pub(super) fn processes_ended(&self, processes: &[EndedProcess]) {
         for ended in processes {
             if let Some(identity) = self.other_process(ended) {

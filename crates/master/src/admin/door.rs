@@ -1,4 +1,4 @@
-//! Who is let in as an operator.
+//! The admission of operators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const ENTRY: Duration = Duration::from_secs(10);
 impl Admin {
     /// Accepts operators for ever.
     pub(crate) async fn accept(self: Arc<Self>, listener: UnixListener) {
-        // They end with this.
+        // The connections end with this set.
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}

@@ -1,4 +1,4 @@
-//! What nodes keep: waiting messages, channels and logs.
+//! The waiting messages, channels and logs that nodes keep.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sealbus_control::{Fault, FaultCode};
 
 /// Size of a piece of a log.
 const LOG_PIECE: u32 = 64 * 1024;
-/// How long a node may take to read it.
+/// How long a node may take to read a piece.
 pub(super) const READING: Duration = Duration::from_secs(10);
 
 impl Admin {

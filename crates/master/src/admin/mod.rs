@@ -27,13 +27,13 @@ use sealbus_control::{Blob, Fault, FaultCode};
 /// Serves operators.
 pub(crate) struct Admin {
     pub(crate) desk: DeskHandle,
-    /// What operators prove.
+    /// The key that operators prove.
     pub(crate) key: OperatorKey,
     pub(crate) system: Arc<SystemAgents>,
     pub(crate) root: Fingerprint,
     pub(crate) enrolment: std::net::SocketAddr,
     pub(crate) address: std::net::SocketAddr,
-    /// Set when the platform is to end.
+    /// Set when the platform must end.
     pub(crate) ended: watch::Sender<bool>,
 }
 

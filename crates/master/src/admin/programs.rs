@@ -11,9 +11,9 @@ use sealbus_control::admin::AdminAnswer;
 use sealbus_control::node::{NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode};
 
-/// How long a move may take before the operator is told that it goes on.
+/// How long a move may take before the operator learns that it is still in progress.
 const MOVING: Duration = Duration::from_secs(90);
-/// How long the end of a process is waited for beyond its grace.
+/// How long the end of a process is awaited beyond its grace.
 const ENDING: Duration = Duration::from_secs(4);
 
 impl Admin {
@@ -32,7 +32,7 @@ impl Admin {
         Ok(AdminAnswer::Done)
     }
 
-    /// Waits until it is `over` at the desk, for `limit` at most.
+    /// Waits until `over` holds at the desk, for at most `limit`.
     pub(super) async fn wait_until(
         &self,
         limit: Duration,

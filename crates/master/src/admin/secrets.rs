@@ -16,7 +16,7 @@ use sealbus_control::{Fault, FaultCode, UnixMillis};
 
 /// Longest life of a token or ticket, in seconds.
 const LONGEST_TOKEN: u64 = 30 * 86_400;
-/// How long nodes may take that are to come back to a Master that was started again, with room for it to give them up.
+/// How long nodes may take to come back to a restarted Master, with time for the Master to give up the others.
 const COMING_BACK: Duration = Duration::from_secs(20);
 
 impl Admin {
@@ -87,7 +87,7 @@ impl Admin {
                 ))
             })
             .await?;
-        // Shown only once its node knows it.
+        // The ticket is shown only once its node knows it.
         match tokio::time::timeout(READING, known).await {
             Ok(Ok(result)) => result.map(|_| answer),
             _ => Err(Fault::new(
@@ -97,7 +97,7 @@ impl Admin {
         }
     }
 
-    /// Nodes come back within seconds when the Master was started again: who needs one waits for them.
+    /// Waits for nodes that are expected back. They come back within seconds after a restart of the Master.
     pub(super) async fn await_expected_nodes(&self, agent: &str, wish: Option<&str>) {
         let (agent, wish) = (agent.to_owned(), wish.map(str::to_owned));
         let waiting = self.wait_until(COMING_BACK, move |desk| {

@@ -1,4 +1,4 @@
-//! Messages and entries of the yellow pages in the operators' name.
+//! Messages and entries of the yellow pages, in the operators' name.
 
 use sealbus_fipa::Aid;
 use sealbus_fipa::management::{DfAgentDescription, DfFunction, ServiceDescription};

@@ -1,4 +1,4 @@
-//! What was refused anywhere on the platform, as operators are shown it.
+//! The refusals of the whole platform, as shown to operators.
 
 use sealbus_control::RefusalRecord;
 
@@ -8,14 +8,14 @@ const REFUSALS: usize = 1000;
 /// The refusals of the whole platform.
 #[derive(Default)]
 pub(crate) struct Refusals {
-    /// How often in all.
+    /// The number of all refusals.
     pub(crate) total: u64,
-    /// The latest.
+    /// The latest refusals.
     pub(crate) latest: std::collections::VecDeque<RefusalRecord>,
 }
 
 impl Refusals {
-    /// Notes what was refused.
+    /// Notes refusals.
     pub(crate) fn note(&mut self, records: Vec<RefusalRecord>) {
         for record in records {
             tracing::warn!(

@@ -10,7 +10,7 @@ use crate::vouching::check_process;
 use sealbus_control::{ProcessContact, Subject, TransportDescription};
 use sealbus_store::{Entry, MemoryStore, Revision};
 
-/// A store whose disk can be full.
+/// A store with a disk that can be full.
 #[derive(Default)]
 struct Disk {
     store: MemoryStore,
@@ -84,7 +84,7 @@ fn parts() -> Parts {
     }
 }
 
-/// Lets a program come with a ticket.
+/// Allows a program with a ticket.
 async fn expect(desk: &DeskHandle, agent: &'static str) -> Result<String, Fault> {
     let secret = Secret::random().unwrap();
     let expect = move |desk: &mut Desk, now| {
@@ -124,7 +124,7 @@ async fn a_full_disk_withholds_neither_revocations_nor_ends() {
     let first = outward.recv().await.unwrap();
     assert!(first.is_an_end(), "{first:?}");
 
-    // All else goes when it is written.
+    // All other effects leave when the changes are written.
     assert!(outward.try_recv().is_err());
     disk.is_full.store(false, Ordering::Relaxed);
     while news.borrow_and_update().directory == before.directory {
@@ -154,7 +154,7 @@ async fn a_sign_of_life_waits_behind_no_job() {
     let before = desk.run(|_, now| Ok(now)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(5)).await;
     desk.heard(&node);
-    // Noted before the first job that comes after it.
+    // The sign of life is noted before the first later job.
     let heard = desk.run(move |desk, _| Ok(desk.state.nodes()[&node].heard));
     assert!(heard.await.unwrap() > before);
 }

@@ -4,20 +4,20 @@ use sealbus_seal::token::{Purpose, Secret, TokenBook, TokenError};
 use sealbus_seal::{Name, Timestamp};
 use sealbus_store::Rows;
 
-/// Tokens and tickets, with the row they are kept in.
+/// Tokens and tickets, with the row that keeps them.
 pub(crate) struct Tokens {
     book: TokenBook,
     changed: bool,
 }
 
-/// The row the tokens are kept in.
+/// The key of the row that keeps the tokens.
 pub(crate) const TOKENS_ROW: &str = "tokens";
 
 impl Tokens {
-    /// From the stored row, if there is one.
+    /// Loads the tokens from the stored row, if there is one.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the row cannot be read.
     pub(crate) fn load(row: Option<&[u8]>) -> Result<Self, serde_json::Error> {
         let entries: Vec<_> = row
             .map(serde_json::from_slice)
@@ -29,14 +29,14 @@ impl Tokens {
         })
     }
 
-    /// The one name a token was made for, if it is known and was made for one.
+    /// The one name that a token was made for, if the token is known and was made for one name.
     pub(crate) fn name_of(&self, secret: &Secret) -> Option<String> {
         let hash = secret.hash();
         let (_, entry) = self.book.entries().find(|(known, _)| **known == hash)?;
         entry.name.as_ref().map(ToString::to_string)
     }
 
-    /// Whether a token could be redeemed; it stays as it is.
+    /// Checks whether a token could be redeemed. The token stays as it is.
     ///
     /// # Errors
     /// As [`TokenBook::redeem`].
@@ -54,7 +54,7 @@ impl Tokens {
             .map(|_| ())
     }
 
-    /// Notes the row, if it changed.
+    /// Notes the row if it changed.
     pub(super) fn take_row(&mut self, rows: &mut Rows) {
         if std::mem::take(&mut self.changed) {
             let entries: Vec<_> = self.book.entries().collect();
@@ -62,7 +62,7 @@ impl Tokens {
         }
     }
 
-    /// The book, to be changed.
+    /// The book, for changes.
     pub(crate) fn change(&mut self) -> &mut TokenBook {
         self.changed = true;
         &mut self.book

@@ -1,4 +1,4 @@
-//! How processes end, by themselves or not, and whether they are started again.
+//! The ends of processes, by themselves or not, and their restarts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_manifest::RestartPolicy;
 
 impl MasterState {
-    /// A process ended.
+    /// Notes that a process ended.
     pub fn exited(&mut self, process: &str, exit: &Exit, now: UnixMillis) {
         let Some(name) = self.processes.remove(process) else {
             return;
@@ -110,7 +110,7 @@ impl MasterState {
         group.wanted = false;
         group.start_at = None;
         let stop_by = Some(now + grace.as_millis() as u64);
-        // The former place ends with it.
+        // The process at the former place ends too.
         let moving = group.moving.take().filter(|moving| !moving.source_gone);
         let source = moving.and_then(|moving| moving.source);
         group
@@ -141,12 +141,12 @@ impl MasterState {
             .filter_map(|group| group.agents.first().cloned())
             .collect();
         for agent in agents {
-            // The only error is that it is gone already.
+            // The only possible error is that the agent is already gone.
             let _ = self.kill(&agent, grace, now);
         }
     }
 
-    /// Forgets all programs, at the end of the platform: the next one begins anew.
+    /// Forgets all programs at the end of the platform. The next start begins anew.
     pub fn forget_programs(&mut self) {
         let programs = self.groups.iter();
         let programs = programs.filter(|(_, group)| group.origin != Origin::System);
@@ -185,7 +185,7 @@ impl MasterState {
             else {
                 continue;
             };
-            // Once; the node ends it by force, and says so when it has.
+            // It is asked once. The node ends it by force, and reports the end.
             process.stop_by = Some(UnixMillis::MAX);
             let process = process.id.clone();
             self.revoke(&process, Reason::Killed);

@@ -1,4 +1,5 @@
-//! How many agents are placed on each node, kept up with every change of a group: placing one asks no other group.
+//! The number of agents on each node. It is updated with every change of a group, so placing one group needs no look at
+//! the others.
 
 use std::collections::HashMap;
 
@@ -6,12 +7,12 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     by_node: HashMap<String, u64>,
-    /// What each group adds, and where.
+    /// The share of each group, with its node.
     by_group: HashMap<String, (String, u64)>,
 }
 
 impl Loads {
-    /// Notes that so many agents of `group` are placed on `node`, and nowhere else.
+    /// Notes that all `agents` agents of `group` are placed on `node`.
     pub(super) fn note(&mut self, group: &str, node: Option<&str>, agents: u64) {
         let known = self.by_group.get(group);
         let known = known.map(|(node, agents)| (node.as_str(), *agents));
@@ -33,7 +34,7 @@ impl Loads {
         }
     }
 
-    /// How many agents are placed on a node.
+    /// The number of agents placed on a node.
     pub(super) fn on(&self, node: &str) -> u64 {
         self.by_node.get(node).copied().unwrap_or_default()
     }

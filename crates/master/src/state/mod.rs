@@ -1,7 +1,6 @@
-//! The Master's decisions as a state machine: what nodes, agents and operators tell it comes in as
-//! method calls with the time, what is to be done goes out as [`Effect`]s. The rows that changed are
-//! to be written to the store before any effect is carried out, so that a Master killed at any
-//! moment and started again on its store goes on where it was.
+//! The Master's decisions as a state machine. Reports from nodes, agents and operators come in as method calls with the
+//! time. The resulting work goes out as [`Effect`]s. The changed rows must be written to the store before any effect is
+//! carried out. So a Master that is killed at any moment and restarted on its store goes on where it was.
 
 mod ends;
 mod loads;
@@ -32,33 +31,34 @@ pub(crate) use nodes::not_a_member;
 const NODE_ROW: &str = "node/";
 const GROUP_ROW: &str = "group/";
 
-/// A group of more agents is not written for each of them.
+/// A group with more agents than this is not written for each of them.
 const MANY: usize = 256;
-/// How often it is, in milliseconds.
+/// The interval at which it is written, in milliseconds.
 const WHILE: UnixMillis = 1000;
 
-/// How patient the Master is.
+/// The Master's time limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// A node that was not heard of for so long is dead.
+    /// A node that was silent for this long is dead.
     pub node: Duration,
-    /// The same where a broker carries what nodes say: a sender may first have to find out that one of its brokers died.
+    /// The same where a broker carries the nodes' messages. A sender may first have to find out that one of its brokers
+    /// died.
     pub node_by_broker: Duration,
-    /// A Master that heard no node at all for so long is cut off itself: their silence beyond it does not count.
+    /// A Master that heard no node for this long is itself cut off. The nodes' silence beyond it does not count.
     pub earshot: Duration,
-    /// How long nodes have to come back after the Master was started again, or was cut off.
+    /// How long nodes have to come back after the Master was restarted, or was cut off.
     pub after_restart: Duration,
-    /// How long nodes have to be heard again after the broker was away.
+    /// How long nodes have until they are heard again after the broker was away.
     pub after_broker: Duration,
     /// How long a move may take.
     pub moving: Duration,
-    /// The pause before the first restart of a process that failed; it doubles with each failure.
+    /// The pause before the first restart of a failed process. It doubles with each failure.
     pub first_pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
-    /// A process that ran so long has not failed by its start.
+    /// A process that ran for this long has not failed at its start.
     pub settled: Duration,
-    /// How long a process stays, to send on who still writes to it, after its agents moved.
+    /// How long a process stays after its agents moved, to redirect others that still write to it.
     pub leaving: Duration,
 }
 
@@ -82,23 +82,22 @@ impl Default for Patience {
 /// The work to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask a node, again and again until it answers or is dead; the answer goes to
-    /// [`MasterState::answered`].
+    /// Ask a node, again and again until it answers or is dead. The answer goes to [`MasterState::answered`].
     Ask {
         /// The node.
         node: String,
-        /// What.
+        /// The request.
         request: Box<NodeRequest>,
-        /// Its subject.
+        /// The subject of the request.
         about: About,
     },
     /// Revoke all certificates of a process and its agents.
     Revoke {
         /// The process.
         process: String,
-        /// Only this agent's.
+        /// Only the certificates of this agent.
         agent: Option<String>,
-        /// Why.
+        /// The reason.
         cause: Reason,
     },
     /// Enter a step of certification.
@@ -112,18 +111,18 @@ pub enum Effect {
         /// The event.
         what: String,
     },
-    /// The agent's entry in the AMS: its state, or that it is gone.
+    /// Change the agent's entry in the AMS: its state, or that it is gone.
     WhitePages {
         /// Local name.
         agent: String,
         /// Its state.
         state: Option<AgentState>,
     },
-    /// An operator's wait is over: a move ended, or a node knows a ticket.
+    /// End an operator's wait: a move ended, or a node knows a ticket.
     Settled {
         /// The group.
         group: String,
-        /// The node it is on now, or why it did not move.
+        /// The node that the group is on now, or the reason why it did not move.
         result: Result<String, Fault>,
     },
 }
@@ -145,14 +144,14 @@ pub enum About {
         /// The process.
         process: String,
     },
-    /// A ticket.
+    /// The admission of a ticket.
     Expect {
         /// The group.
         group: String,
         /// The node.
         node: String,
     },
-    /// Nothing hangs on the answer.
+    /// No subject: nothing depends on the answer.
     Nothing,
 }
 
@@ -162,9 +161,9 @@ pub type DrawName = Box<dyn FnMut() -> Result<String, Fault> + Send>;
 /// The state machine.
 pub struct MasterState {
     patience: Patience,
-    /// The broker, if nodes speak by one.
+    /// The broker, if it carries the nodes' messages.
     witness: Option<silence::Witness>,
-    /// When the clock was last looked at.
+    /// When the Master last looked at the clock.
     looked: UnixMillis,
     /// When any node was last heard.
     heard_any: UnixMillis,
@@ -173,14 +172,14 @@ pub struct MasterState {
     groups: BTreeMap<String, Group>,
     /// Agent to group.
     agents: HashMap<String, String>,
-    /// Process to group; both of a group that moves.
+    /// Process to group. A group that moves has two processes.
     processes: HashMap<String, String>,
-    /// How many agents are placed on each node.
+    /// The number of agents on each node.
     loads: Loads,
     /// The last notice to the AMS.
     white_pages: HashMap<String, AgentState>,
     directory: Directory,
-    /// Groups whose rows are to be written.
+    /// Groups with rows that must be written.
     unsaved: BTreeSet<String>,
     rows: Rows,
     effects: Vec<Effect>,
@@ -197,8 +196,7 @@ pub struct DamagedRow {
 }
 
 impl MasterState {
-    /// A Master as its rows describe it. `revision` is above every directory revision given out
-    /// before.
+    /// Loads a Master from its rows. `revision` is above every directory revision given out before.
     ///
     /// # Errors
     /// [`DamagedRow`].
@@ -234,7 +232,7 @@ impl MasterState {
             if let Some(name) = key.strip_prefix(NODE_ROW) {
                 let mut node: Node = serde_json::from_slice(value).map_err(damaged)?;
                 node.heard = now;
-                // One that was given up has to come back as another process, whichever Master gave it up.
+                // A node that was given up must come back as another process, whichever Master gave it up.
                 if !node.state.is_gone() {
                     node.state = NodeState::Expected;
                 }
@@ -257,11 +255,11 @@ impl MasterState {
         Ok(state)
     }
 
-    /// Prefixes of the rows this state consists of.
+    /// Prefixes of this state's rows.
     pub const ROWS: [&'static str; 2] = [NODE_ROW, GROUP_ROW];
 
-    /// Takes the rows that changed. The row of a group of very many agents, of which each reports on
-    /// its own, is written once in a while: what is missing after a restart, its node tells.
+    /// Takes the changed rows. In a group of very many agents, each reports on its own, so the group's row is written
+    /// only at intervals. After a restart the node reports the missing facts.
     pub fn take_rows(&mut self, now: UnixMillis) -> Vec<Row> {
         for name in std::mem::take(&mut self.unsaved) {
             let Some(group) = self.groups.get_mut(&name) else {
@@ -277,12 +275,12 @@ impl MasterState {
         self.rows.take()
     }
 
-    /// Whether rows wait to be written that [`take_rows`](Self::take_rows) kept back.
+    /// Whether rows that [`take_rows`](Self::take_rows) kept back still wait.
     pub fn has_unsaved(&self) -> bool {
         !self.unsaved.is_empty()
     }
 
-    /// Takes what is to be done, in order.
+    /// Takes the effects, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -292,12 +290,12 @@ impl MasterState {
         &self.directory
     }
 
-    /// Lays down what holds for all processes.
+    /// Sets the rules for all processes.
     pub fn set_rules(&mut self, rules: Rules) {
         self.directory.set_rules(rules);
     }
 
-    /// All nodes that ever joined and were not forgotten.
+    /// All nodes that ever joined, except forgotten ones.
     pub fn nodes(&self) -> &BTreeMap<String, Node> {
         &self.nodes
     }
@@ -313,8 +311,7 @@ impl MasterState {
         Some((name, self.groups.get(name)?))
     }
 
-    /// The process of that name, with its group's name, if it is one the Master placed and has not
-    /// given up.
+    /// The process of that name, with its group's name, if the Master placed it and has not given it up.
     pub fn process(&self, process: &str) -> Option<(&str, &Process)> {
         let name = self.processes.get(process)?;
         let group = self.groups.get(name)?;
@@ -331,7 +328,7 @@ impl MasterState {
         }
     }
 
-    /// Notes that a group's row is to be written, and where its agents are placed now.
+    /// Notes that a group's row must be written, and the present places of its agents.
     fn save(&mut self, name: &str) {
         let group = self.groups.get(name);
         let process = group.and_then(|group| group.process.as_ref());
@@ -372,7 +369,7 @@ impl MasterState {
         }
     }
 
-    /// The same for one agent of it.
+    /// Does the same for one agent of the group.
     fn refresh_agent(&mut self, name: &str, agent: &str) {
         self.save(name);
         let Some(group) = self.groups.get(name) else {
@@ -410,7 +407,7 @@ impl MasterState {
         self.tell_white_pages(name, alive.then_some(AgentState::Active));
     }
 
-    /// Forgets a group and its agents, and ends what is left of it.
+    /// Forgets a group and its agents, and ends its remaining processes.
     fn forget(&mut self, name: &str) {
         let Some(group) = self.groups.remove(name) else {
             return;
@@ -448,7 +445,7 @@ impl MasterState {
         });
     }
 
-    /// A process is no more: its certificates are revoked, and all others hear of it.
+    /// Ends a process: its certificates are revoked, and all other processes are told.
     fn end_process(&mut self, process: &Process, cause: Reason) {
         self.revoke(&process.id, cause);
         self.directory.ended(EndedProcess {
@@ -458,7 +455,7 @@ impl MasterState {
     }
 }
 
-/// Where an agent of a group is, and its state.
+/// The place of an agent of a group, and its state.
 fn situation(group: &Group, agent: &str) -> (AgentLocation, Option<AgentState>) {
     let Some(process) = &group.process else {
         return match group.start_at {

@@ -1,4 +1,4 @@
-//! Moves: freeze where it is, restore where it goes, or go on where it was.
+//! Moves: freeze at the source, restore at the destination, or go on at the source.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::registry::{Move, Origin, Process};
 use sealbus_control::node::{Inheritance, NodeAnswer, NodeRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 
-/// How long a process whose agents moved has to end by itself.
+/// How long a process has to end by itself after its agents moved.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl MasterState {
-    /// Begins to move an agent, with its process, to another node; the result comes as
-    /// [`Effect::Settled`] of the group whose name is returned.
+    /// Begins to move an agent, with its process, to another node. The result comes as an [`Effect::Settled`] of the
+    /// group with the returned name.
     ///
     /// # Errors
-    /// If the agent is not running, the node cannot take it, or a move is under way.
+    /// If the agent is not running, the node cannot take it, or a move is already in progress.
     pub fn move_agent(
         &mut self,
         agent: &str,
@@ -123,7 +123,7 @@ impl MasterState {
         }
     }
 
-    /// The source node answered the request to freeze.
+    /// Handles the source node's answer to the request to freeze.
     pub(super) fn frozen(
         &mut self,
         name: &str,
@@ -168,7 +168,7 @@ impl MasterState {
         };
         let from = source.node.clone();
         let mut placed = Process::placed(id.clone(), &node, &group.agents, now);
-        // What an operator revoked is not trusted again by going elsewhere.
+        // An agent that an operator revoked is not trusted again because it moves.
         placed.barred.clone_from(&source.barred);
         moving.source = Some(source);
         group.starts += 1;
@@ -210,7 +210,7 @@ impl MasterState {
             return;
         };
         if !source_gone {
-            // It sends on who still writes to it, until all have heard of the new place.
+            // The process redirects others that still write to it, until all know the new place.
             let stop_by = Some(now + self.patience.leaving.as_millis() as u64);
             group.leaving.push(Process { stop_by, ..source });
         } else {
@@ -253,7 +253,7 @@ impl MasterState {
                 };
                 self.ask(&source.node, request, About::Nothing);
             }
-            // Both are gone: it is started again from nothing.
+            // Both processes are gone, so the group starts again from nothing.
             None => {
                 if let Some(group) = self.groups.get_mut(name) {
                     group.start_at = group.wanted.then_some(0);
@@ -267,7 +267,7 @@ impl MasterState {
         });
     }
 
-    /// A process of a move ended. True if that was dealt with here.
+    /// Handles the end of a process of a move. Returns true if the end was dealt with here.
     pub(super) fn move_lost(&mut self, name: &str, process: &str, now: UnixMillis) -> bool {
         let Some(group) = self.groups.get_mut(name) else {
             return false;
@@ -277,7 +277,7 @@ impl MasterState {
         };
         match &moving.source {
             Some(source) if source.id == process => {
-                // Its node still holds what was frozen.
+                // Its node still holds the frozen agents.
                 moving.source_gone = true;
                 self.save(name);
                 true

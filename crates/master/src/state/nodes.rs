@@ -1,4 +1,4 @@
-//! Nodes: joining, heartbeats, death.
+//! Nodes: joining, heartbeats and death.
 
 use sealbus_seal::denylist::Reason;
 use std::collections::HashSet;
@@ -15,16 +15,16 @@ use sealbus_control::{
     EndedProcess, Fault, FaultCode, NodeDescription, ProcessContact, UnixMillis,
 };
 
-/// How long a node that left is still reached, for the answer to its last word.
+/// How long a node that left stays reachable, so that it gets the answer to its last report.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 impl MasterState {
-    /// Whether a node of this name joined.
+    /// Whether a node of this name has joined.
     pub fn is_member(&self, node: &str) -> bool {
         node == MASTER_NODE || self.nodes.contains_key(node)
     }
 
-    /// A node joins. Without a wish it gets the first free `node-N`.
+    /// Lets a node join. Without a requested name it gets the first free `node-N`.
     ///
     /// # Errors
     /// [`FaultCode::NameTaken`].
@@ -65,11 +65,11 @@ impl MasterState {
         Ok((name, process))
     }
 
-    /// A node comes back, and learns the name of its process: the same as before, unless it was
-    /// given up as dead.
+    /// Lets a node come back. Returns the name of its process: the same as before, unless the node was given up as
+    /// dead.
     ///
     /// # Errors
-    /// [`FaultCode::NotPermitted`] if it never joined.
+    /// [`FaultCode::NotPermitted`] if the node never joined.
     pub fn come_back(
         &mut self,
         name: &str,
@@ -91,8 +91,8 @@ impl MasterState {
         Ok(process)
     }
 
-    /// A node that is about to register tells which of its processes ended while the Master could not hear of it: they are not
-    /// lost, and what ended in order is not started again.
+    /// Takes the ends of processes that a node reports when it registers, because the Master could not hear of them
+    /// before. These processes are not lost, and a process that ended in order is not restarted.
     pub fn ended_meanwhile(&mut self, name: &str, ended: &[(String, Exit)], now: UnixMillis) {
         for (process, exit) in ended {
             let is_its_own = self
@@ -104,10 +104,10 @@ impl MasterState {
         }
     }
 
-    /// A node is there (again).
+    /// Registers a node that has started or come back.
     ///
     /// # Errors
-    /// [`FaultCode::NotPermitted`] if it never joined.
+    /// [`FaultCode::NotPermitted`] if the node never joined.
     pub fn register(
         &mut self,
         name: &str,
@@ -149,8 +149,8 @@ impl MasterState {
                 None => stop.push(found.process.clone()),
             }
         }
-        // What is not there was lost while the node or the Master was away; what was only just
-        // placed is still being asked for.
+        // A missing process was lost while the node or the Master was away. The node is still asked to start newly
+        // placed ones.
         let there: HashSet<&str> = running.iter().map(|found| found.process.as_str()).collect();
         for process in self.placed_on(name) {
             let started = self.process(&process).is_some_and(|(_, p)| p.pid.is_some());
@@ -181,7 +181,7 @@ impl MasterState {
         self.refresh(group);
     }
 
-    /// A node is alive.
+    /// Takes a node's heartbeat.
     pub fn heartbeat(&mut self, name: &str, directory: u64, now: UnixMillis) -> MasterAnswer {
         self.heard(name, now);
         let node = self.nodes.get(name);
@@ -194,7 +194,7 @@ impl MasterState {
         }
     }
 
-    /// Time has passed: nodes may be dead, restarts due.
+    /// Acts on the passing of time: nodes may be dead, or restarts due.
     pub fn tick(&mut self, now: UnixMillis) {
         self.look(now);
         let is_over = |node: &Node| self.deadline(node).is_some_and(|deadline| deadline <= now);
@@ -206,7 +206,7 @@ impl MasterState {
         self.tick_groups(now);
     }
 
-    /// A node's time is over.
+    /// Judges a node that has run out of time.
     fn judge(&mut self, name: &str, now: UnixMillis) {
         let Some(node) = self.nodes.get(name) else {
             return;
@@ -231,7 +231,7 @@ impl MasterState {
         }
     }
 
-    /// When a node that says nothing more is given up.
+    /// When a node that stays silent is given up.
     pub(super) fn deadline(&self, node: &Node) -> Option<UnixMillis> {
         let patience = match node.state {
             NodeState::Alive | NodeState::Leaving => self.patience_with_nodes(),
@@ -254,7 +254,7 @@ impl MasterState {
         self.place_waiting(now);
     }
 
-    /// A node is about to leave: nothing more is placed on it.
+    /// Notes that a node is about to leave. Nothing more is placed on it.
     pub fn leaving(&mut self, name: &str) {
         if let Some(node) = self.nodes.get_mut(name)
             && node.state == NodeState::Alive
@@ -264,7 +264,7 @@ impl MasterState {
         }
     }
 
-    /// A node has left. It is still reached for a moment: the answer is on its way to it.
+    /// Notes that a node has left. It stays reachable for a moment, so that the answer arrives.
     pub fn left(&mut self, name: &str, now: UnixMillis) {
         let Some(node) = self
             .nodes
@@ -282,7 +282,7 @@ impl MasterState {
         self.place_waiting(now);
     }
 
-    /// Ends what was kept of a node that left for its last answer.
+    /// Gives up a node that left and has had its last answer.
     fn part_with(&mut self, name: &str) {
         let is_due = |node: &Node| node.state == NodeState::Left && node.contact.is_some();
         if self.nodes.get(name).is_some_and(is_due) {
@@ -290,7 +290,7 @@ impl MasterState {
         }
     }
 
-    /// A node's own process is no more.
+    /// Ends a node's own process.
     fn end_node(&mut self, name: &str, state: NodeState, cause: Reason) {
         if let Some(node) = self.nodes.get_mut(name) {
             node.state = state;
@@ -309,7 +309,7 @@ impl MasterState {
     /// Forgets a dead node, so that its name is free.
     ///
     /// # Errors
-    /// If it is alive or unknown.
+    /// If the node is alive or unknown.
     pub fn forget_node(&mut self, name: &str) -> Result<(), Fault> {
         let node = self.nodes.get(name).ok_or_else(|| unknown("node", name))?;
         if !node.state.is_gone() {
@@ -353,19 +353,19 @@ impl MasterState {
             .collect()
     }
 
-    /// The nearest moment something is to be done without being asked.
+    /// The next moment at which time alone makes something due.
     pub fn next_tick(&self) -> Option<UnixMillis> {
         let nodes = self
             .nodes
             .values()
             .filter(|node| self.is_judged_by_time(node.state))
             .filter_map(|node| self.deadline(node))
-            // One that is overdue and does not count as dead is looked at when the Master looks again.
+            // An overdue node that does not count as dead is judged at the Master's next look.
             .filter(|at| *at > self.looked);
         let groups = self.groups.values().flat_map(|group| {
             let stop_by = group.process.as_ref().and_then(|process| process.stop_by);
             let give_up = group.moving.as_ref().map(|moving| moving.give_up);
-            // A group that waits for a node is placed when one comes, not by time.
+            // A group that waits for a node is placed when a node comes, not at a time.
             let start_at = group.start_at.filter(|at| *at > 0);
             let leaving = group
                 .leaving

@@ -1,4 +1,4 @@
-//! Where groups come from: a manifest, a ticket, the Master's own process.
+//! The origins of groups: a manifest, a ticket, or the Master's own process.
 
 use std::net::SocketAddr;
 
@@ -49,12 +49,11 @@ impl Group {
 }
 
 impl MasterState {
-    /// Starts what a manifest names. A group that is known and as the entry says is left alone, also
-    /// when it has ended: a Master started again starts nothing that was done or killed. All or
-    /// nothing: on an error nothing is started.
+    /// Starts the agents of a manifest. A known group that agrees with its entry is left alone, even if it has ended: a
+    /// restarted Master starts nothing that was finished or killed. On an error nothing is started at all.
     ///
     /// # Errors
-    /// [`FaultCode::NameTaken`] if an agent's name is another's.
+    /// [`FaultCode::NameTaken`] if another agent has an agent's name.
     pub fn start(&mut self, entries: &[AgentEntry], now: UnixMillis) -> Result<(), Fault> {
         let mut groups = Vec::new();
         for entry in entries {
@@ -92,11 +91,11 @@ impl MasterState {
         Ok(())
     }
 
-    /// Starts an agent again that has ended or was stopped, with all agents of its process; at once if it waits for its
-    /// next start.
+    /// Restarts an agent that has ended or was stopped, with all agents of its process. If the agent waits for its next
+    /// start, it starts at once.
     ///
     /// # Errors
-    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] if it runs, or is none that the platform starts.
+    /// [`FaultCode::Unknown`]; [`FaultCode::NotPermitted`] if the agent runs, or the platform does not start it.
     pub fn start_again(&mut self, agent: &str, now: UnixMillis) -> Result<(), Fault> {
         let known = self.agents.get(agent).cloned();
         let name = known.ok_or_else(|| unknown("agent", agent))?;
@@ -140,9 +139,8 @@ impl MasterState {
         self.is_member(agent) || self.agents.get(agent).is_some_and(of_another)
     }
 
-    /// Notes a process that runs inside the Master's own, with its agents: the system agents, or all
-    /// of an embedded platform. It takes the place of the one of an
-    /// earlier run, whose certificates are revoked.
+    /// Notes a process that runs inside the Master's own, with its agents: the system agents, or all agents of an
+    /// embedded platform. It replaces the process of an earlier run, whose certificates are revoked.
     ///
     /// # Errors
     /// If no name for it can be drawn.
@@ -153,7 +151,7 @@ impl MasterState {
         pid: Option<u32>,
         now: UnixMillis,
     ) -> Result<String, Fault> {
-        // The name stays, so that those who know it find it again.
+        // The name stays, so that others who know it find the process again.
         let earlier = self
             .groups
             .get(name)
@@ -164,7 +162,7 @@ impl MasterState {
         };
         let starts = self.groups.get(name).map_or(0, |group| group.starts);
         self.forget(name);
-        // At another security level the Master spreads its agents over its processes in another way.
+        // At another security level the Master distributes its agents over its processes in another way.
         let former: Vec<String> = agents
             .iter()
             .filter_map(|agent| self.agents.get(agent).cloned())
@@ -203,10 +201,10 @@ impl MasterState {
         Ok(id)
     }
 
-    /// Takes another agent into a process adopted before; nothing happens if it is there and lives.
+    /// Takes another agent into a process that was adopted before. Nothing happens if the agent is there and alive.
     ///
     /// # Errors
-    /// [`FaultCode::NameTaken`] if the name is another's.
+    /// [`FaultCode::NameTaken`] if another agent has the name.
     pub fn take_in(&mut self, process: &str, agent: &str) -> Result<(), Fault> {
         let Some(name) = self.processes.get(process).cloned() else {
             return Err(unknown("process", process));
@@ -249,7 +247,7 @@ impl MasterState {
         Ok(())
     }
 
-    /// The node a program with a ticket is to attach to, and where.
+    /// The node to which a program with a ticket must attach, with the address.
     ///
     /// # Errors
     /// [`FaultCode::NoNode`].
@@ -271,14 +269,14 @@ impl MasterState {
         Ok((node.to_owned(), address))
     }
 
-    /// Whether a node is to come back, after the Master was started again, to which a program with a ticket could attach.
+    /// Whether a restarted Master still expects a node to which a program with a ticket could attach.
     pub fn expects_node(&self, wish: Option<&str>) -> bool {
         self.nodes.iter().any(|(name, node)| {
             node.state == NodeState::Expected && wish.is_none_or(|wish| wish == name)
         })
     }
 
-    /// Lets a program that comes with a ticket to `node` be `agent`. When the node knows,
+    /// Lets a program with a ticket come to `node` as `agent`. When the node knows of the ticket,
     /// [`Effect::Settled`](super::Effect::Settled) follows.
     ///
     /// # Errors
@@ -291,7 +289,7 @@ impl MasterState {
         expires: UnixMillis,
         now: UnixMillis,
     ) -> Result<(), Fault> {
-        // A ticket nobody came with yet, or an agent that is no more, gives its name free.
+        // The name of an unused ticket, or of an agent that is gone, is free.
         let free = self.groups.get(agent).is_some_and(|group| {
             let waits = |process: &Process| process.address.is_none();
             !group.wanted
@@ -333,7 +331,7 @@ impl MasterState {
         Ok(())
     }
 
-    /// Lets no certificate be issued any more to an agent in this process, or to any agent in it.
+    /// Bars an agent in this process, or all of its agents, from further certificates.
     pub fn bar(&mut self, process: &str, agent: Option<&str>) {
         let Some(name) = self.processes.get(process).cloned() else {
             return;
@@ -361,7 +359,7 @@ impl MasterState {
         self.save(&name);
     }
 
-    /// The processes that hold an agent: its present one, the one it moves away from, those that leave.
+    /// The processes that hold an agent: its present one, the one it moves away from, and those that leave.
     pub fn processes_of(&self, agent: &str) -> Vec<String> {
         let group = self
             .agents

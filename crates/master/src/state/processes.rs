@@ -1,4 +1,4 @@
-//! Processes: placement, start, life.
+//! Processes: placement, start and life.
 
 use sealbus_seal::denylist::Reason;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{Exit, Inheritance, Launch, NodeAnswer, NodeRequest};
 use sealbus_control::{AgentState, Fault, UnixMillis};
 
-/// `start_at` of a group that waits for a node.
+/// The `start_at` of a group that waits for a node.
 const WAITING: UnixMillis = 0;
 
 impl MasterState {
@@ -51,7 +51,7 @@ impl MasterState {
         });
     }
 
-    /// Places every group whose time has come.
+    /// Places every group that is due.
     pub(super) fn place_waiting(&mut self, now: UnixMillis) {
         let due: Vec<String> = self
             .groups
@@ -124,7 +124,7 @@ impl MasterState {
         }
     }
 
-    /// Asks again what was under way when the Master was killed.
+    /// Repeats the requests that were in progress when the Master was killed.
     pub(super) fn resume(&mut self, name: &str, now: UnixMillis) {
         let Some(group) = self.groups.get(name) else {
             return;
@@ -159,7 +159,7 @@ impl MasterState {
             .find(|found| found.id == process)
     }
 
-    /// A node answered.
+    /// Handles a node's answer.
     pub fn answered(&mut self, about: About, result: Result<NodeAnswer, Fault>, now: UnixMillis) {
         match about {
             About::Nothing => {
@@ -188,8 +188,8 @@ impl MasterState {
         }
     }
 
-    /// A process was started, or a program attached with its ticket. The node says so, with its id; a request for a
-    /// certificate, which goes another way, may say it first.
+    /// Notes that a process was started, or that a program attached with its ticket. The node reports this with the
+    /// process id. A request for a certificate, which takes another way, may report it first.
     pub fn started(&mut self, process: &str, pid: Option<u32>) {
         let Some((name, found)) = self.process(process) else {
             return;
@@ -220,7 +220,7 @@ impl MasterState {
         }
     }
 
-    /// A process listens.
+    /// Notes that a process listens.
     pub fn announced(&mut self, process: &str, address: SocketAddr, now: UnixMillis) {
         let Some(found) = self.process_mut(process) else {
             return;
@@ -229,7 +229,7 @@ impl MasterState {
         self.changed(process, now);
     }
 
-    /// An agent said how it is.
+    /// Notes an agent's report about itself.
     pub fn reported(&mut self, process: &str, agent: &str, report: AgentReport, now: UnixMillis) {
         let Some(life) = self
             .process_mut(process)

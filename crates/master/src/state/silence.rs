@@ -1,5 +1,6 @@
-//! Whether a node's silence counts against it. It does not while the Master did not run, while the broker is silent, or
-//! while the Master hears no node at all: then it is the Master that is cut off, and no other node could take over.
+//! Judges whether a node's silence counts against it. It does not count while the Master did not run, while the broker
+//! is silent, or while the Master hears no node at all. In the last case the Master itself is cut off, and no other
+//! node could take over.
 
 use std::time::Duration;
 
@@ -7,23 +8,23 @@ use super::MasterState;
 use sealbus_control::UnixMillis;
 use sealbus_control::admin::NodeState;
 
-/// How often the Master looks whether nodes are silent, in milliseconds.
+/// How often the Master checks whether nodes are silent, in milliseconds.
 pub(super) const LOOK: UnixMillis = 500;
-/// A Master that looks so many milliseconds after its last look did not run in between.
+/// A gap of this many milliseconds between two looks means that the Master did not run in between.
 const LATE: UnixMillis = 1000;
 
 /// The known state of the broker that carries the nodes' messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Witness {
     is_there: bool,
-    /// When it was known to work, last.
+    /// When the broker was last known to work.
     worked: UnixMillis,
-    /// Until then nodes find their way back to it.
+    /// Until then nodes have time to find their way back to the broker.
     grace: UnixMillis,
 }
 
 impl Witness {
-    /// Up to when silence counts.
+    /// The time up to which silence counts.
     fn until(self, now: UnixMillis) -> UnixMillis {
         if self.is_there && now >= self.grace {
             self.worked.min(now)
@@ -34,8 +35,8 @@ impl Witness {
 }
 
 impl MasterState {
-    /// From now on silence counts against nodes only up to the moment at which the broker was known to work:
-    /// [`broker_worked`](Self::broker_worked) must be told of it.
+    /// From now on silence counts against nodes only up to the latest moment at which the broker was known to work.
+    /// [`broker_worked`](Self::broker_worked) must report these moments.
     pub fn nodes_speak_by_broker(&mut self, now: UnixMillis) {
         self.witness = Some(Witness {
             is_there: true,
@@ -44,7 +45,7 @@ impl MasterState {
         });
     }
 
-    /// The broker is away, or does not carry messages. True if it was there before.
+    /// Notes that the broker is away, or does not carry messages. Returns true if it was there before.
     pub fn broker_is_away(&mut self) -> bool {
         match &mut self.witness {
             Some(witness) => std::mem::replace(&mut witness.is_there, false),
@@ -52,7 +53,8 @@ impl MasterState {
         }
     }
 
-    /// The broker was seen to work at `at`. True if it was away before: nodes have their time then to be heard again.
+    /// Notes that the broker was seen to work at `at`. Returns true if it was away before. Nodes then have some time
+    /// until they are heard again.
     pub fn broker_worked(&mut self, at: UnixMillis, now: UnixMillis) -> bool {
         let patience = self.patience.after_broker;
         let Some(witness) = &mut self.witness else {
@@ -66,7 +68,8 @@ impl MasterState {
         was_away
     }
 
-    /// A node gave a sign of life. That alone does not make it [alive](NodeState::Alive): it registers for that.
+    /// Notes a node's sign of life. This alone does not make the node [alive](NodeState::Alive): the node must
+    /// register.
     pub fn heard(&mut self, name: &str, now: UnixMillis) {
         if !self.nodes.contains_key(name) {
             return;
@@ -79,7 +82,8 @@ impl MasterState {
         }
     }
 
-    /// The Master hears some node now. If it heard none for a while, that was its own fault, and excuses the others.
+    /// Notes that the Master hears some node. If it heard none for a while, it was itself cut off, and the other nodes
+    /// are excused.
     pub(super) fn hears(&mut self, now: UnixMillis) {
         self.look(now);
         if self.witness.is_none() {
@@ -90,9 +94,9 @@ impl MasterState {
         self.heard_any = now;
     }
 
-    /// Looks at the clock. If the last look was long ago, the Master did not run: it was stopped, its machine slept or had no
-    /// time for it, or the clock was put forward. All waiting begins again where it was then; the same after the clock was
-    /// put back.
+    /// Looks at the clock. If the last look was long ago, the Master did not run: it was stopped, its machine slept or
+    /// was overloaded, or the clock was put forward. Then all waits resume where they stood. The same holds after the
+    /// clock was put back.
     pub fn look(&mut self, now: UnixMillis) {
         let before = std::mem::replace(&mut self.looked, now);
         if !self.watches() {
@@ -110,17 +114,17 @@ impl MasterState {
         }
     }
 
-    /// When to look again at the latest.
+    /// The latest time for the next look.
     pub(super) fn next_look(&self) -> Option<UnixMillis> {
         self.watches().then_some(self.looked + LOOK)
     }
 
-    /// Whether there is any node whose silence could mean something.
+    /// Whether the silence of any node could mean something.
     fn watches(&self) -> bool {
         self.nodes.values().any(|node| !node.state.is_gone())
     }
 
-    /// Moves all moments that are waited for.
+    /// Moves all moments that the Master waits for.
     fn put_off(&mut self, later: impl Fn(UnixMillis) -> UnixMillis, now: UnixMillis) {
         for node in self.nodes.values_mut() {
             node.heard = later(node.heard).min(now);
@@ -131,7 +135,7 @@ impl MasterState {
             let stopping = group.process.iter_mut().chain(&mut group.leaving);
             let stopping = stopping.filter_map(|process| process.stop_by.as_mut());
             for at in group.start_at.iter_mut().chain(moving).chain(stopping) {
-                // Neither "as soon as there is a node" nor "never again".
+                // These two values mean "as soon as there is a node" and "never again", and stay.
                 if *at != 0 && *at != UnixMillis::MAX {
                     *at = later(*at);
                 }
@@ -139,7 +143,7 @@ impl MasterState {
         }
     }
 
-    /// So much of the nodes' silence, in milliseconds, does not count.
+    /// Excuses this many milliseconds of the nodes' silence.
     fn excuse(&mut self, lost: UnixMillis, now: UnixMillis) {
         for node in self.nodes.values_mut() {
             node.heard = node.heard.saturating_add(lost).min(now);
@@ -154,24 +158,24 @@ impl MasterState {
         }
     }
 
-    /// Whether a node has been silent for so long that it is dead, if the broker works.
+    /// Whether any node has been silent for so long that it is dead, if the broker works.
     pub fn is_any_silent(&self, now: UnixMillis) -> bool {
         self.nodes
             .values()
             .any(|node| self.deadline(node).is_some_and(|deadline| deadline <= now))
     }
 
-    /// Up to when silence counts against a node in this state.
+    /// The time up to which silence counts against a node in this state.
     pub(super) fn silence_counts_until(&self, state: NodeState, now: UnixMillis) -> UnixMillis {
         match self.witness {
-            // One that left is not waited for.
+            // A node that left is not expected back.
             _ if state == NodeState::Left => now,
             Some(witness) => witness.until(now),
             None => now.min(self.heard_any + self.patience.earshot.as_millis() as u64),
         }
     }
 
-    /// Whether time alone tells that a node in this state is gone.
+    /// Whether the passing of time alone shows that a node in this state is gone.
     pub(super) fn is_judged_by_time(&self, state: NodeState) -> bool {
         self.witness.is_none() || state == NodeState::Left
     }

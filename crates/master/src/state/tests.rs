@@ -22,7 +22,7 @@ fn load(rows: &BTreeMap<String, Vec<u8>>) -> MasterState {
 }
 
 fn load_at(rows: &BTreeMap<String, Vec<u8>>, now: UnixMillis) -> MasterState {
-    // Never drawn before, by no Master.
+    // Names must never repeat, not even between Masters.
     static DRAWN: AtomicU32 = AtomicU32::new(0);
     let draw_name = Box::new(|| Ok(format!("{:032x}", DRAWN.fetch_add(1, Ordering::Relaxed))));
     let rows = rows
@@ -61,7 +61,7 @@ fn with_nodes(count: usize) -> MasterState {
     master
 }
 
-/// Lets time pass, in which the Master runs and hears these nodes each second.
+/// Lets time pass, while the Master runs and hears these nodes each second.
 fn pass(master: &mut MasterState, times: std::ops::RangeInclusive<UnixMillis>, heard: &[&str]) {
     let (from, to) = times.into_inner();
     let mut at = from;
@@ -76,7 +76,7 @@ fn pass(master: &mut MasterState, times: std::ops::RangeInclusive<UnixMillis>, h
     }
 }
 
-/// The other of two nodes.
+/// The other one of two nodes.
 fn other(node: &str) -> &'static str {
     if node == "node-1" { "node-2" } else { "node-1" }
 }
@@ -110,7 +110,7 @@ fn process_of(master: &MasterState, agent: &str) -> Process {
         .expect("it has a process")
 }
 
-/// All rows that changed, on top of those before.
+/// Adds all changed rows to the earlier ones.
 fn keep(master: &mut MasterState, rows: &mut BTreeMap<String, Vec<u8>>, now: UnixMillis) {
     for (key, value) in master.take_rows(now) {
         match value {
@@ -209,7 +209,7 @@ fn what_was_killed_or_has_ended_is_started_again_when_an_operator_says_so() {
     master.start_again("a", 5).unwrap();
     let again = live(&mut master, "a", 6);
     assert_ne!(again.id, process.id);
-    // It is wanted, as before.
+    // The group is still wanted.
     master.exited(&again.id, &Exit::Signal { signal: 11 }, 7);
     assert!(master.group_of("a").unwrap().1.start_at.is_some());
     assert_eq!(

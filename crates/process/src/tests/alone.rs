@@ -326,7 +326,7 @@ async fn everyone_who_waits_hears_of_a_wish() {
                 let outer = wishes.stop_wished();
                 tokio::pin!(outer);
                 for _ in 0..3 {
-                    // This task gives up at once. Its other waiting futures must not be forgotten for that.
+                    // This wait gives up at once. The other wait in this task must not be forgotten for that.
                     let inner = tokio::time::timeout(Duration::from_millis(1), wishes.wished());
                     tokio::select! {
                         () = &mut outer => return number,

@@ -58,7 +58,7 @@ async fn letters_obey_the_rules_and_revocations_of_the_day_they_are_handed_over(
                 from: vec!["mallory".to_owned()],
                 to: vec!["bob".to_owned()],
             }),
-            // The platform's notices are not denied.
+            // This rule does not hold back the platform's notices.
             Rule::Deny(Messages {
                 from: vec!["ams".to_owned()],
                 to: vec!["bob".to_owned()],

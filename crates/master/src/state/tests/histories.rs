@@ -32,9 +32,8 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens, also kills of the Master between any two steps: an agent is known in one
-    /// process at most, every process given up has been revoked, and the directory says what the
-    /// groups say.
+    /// Random histories, with kills of the Master between any two steps. An agent is known in at most one process,
+    /// every process given up has been revoked, and the directory agrees with the groups.
     #[test]
     fn any_history_keeps_the_invariants(history in prop::collection::vec(steps(), 1..60)) {
         let mut master = with_nodes(3);

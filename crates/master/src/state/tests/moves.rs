@@ -30,7 +30,7 @@ fn a_move_ends_on_the_other_node_and_revokes_the_old_certificates() {
         master.directory().locate("a"),
         AgentLocation::Process(target.contact().unwrap())
     );
-    // The process it left stays a little, to send on who still writes to it.
+    // The former process stays for a while, to redirect others that still write to it.
     master.tick(5);
     assert!(!revoked(&mut master).contains(&source.id));
     let leaving = Patience::default().leaving.as_millis() as u64;

@@ -11,7 +11,7 @@ fn a_node_that_leaves_hands_its_agents_over_at_once() {
     };
     master.leaving(here);
     assert_eq!(master.nodes()[here].state, NodeState::Leaving);
-    // It still says that it is alive, and need not register for it.
+    // The node still sends heartbeats, and need not register for them.
     let MasterAnswer::Current { register, .. } = master.heartbeat(here, 0, 2) else {
         unreachable!();
     };
@@ -22,7 +22,7 @@ fn a_node_that_leaves_hands_its_agents_over_at_once() {
     master.take_effects();
     master.left(here, 4);
     assert_eq!(master.nodes()[here].state, NodeState::Left);
-    // Its own process is revoked when it has had its answer.
+    // The node's own process is revoked after the node has had its answer.
     let own = master.nodes()[here].process.clone();
     assert!(!revoked(&mut master).contains(&own));
     pass(&mut master, 4..=2000, &[there]);
@@ -30,7 +30,7 @@ fn a_node_that_leaves_hands_its_agents_over_at_once() {
     assert_eq!(master.directory().locate(here), AgentLocation::Unknown);
     master.tick(3000);
     assert!(revoked(&mut master).is_empty());
-    // As it comes back it is another process.
+    // When the node comes back, it is another process.
     assert_ne!(master.come_back(here, description(), 4000).unwrap(), own);
 }
 
@@ -103,7 +103,7 @@ fn a_node_that_returns_is_told_to_end_what_was_placed_elsewhere() {
         agents: Vec::new(),
     };
     let node = lost.node.clone();
-    // It does not know yet that it was given up.
+    // The node does not know yet that it was given up.
     let given_up = contact(&master, &node);
     let refused = master.register(&node, description(), given_up, None, &[], 8001);
     assert_eq!(refused.unwrap_err().code, FaultCode::NotPermitted);
@@ -133,7 +133,7 @@ fn what_ended_in_order_while_the_master_was_away_is_not_run_again() {
     keep(&mut master, &mut rows, 1);
     let mut master = load_at(&rows, 5000);
     for node in ["node-1", "node-2"] {
-        // Each tells of both, and is believed of its own.
+        // Each node reports both, and is believed about its own.
         let ended = [&done, &gone]
             .map(|process| (process.id.clone(), Exit::Code { code: 0 }))
             .into_iter()
@@ -148,10 +148,10 @@ fn what_ended_in_order_while_the_master_was_away_is_not_run_again() {
     let group = master.group_of("a").unwrap().1;
     assert_eq!(group.note.as_deref(), Some("ended (exit code 0)"));
     assert!(group.process.is_none() && !group.wanted);
-    // The report, which comes again by the usual way, changes nothing.
+    // The same report comes again by the usual way, and changes nothing.
     master.exited(&done.id, &Exit::Code { code: 0 }, 5003);
     assert!(master.group_of("a").unwrap().1.process.is_none());
-    // What is merely missing was lost.
+    // The process that is merely missing was lost.
     assert_ne!(process_of(&master, "b").id, gone.id);
 }
 

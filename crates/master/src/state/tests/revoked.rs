@@ -43,7 +43,7 @@ fn what_is_barred_in_a_process_is_barred_there_and_where_it_moves_to() {
         may(&master, &target, &agent("a")),
         Err(FaultCode::NotPermitted)
     );
-    // Barred while it is under way, it is barred at both ends.
+    // An agent barred during a move is barred at both ends.
     master.bar(&source.id, Some("b"));
     for process in [&source, &target] {
         assert_eq!(
@@ -88,7 +88,7 @@ fn a_node_certifies_nobody_but_itself_in_its_own_process() {
     };
     assert_eq!(may(&master, &own, &Subject::Process), Ok(()));
     assert_eq!(may(&master, &own, &agent("node-1")), Ok(()));
-    // Its certificates would outlive `kill`, which revokes by process.
+    // Otherwise the agent's certificates would survive `kill`, which revokes by process.
     assert_eq!(may(&master, &own, &agent("a")), Err(FaultCode::NotPlaced));
     assert_eq!(may(&master, &b, &agent("a")), Err(FaultCode::NotPlaced));
     assert_eq!(may(&master, &a, &agent("a")), Ok(()));

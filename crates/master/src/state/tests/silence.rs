@@ -12,7 +12,7 @@ fn silence_that_the_broker_causes_is_held_against_nobody() {
     let is_dead = |master: &MasterState, node: &str| master.nodes()[node].state == NodeState::Dead;
     let mut master = with_nodes(2);
     master.nodes_speak_by_broker(0);
-    // The Master waits for no other moment: it is told how the broker is.
+    // The Master waits for no other moment, because it is told the broker's state.
     assert_eq!(master.next_tick(), Some(LOOK));
     master.heartbeat("node-1", 0, 1000);
     master.heartbeat("node-2", 0, 1000);
@@ -20,7 +20,7 @@ fn silence_that_the_broker_causes_is_held_against_nobody() {
     let hour = 3_600_000;
     pass(&mut master, 1000..=hour, &[]);
     assert!(master.is_any_silent(hour) && !is_dead(&master, "node-1"));
-    // It is back, and one of the nodes is heard.
+    // The broker is back, and one of the nodes is heard.
     assert!(master.broker_worked(hour, hour) && !master.broker_worked(hour, hour));
     pass(&mut master, hour..=hour + after - 1, &[]);
     assert!(!is_dead(&master, "node-1"));
@@ -28,11 +28,11 @@ fn silence_that_the_broker_causes_is_held_against_nobody() {
     assert!(!master.broker_worked(hour + after, hour + after));
     master.tick(hour + after);
     assert!(!is_dead(&master, "node-1") && is_dead(&master, "node-2"));
-    // A broker that hangs is not known to be away yet.
+    // The Master does not know yet that a hanging broker is away.
     let heard = hour + after;
     pass(&mut master, heard..=heard + 10 * patience, &[]);
     assert!(!is_dead(&master, "node-1"));
-    // Now it is known that it worked all the time.
+    // Now the Master learns that the broker worked all the time.
     master.broker_worked(heard + patience - 1, heard + 10 * patience);
     master.tick(heard + 10 * patience);
     assert!(!is_dead(&master, "node-1"));
@@ -46,12 +46,12 @@ fn a_stall_of_the_master_is_excused_as_a_whole() {
     for stall in [5_000, 7_000, 9_000, 12_000, 60_000, 86_400_000] {
         let mut master = with_nodes(2);
         pass(&mut master, 0..=5000, &["node-1", "node-2"]);
-        // It looks at the clock before it hears anybody.
+        // The Master looks at the clock before it hears any node.
         let now = 5000 + stall;
         master.tick(now);
         assert_eq!(state_of(&master, "node-1"), NodeState::Alive, "{stall}");
         assert_eq!(state_of(&master, "node-2"), NodeState::Alive, "{stall}");
-        // One that is silent from then on has the patience that was left, not more.
+        // A node that is silent from then on has only the remaining patience.
         pass(&mut master, now..=now + PATIENCE - 501, &["node-1"]);
         assert_eq!(state_of(&master, "node-2"), NodeState::Alive, "{stall}");
         pass(
@@ -105,10 +105,10 @@ fn a_master_that_is_cut_off_gives_up_no_node() {
         master.start(&[entry("a"), entry("b")], 0).unwrap();
         let (a, b) = (live(&mut master, "a", 1), live(&mut master, "b", 1));
         pass(&mut master, 0..=cut, &[]);
-        // Nothing is placed on what is not heard.
+        // Nothing is placed on a node that is not heard.
         assert_eq!(state_of(&master, "node-1"), NodeState::Expected);
         assert_eq!(master.candidates(), []);
-        // The wire is mended; the nodes find their way back one after the other.
+        // The connection is back, and the nodes find their way back one after another.
         pass(&mut master, cut..=cut + 5000, &["node-1"]);
         pass(
             &mut master,
@@ -132,7 +132,7 @@ fn a_master_that_is_cut_off_gives_up_no_node() {
             assert!(stop.is_empty());
             assert!(!revoked(&mut master).contains(&process.id));
         }
-        // One of them stays away: it is given up.
+        // One of the nodes stays away and is given up.
         let now = cut + 10_000;
         pass(&mut master, now..=now + PATIENCE, &["node-1"]);
         assert_eq!(state_of(&master, "node-2"), NodeState::Dead);
@@ -161,7 +161,7 @@ fn a_node_that_was_given_up_comes_back_as_another_process_also_to_the_next_maste
     assert_eq!(state_of(&master, "node-2"), NodeState::Expected);
     let process = master.come_back("node-1", description(), 9001).unwrap();
     assert_ne!(process, given_up);
-    // The name it was given holds, whoever asks for it again.
+    // The name given to a node holds, whoever asks for it again.
     keep(&mut master, &mut rows, 9001);
     let mut master = load_at(&rows, 9002);
     assert_eq!(
@@ -176,8 +176,8 @@ fn a_node_that_was_given_up_comes_back_as_another_process_also_to_the_next_maste
 }
 
 proptest! {
-    /// A Master that stands still, is cut off from all nodes, or does both, as often and as long as you like, gives up no
-    /// node that lives; and one that does not live it gives up.
+    /// A Master may stand still, be cut off from all nodes, or both, as often and as long as one likes. It gives up no
+    /// living node, and it gives up a dead one.
     #[test]
     fn stalls_and_cuts_kill_no_node(
         troubles in prop::collection::vec((0_u64..20_000, any::<bool>(), 1_u64..60_000), 0..12),
@@ -195,7 +195,7 @@ proptest! {
             if let Some((at, stall, length)) = trouble
                 && now >= at + deaf_until
             {
-                // Each ends with some time to be heard again.
+                // Each history ends with some time in which nodes can be heard again.
                 if stall {
                     now += length;
                     master.tick(now);
