@@ -99,7 +99,7 @@ pub(crate) struct PyPump {
     calls: Owned<Mutex<HashMap<u64, AbortHandle>>>,
 }
 
-/// A call that has ended: its number, what it raised, what it returned.
+/// A call that has ended: its number, its error, its result.
 type Ended = (u64, Option<PyErr>, Option<Py<PyAny>>);
 
 #[pymethods]

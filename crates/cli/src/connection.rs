@@ -56,7 +56,7 @@ impl From<Fault> for CliError {
             message,
             advice,
         } = fault;
-        // Faults may quote what others wrote.
+        // Faults may quote text of others.
         let message = printable_but(&message, |it| it == '\n').into_owned();
         match code {
             FaultCode::Unknown => Self::NotFound {

@@ -119,7 +119,7 @@ pub(crate) async fn unread() {
     }
 }
 
-/// A table without lines around its cells; the head is bold on a terminal. What others wrote stays within its cell.
+/// A table without lines around its cells. The head is bold on a terminal. Text of others stays within its cell.
 pub(crate) struct Cells(Table);
 
 pub(crate) fn table(head: &[&str]) -> Cells {
@@ -144,7 +144,7 @@ impl Cells {
             .add_row(cells.map(|cell| printable(cell.as_ref()).into_owned()));
     }
 
-    /// Has all columns but the first end at the right.
+    /// Aligns all columns but the first to the right.
     pub(crate) fn align_numbers(&mut self) {
         for column in self.0.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -157,7 +157,7 @@ impl Cells {
     }
 }
 
-/// `text` as a terminal may show it: of what steers one only ends of lines, tabs and the bold of our own heads are left.
+/// `text` made safe for a terminal. Of its control characters, only line ends, tabs and bold heads are kept.
 pub(crate) fn shown(text: &str) -> String {
     const STYLES: [&str; 2] = ["\u{1b}[1m", "\u{1b}[0m"];
     let mut safe = String::with_capacity(text.len());

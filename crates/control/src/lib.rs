@@ -171,7 +171,7 @@ pub enum AgentLocation {
     Process(ProcessContact),
     /// Between nodes. Messages to it must be held until its new place is known.
     InTransit,
-    /// Not on this platform.
+    /// The agent is not on this platform.
     Unknown,
 }
 

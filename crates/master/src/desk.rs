@@ -63,7 +63,7 @@ pub(crate) struct Desk {
     closing: bool,
 }
 
-/// A condition that somebody waits for.
+/// A condition that a task waits for.
 pub(crate) struct Awaited {
     /// Whether the condition holds.
     pub(crate) is_over: Box<dyn Fn(&Desk) -> bool + Send>,

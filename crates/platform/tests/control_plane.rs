@@ -126,7 +126,7 @@ fn endpoint(contact: &ProcessContact) -> ProcessEndpoint {
     }
 }
 
-/// Where an agent is, as every attached process may ask.
+/// The place of an agent, which every attached process may ask for.
 async fn whereabouts(attachment: &Attachment, agent: &str) -> ProcessEndpoint {
     match attachment.resolve(agent).await.unwrap() {
         AgentLocation::Process(contact) => endpoint(&contact),

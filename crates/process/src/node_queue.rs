@@ -154,7 +154,7 @@ fn refuse<K: Keeper>(batch: Vec<Posted<K>>, fault: &Fault) -> Vec<Posted<K>> {
     Vec::new()
 }
 
-/// The entries that have not expired and that somebody waits for.
+/// The entries that have not expired and that a task still waits for.
 fn still_wanted<K: Keeper>(batch: Vec<Posted<K>>) -> Vec<Posted<K>> {
     let now = Moment::from(SystemTime::now());
     let mut waits = Vec::with_capacity(batch.len());

@@ -11,7 +11,7 @@ use sealbus_fipa::Performative;
 /// The result of an agent's hook. Any error ends the agent, and is reported with the agent's name.
 pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// An agent: its state, and what it does when something happens to it.
+/// An agent: its state, and its reactions to events.
 ///
 /// All hooks have a default, and all are plain `async fn`s in an implementation. They run one after the other, so an
 /// agent never sees itself half changed. Thousands of agents share one thread, so a hook waits (`.await`) and never

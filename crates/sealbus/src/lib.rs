@@ -43,7 +43,7 @@
 //! | `SEALBUS_ATTACH` | a node that starts the program | the program attaches to the node and runs the agents placed there |
 //! | `SEALBUS_TICKET` | you, with what `sealbus ticket NAME` printed | the program joins the platform from outside |
 //! | neither | | an embedded platform |
-//! | `SEALBUS_LOG` | you | what is logged: a level or a filter, such as `info` or `sealbus=debug` |
+//! | `SEALBUS_LOG` | you | sets the log level or a filter, such as `info` or `sealbus=debug` |
 //!
 //! # What is promised
 //!
@@ -58,7 +58,7 @@
 //! |---|---|
 //! | send, receive, ask, answer | [`Context`], and [`acl`] for messages and their parts |
 //! | wait for some messages and leave others | [`Filter`] |
-//! | talk to whoever cares about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`], and [`channel`] |
+//! | talk to all agents that care about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`], and [`channel`] |
 //! | offer services and find them | [`Context::df`], [`directory`] |
 //! | move between nodes with state | [`Agent::save`], [`Agent::restore`] |
 //! | drive agents without hooks, at full speed | [`Platform`], and [`process`] |

@@ -57,7 +57,7 @@ impl Stage {
                 source,
             }
         };
-        // Nobody foresees the name, and what is there already is not taken: others may write here.
+        // Others may write here. Nobody can foresee the name, and an existing folder is not used.
         let random = sealbus_seal::ProcessId::random().map_err(|error| CliError::Failed {
             message: error.to_string(),
             help: None,

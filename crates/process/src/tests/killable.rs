@@ -67,7 +67,7 @@ impl Node {
         self.running.lock().as_ref().map(|(_, logs)| logs.clone())
     }
 
-    /// Kills the node, tears what it was writing, and starts it again.
+    /// Kills the node, tears the record it was writing, and starts it again.
     pub(super) async fn fall(&self) {
         let running = self.running.lock().take();
         let closing = move || {

@@ -22,7 +22,7 @@ use crate::error::CliError;
 
 pub(crate) use intruder::run;
 
-/// What stopped an intruder.
+/// The error that stopped an intruder.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long the intruder may take to start, and the platform to refuse it.
