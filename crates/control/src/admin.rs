@@ -17,9 +17,9 @@ use crate::answers::answers;
 pub enum AdminRequest {
     /// The platform as a whole.
     Status,
-    /// Its nodes.
+    /// The platform's nodes.
     Nodes,
-    /// Its agents.
+    /// The platform's agents.
     Agents,
     /// The refused attempts.
     Refusals,
@@ -144,7 +144,7 @@ pub enum AdminRequest {
     Federate {
         /// Name of the other DF, `df@plat1`.
         df: String,
-        /// Its addresses.
+        /// The other DF's addresses.
         addresses: Vec<String>,
     },
     /// The broker's state, its waiting messages, and its dead letters.
@@ -153,7 +153,7 @@ pub enum AdminRequest {
     CertifyBroker {
         /// The address on which the broker listens.
         address: IpAddr,
-        /// Its signing request (PKCS #10).
+        /// The broker's signing request (PKCS #10).
         request: Blob,
     },
     /// End all agents, nodes and the Master.
@@ -234,7 +234,7 @@ pub enum AdminAnswer {
     Log {
         /// The text.
         text: String,
-        /// Where the next piece begins.
+        /// The offset at which the next piece begins.
         next: u64,
     },
     /// To `CertificationEvents`.
@@ -258,7 +258,7 @@ pub enum AdminAnswer {
     Checkpoint {
         /// Certificates in the log.
         size: u64,
-        /// Its root hash, hexadecimal.
+        /// The log's root hash, hexadecimal.
         root: String,
         /// The signed checkpoint.
         signed: Blob,
@@ -323,7 +323,7 @@ answers! { AdminAnswer:
 /// The platform as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformStatus {
-    /// Its name.
+    /// The platform's name.
     pub name: String,
     /// Security level.
     pub level: String,
@@ -352,7 +352,7 @@ pub struct PlatformStatus {
 pub struct BrokerStatus {
     /// The addresses at which agents reach it.
     pub addresses: Vec<String>,
-    /// Its members, by name.
+    /// The cluster's members, by name.
     pub members: Vec<BrokerMember>,
     /// Messages that wait for their agents there, by the agents' full names.
     pub waiting: Vec<(String, u64)>,
@@ -367,7 +367,7 @@ pub struct BrokerStatus {
 /// One broker of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerMember {
-    /// Its name.
+    /// The broker's name.
     pub name: String,
     /// Whether it runs.
     pub running: bool,
@@ -386,9 +386,9 @@ pub struct DeadLetterRecord {
     pub to: Option<String>,
     /// The reason.
     pub why: String,
-    /// Its performative; none if it is no ACL message.
+    /// The message's performative; none if it is no ACL message.
     pub performative: Option<String>,
-    /// Its length in bytes.
+    /// The message's length in bytes.
     pub bytes: u64,
     /// Whether its sender was told.
     pub told: bool,
@@ -397,15 +397,15 @@ pub struct DeadLetterRecord {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its name.
+    /// The node's name.
     pub name: String,
     /// Whether it is alive.
     pub state: NodeState,
-    /// Its address.
+    /// The node's address.
     pub address: String,
     /// The machine's name.
     pub host: String,
-    /// Its processors.
+    /// The number of the node's processors.
     pub processors: u32,
     /// Processes placed on it.
     pub processes: u32,
@@ -418,7 +418,7 @@ pub struct NodeStatus {
 /// A node that did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SilentNode {
-    /// Its name.
+    /// The node's name.
     pub node: String,
     /// The reason, as far as it is known.
     pub why: String,
@@ -428,16 +428,16 @@ pub struct SilentNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeState {
-    /// It sends heartbeats.
+    /// The node sends heartbeats.
     Alive,
-    /// It was there before the Master was restarted, or before the Master was cut off from all nodes. It has some time
-    /// to come back.
+    /// The node was there before the Master was restarted, or before the Master was cut off from all nodes. It has some
+    /// time to come back.
     Expected,
-    /// It stopped sending heartbeats. Its agents were placed elsewhere.
+    /// The node stopped sending heartbeats. Its agents were placed elsewhere.
     Dead,
-    /// It ends its processes in order to leave.
+    /// The node ends its processes in order to leave.
     Leaving,
-    /// It left. Its agents were placed elsewhere.
+    /// The node left. Its agents were placed elsewhere.
     Left,
 }
 
@@ -464,7 +464,7 @@ impl NodeState {
         matches!(self, Self::Dead | Self::Left)
     }
 
-    /// Its name for operators.
+    /// The state's name for operators.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Alive => "alive",
@@ -483,13 +483,13 @@ pub struct AgentStatus {
     pub name: String,
     /// The node it is placed on; none if no node can take it now.
     pub node: Option<String>,
-    /// Its process.
+    /// The agent's process.
     pub process: String,
     /// The process's id.
     pub pid: Option<u32>,
     /// The address on which its process listens.
     pub address: Option<SocketAddr>,
-    /// Its life-cycle state; none when it has ended.
+    /// The agent's life-cycle state; none when the agent has ended.
     pub state: Option<AgentState>,
     /// The obstacle, or the outcome.
     pub note: Option<String>,
@@ -535,7 +535,7 @@ pub struct CertificateStatus {
     pub not_before: UnixMillis,
     /// When its validity ends.
     pub not_after: UnixMillis,
-    /// Its place in the Merkle log.
+    /// The certificate's place in the Merkle log.
     pub index: u64,
     /// The reason why it was revoked, if it was.
     pub revoked: Option<String>,
@@ -548,6 +548,6 @@ pub struct ServiceStatus {
     pub agent: String,
     /// Name of the service.
     pub name: Option<String>,
-    /// Its type.
+    /// The service's type.
     pub service_type: Option<String>,
 }

@@ -136,7 +136,7 @@ pub struct LogQuestion {
     /// The filter expression; empty: everything.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub filter: String,
-    /// Its durable name, if it has one.
+    /// The subscription's durable name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durable: Option<String>,
     /// The position at which it begins.
@@ -183,7 +183,7 @@ pub struct LogPiece {
 /// An event of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredEvent {
-    /// Its number.
+    /// The event's number.
     pub number: u64,
     /// The frame as submitted: see [`PostedEvent::frame`].
     pub frame: Blob,

@@ -201,7 +201,7 @@ pub struct DirectoryChange {
 pub struct EndedProcess {
     /// The node that ran it.
     pub node: String,
-    /// Its name.
+    /// The process's name.
     pub process: String,
 }
 
@@ -267,7 +267,7 @@ pub struct FrozenAgent {
     pub agent: String,
     /// The state that the agent's `save` hook returned.
     pub state: Blob,
-    /// Its unread messages, in order.
+    /// The agent's unread messages, in order.
     pub mailbox: Vec<WaitingMessage>,
 }
 
@@ -278,7 +278,7 @@ pub struct RefusalRecord {
     pub at: UnixMillis,
     /// The source of the attempt, as far as it is known: a proved or claimed name, or an address.
     pub who: String,
-    /// Its receiver, if it had one.
+    /// The receiver of the attempt, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiver: Option<String>,
     /// The reason.
@@ -365,7 +365,7 @@ pub struct BrokerDescription {
 /// The description that a node gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDescription {
-    /// Its address, as it appears in its agents' certificates.
+    /// The node's address, as it appears in its agents' certificates.
     pub address: IpAddr,
     /// The number of its processors.
     pub host: String,

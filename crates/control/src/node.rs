@@ -37,7 +37,7 @@ pub enum MasterRequest {
         /// The address at which programs with tickets attach, if the node lets them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attachment: Option<SocketAddr>,
-        /// Its agent processes.
+        /// The node's agent processes.
         processes: Vec<RunningProcess>,
         /// Processes that ended, perhaps without the Master's knowledge, and how they ended.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,14 +54,14 @@ pub enum MasterRequest {
     },
     /// A process was started.
     Started {
-        /// Its name.
+        /// The process's name.
         process: String,
-        /// Its id on that machine, if the node started it.
+        /// The process's id on that machine, if the node started it.
         pid: Option<u32>,
     },
     /// A process listens for links.
     Announced {
-        /// Its name.
+        /// The process's name.
         process: String,
         /// The address.
         address: SocketAddr,
@@ -84,9 +84,9 @@ pub enum MasterRequest {
     },
     /// A process ended.
     Exited {
-        /// Its name.
+        /// The process's name.
         process: String,
-        /// How it ended.
+        /// How the process ended.
         exit: Exit,
     },
     /// The node is about to leave. Nothing more may be placed on it, and processes that end there are restarted
@@ -179,7 +179,7 @@ pub struct GatewayStatus {
     pub addresses: Vec<String>,
     /// The rules of its configuration.
     pub own: GatewayPolicy,
-    /// Its counters so far.
+    /// The gateway's counters so far.
     pub counters: GatewayCounters,
 }
 
@@ -204,7 +204,7 @@ pub enum DirectoryStep {
     Together {
         /// Local names.
         agents: Vec<String>,
-        /// Their place.
+        /// The agents' place.
         at: AgentLocation,
     },
     /// A process can be reached, or can be reached at another address.
@@ -227,13 +227,13 @@ pub enum DirectoryStep {
 /// An agent process as its node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningProcess {
-    /// Its name.
+    /// The process's name.
     pub process: String,
-    /// Its id on that machine, if the node started it.
+    /// The process's id on that machine, if the node started it.
     pub pid: Option<u32>,
     /// The address on which it listens, once it does.
     pub address: Option<SocketAddr>,
-    /// Its agents that reported a state, with the latest state.
+    /// The process's agents that reported a state, with the latest state.
     pub agents: Vec<(String, AgentState)>,
 }
 
@@ -243,7 +243,7 @@ pub struct RunningProcess {
 pub enum Exit {
     /// The process exited by itself.
     Code {
-        /// Its exit code; 0 is success.
+        /// The process's exit code; 0 is success.
         code: i32,
     },
     /// A signal ended it.
@@ -251,7 +251,7 @@ pub enum Exit {
         /// The signal's number.
         signal: i32,
     },
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted {
         /// The reason.
         error: String,
@@ -260,7 +260,7 @@ pub enum Exit {
     Lost,
     /// A program with a ticket went away after all its agents had ended.
     Detached,
-    /// Its node ended it in order to leave.
+    /// The process's node ended it in order to leave.
     NodeLeft,
 }
 
@@ -314,7 +314,7 @@ pub enum NodeRequest {
     },
     /// End a process.
     Stop {
-        /// Its name.
+        /// The process's name.
         process: String,
         /// Milliseconds until it is ended by force. With 0 it is ended at once.
         grace: u64,
@@ -323,7 +323,7 @@ pub enum NodeRequest {
     },
     /// Freeze all agents of a process, for a move.
     Freeze {
-        /// Its name.
+        /// The process's name.
         process: String,
         /// The node that may fetch the frozen agents.
         destination: String,
@@ -337,7 +337,7 @@ pub enum NodeRequest {
     },
     /// The move failed, and the process goes on.
     Thaw {
-        /// Its name.
+        /// The process's name.
         process: String,
     },
     /// A newer signed deny list.
@@ -364,7 +364,7 @@ pub enum NodeRequest {
     },
     /// The messages that wait here for an agent.
     Mailbox {
-        /// Its local name.
+        /// The agent's local name.
         agent: String,
     },
     /// A request to the logs of persistent channels that this node keeps. Another node or the Master asks.
@@ -461,9 +461,9 @@ answers! { NodeAnswer:
 /// A process that the Master placed on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Its name (`seller-1.3` for the third start of `seller-1`).
+    /// The process's name (`seller-1.3` for the third start of `seller-1`).
     pub process: String,
-    /// Its name in the manifest with the replica's number (`seller-1`). Its log has the same name.
+    /// The process's name in the manifest with the replica's number (`seller-1`). The log has the same name.
     pub group: String,
     /// Local names of the agents it may run.
     pub agents: Vec<String>,

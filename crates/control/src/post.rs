@@ -124,14 +124,14 @@ pub enum Receipt {
 pub struct About {
     /// The receiver of the letter.
     pub receiver: String,
-    /// Its number in that node's mailbox.
+    /// The letter's number in that node's mailbox.
     pub number: u64,
 }
 
 /// A letter on its way from a node into the receiver's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveredLetter {
-    /// Its number in the receiver's mailbox on this node.
+    /// The letter's number in the receiver's mailbox on this node.
     pub number: u64,
     /// Whether another process of the receiver may have taken it before.
     pub again: bool,
@@ -147,15 +147,15 @@ pub struct DeliveredLetter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LetterOutcome {
-    /// It lies in the agent's mailbox.
+    /// The letter lies in the agent's mailbox.
     Arrived,
     /// The receiver has taken it.
     Taken,
-    /// It expired unread.
+    /// The letter expired unread.
     Expired,
     /// The receiver is not there, or left it unread.
     Left,
-    /// It may not be delivered.
+    /// The letter may not be delivered.
     Refused(LetterRefusal),
 }
 
@@ -181,11 +181,11 @@ pub enum LetterRefusal {
 pub struct WaitingLetter {
     /// The node that keeps it.
     pub node: String,
-    /// Its number there.
+    /// The letter's number there.
     pub number: u64,
     /// The name of its sender; empty if the message names none or cannot be read.
     pub sender: String,
-    /// Its performative.
+    /// The message's performative.
     pub performative: String,
     /// Bytes of the message.
     pub size: u64,

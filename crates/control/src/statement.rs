@@ -30,7 +30,7 @@ pub struct Vouching {
     pub process: String,
     /// The identity to certify.
     pub subject: Subject,
-    /// Its signing request, PKCS#10 DER.
+    /// The process's signing request, PKCS#10 DER.
     pub request: Blob,
     /// The node's clock.
     pub at: UnixMillis,

@@ -26,7 +26,7 @@ pub const GATEWAY_VARIABLE: &str = "SEALBUS_GATEWAY";
 pub struct Manifest {
     /// The platform itself.
     pub platform: PlatformEntry,
-    /// Its agents.
+    /// The platform's agents.
     pub agents: Vec<AgentEntry>,
     /// Permissions.
     #[serde(default)]
@@ -74,7 +74,7 @@ impl GatewayEntry {
 /// `[platform]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformEntry {
-    /// Its name (`hap`).
+    /// The platform's name (`hap`).
     pub name: String,
     /// Security level: `none`, `tls` or `auth` (default).
     pub level: String,

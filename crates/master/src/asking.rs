@@ -99,7 +99,7 @@ async fn ask(
                     let node = desk.state.nodes().get(&name);
                     Ok(node.is_none_or(|node| node.state.is_gone()))
                 });
-                // Its processes are dealt with when the node is found dead, and when it comes back.
+                // The node's processes are dealt with when the node is found dead, and when it comes back.
                 if dead.await.unwrap_or(true) {
                     return;
                 }

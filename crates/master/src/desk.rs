@@ -87,7 +87,7 @@ pub(crate) enum Outward {
     WhitePages {
         /// Local name.
         agent: String,
-        /// Its state.
+        /// The agent's state.
         state: Option<AgentState>,
     },
     /// Tell the waiting task that the AMS knows of all earlier effects.

@@ -32,10 +32,10 @@ pub struct EmbeddedPlatform {
 /// The reason why an embedded platform could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
-    /// Its authorities could not be made.
+    /// The platform's authorities could not be made.
     #[error(transparent)]
     Authorities(#[from] AuthoritiesError),
-    /// Its state could not be begun.
+    /// The platform's state could not be begun.
     #[error(transparent)]
     Foundation(#[from] FoundationError),
     /// A process could not be adopted.

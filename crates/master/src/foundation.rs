@@ -23,7 +23,7 @@ use sealbus_store::{Store, StoreError, read_all};
 /// The settings of a platform, as its owner chose them.
 #[derive(Clone, Debug)]
 pub struct PlatformSettings {
-    /// Its name.
+    /// The platform's name.
     pub name: PlatformName,
     /// Security level.
     pub level: SecurityLevel,

@@ -3,7 +3,7 @@
 /// A node that could take a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// Its name.
+    /// The node's name.
     pub name: &'a str,
     /// Agents placed on it.
     pub agents: u64,
@@ -29,7 +29,7 @@ pub enum NoPlace {
     /// The node it must run on is not alive.
     #[error("its node {0} is not alive")]
     PinnedAway(String),
-    /// It is pinned to a node that it forbids.
+    /// The process is pinned to a node that it forbids.
     #[error("it must run on {0} and must not")]
     Contradiction(String),
     /// All living nodes are forbidden.

@@ -13,7 +13,7 @@ use sealbus_manifest::RestartPolicy;
 /// A node that joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its own description.
+    /// The node's own description.
     pub description: NodeDescription,
     /// The name of its process.
     pub process: String,
@@ -52,7 +52,7 @@ pub struct Group {
     pub starts: u32,
     /// How many times in a row it failed soon after its start.
     pub failures: u32,
-    /// Its process, if it has one.
+    /// The group's process, if it has one.
     pub process: Option<Process>,
     /// The move in progress, if any.
     pub moving: Option<Move>,
@@ -92,11 +92,11 @@ pub enum Origin {
 /// One run of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its name, which is never used again.
+    /// The process's name, which is never used again.
     pub id: String,
     /// The node it is placed on.
     pub node: String,
-    /// Its id on that machine.
+    /// The process's id on that machine.
     pub pid: Option<u32>,
     /// Whether it is known to run, even if its process id is not known.
     #[serde(default)]
@@ -107,7 +107,7 @@ pub struct Process {
     pub since: UnixMillis,
     /// When its certificates are revoked if it has not ended before. Set when it was told to stop.
     pub stop_by: Option<UnixMillis>,
-    /// Its agents' lives.
+    /// The lives of the process's agents.
     pub agents: BTreeMap<String, Life>,
     /// Agents that get no certificate any more, because an operator revoked theirs.
     #[serde(default)]
@@ -178,7 +178,7 @@ impl Process {
         }
     }
 
-    /// Its contact, once it listens.
+    /// The process's contact, once it listens.
     pub fn contact(&self) -> Option<ProcessContact> {
         Some(ProcessContact {
             node: self.node.clone(),

@@ -276,7 +276,7 @@ impl Master {
         self.admin.address
     }
 
-    /// Its state directory, with the operators' socket and key.
+    /// The Master's state directory, with the operators' socket and key.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -68,7 +68,7 @@ pub struct NodeConfig {
     pub token: Option<Token>,
     /// The name that it asks for.
     pub name: Option<String>,
-    /// Its address, in its agents' certificates and for their links.
+    /// The node's address, in its agents' certificates and for their links.
     pub address: IpAddr,
 }
 
@@ -96,7 +96,7 @@ pub enum NodeError {
         directory: PathBuf,
         /// The node's name.
         name: String,
-        /// Its platform.
+        /// The node's platform.
         known: String,
         /// The token's platform.
         other: String,

@@ -46,7 +46,8 @@ pub(crate) struct Known {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Remembered {
     pub(crate) launch: Launch,
-    /// Its process id and its start time by the system. The time distinguishes it from a later process with the same
+    /// The process's id and its start time by the system. The time distinguishes it from a later process with the same
+    /// id.
     /// id.
     pub(crate) pid: Option<(u32, u64)>,
     /// The ticket that it has not shown yet, and when the ticket expires.

@@ -1,5 +1,5 @@
-//! Orders to nodes, and what nodes tell the Master, are believed from proved senders alone, at every
-//! level: strangers and agents try here at the levels whose agents' messages prove nobody.
+//! Nodes obey orders from proved senders alone, and the Master believes reports from proved nodes alone, at every
+//! level. Strangers and agents try both at the levels where agents' messages prove nobody.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -28,7 +28,7 @@ use sealbus_seal::{
 use serde::Serialize;
 use support::{HERE, LONG, Operator, platform};
 
-/// Finds one process, whatever it is asked for.
+/// Resolves every name to one process.
 struct Only(ProcessEndpoint);
 
 impl Resolver for Only {
@@ -37,7 +37,7 @@ impl Resolver for Only {
     }
 }
 
-/// A credential that no platform but the stranger's own believes.
+/// A credential that only the stranger's own platform believes.
 fn home_made(identity: Identity) -> Credential {
     let name = PlatformName::new("factory").unwrap();
     let day = Duration::from_secs(86_400);
@@ -51,7 +51,7 @@ fn home_made(identity: Identity) -> Credential {
     Credential::new(key, issued.chain).unwrap()
 }
 
-/// A stranger's endpoint: the process `claimed`, with one agent, whose messages all go to `target`.
+/// A stranger's endpoint: the process `claimed`, with one agent. All its messages go to `target`.
 struct Stranger {
     endpoint: MeshEndpoint,
     outbox: Outbox,
@@ -116,7 +116,7 @@ fn start(trace: &Path) -> NodeRequest {
     NodeRequest::Start { launch }
 }
 
-/// A process as the mesh connects to it.
+/// The endpoint to which the mesh connects for a process.
 fn endpoint(contact: &ProcessContact) -> ProcessEndpoint {
     let platform = PlatformName::new("factory").unwrap();
     let process = contact.process.parse().unwrap();
@@ -141,7 +141,7 @@ async fn refused(operator: &Operator) -> u64 {
     }
 }
 
-/// Waits until operators are shown more than `before` refusals, or `is_obeyed`.
+/// Waits until operators see more than `before` refusals, or until `is_obeyed`.
 async fn until_refused(operator: &Operator, before: u64, is_obeyed: impl Fn() -> bool) {
     let waiting = async {
         while refused(operator).await <= before && !is_obeyed() {
@@ -171,7 +171,7 @@ async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
 
         let trace = folder.path().join("trace");
         for way in levels {
-            // In the Master's name to a node.
+            // A stranger writes to a node in the Master's name.
             let before = refused(&operator).await;
             let stranger = Stranger::new(way, &roots, &master, "master@factory", &node).await;
             let start = order("node-1@factory", &start(&trace));
@@ -180,7 +180,7 @@ async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
             assert!(!trace.exists(), "at {level} a stranger at {way} is obeyed");
             stranger.endpoint.shut_down(Duration::ZERO).await;
 
-            // In a node's name to the Master.
+            // A stranger writes to the Master in a node's name.
             let before = refused(&operator).await;
             let stranger = Stranger::new(way, &roots, &two, "node-2@factory", &master).await;
             let left = order("master@factory", &MasterRequest::Left);
@@ -192,7 +192,7 @@ async fn nodes_obey_the_proved_master_alone_and_it_hears_proved_nodes_alone() {
             assert_eq!(alive.count(), 2, "at {level} a stranger at {way} is heard");
         }
 
-        // An agent in its own name.
+        // An agent writes in its own name.
         let before = refused(&operator).await;
         let start = order("node-1@factory", &start(&trace));
         mallory.send(start).await.unwrap();

@@ -1,5 +1,5 @@
-//! Strangers, programs and nodes at the doors of a platform: where nodes join, where programs attach, where
-//! operators ask.
+//! Strangers, programs and nodes at the entrances of a platform: those for joining, for attaching programs, and for
+//! operators.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -48,7 +48,7 @@ async fn strangers_keep_no_newcomer_out() {
     let _node = Node::start(node_config(folder.path(), "one", Some(token)))
         .await
         .unwrap();
-    // Nor a program out of its node, and operators are answered.
+    // A program stays on its node too, and operators are answered.
     support::alive(&operator, 1).await;
     let ticket = operator.ticket("guest", None).await;
     let address = Token::parse(Purpose::Ticket, &ticket).unwrap().addresses()[0].clone();
@@ -59,7 +59,7 @@ async fn strangers_keep_no_newcomer_out() {
     drop(silent);
 }
 
-/// Attaches with a ticket by hand, and returns the connection after the node's answer began.
+/// Attaches with a ticket by hand. Returns the connection after the node's answer began.
 async fn attached(ticket: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
     let token = Token::parse(Purpose::Ticket, ticket).unwrap();
     let mut stream = connect(
@@ -94,7 +94,7 @@ async fn a_process_that_reads_nothing_is_killed_and_its_node_lives_on() {
     let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
     let ticket = operator.ticket("mallory", Some("node-1")).await;
     let mut stream = attached(&ticket).await;
-    // It asks until the node takes no more, and reads none of the answers.
+    // The program asks until the node takes no more, and reads none of the answers.
     let agent = "ams".to_owned();
     let question = call(1, &AttachmentRequest::Resolve { agent }).repeat(1000);
     let ask = async { while stream.write_all(&question).await.is_ok() {} };
@@ -184,7 +184,7 @@ async fn no_node_takes_a_name_of_the_platform() {
 async fn a_node_does_not_pass_for_the_master_where_others_join() {
     let folder = tempfile::tempdir().unwrap();
     let (_master, operator, _one, _two) = platform(folder.path(), SecurityLevel::Auth).await;
-    // A node's own key and certificate, as anybody has who took over its machine.
+    // A node's own key and certificate, which an attacker has after taking over the node's machine.
     let kept = std::fs::read(folder.path().join("one/node.json")).unwrap();
     let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
     let key = KeyPair::from_pkcs8_pem(kept["key"].as_str().unwrap()).unwrap();
@@ -234,14 +234,14 @@ async fn operators_prove_their_key() {
         tokio::spawn(drive);
         caller
     };
-    // Without the key.
+    // An operator comes without the key.
     let fault = open()
         .await
         .call::<AdminAnswer>(&AdminRequest::Status, LONG)
         .await
         .unwrap_err();
     assert_eq!(fault.code, FaultCode::NotPermitted);
-    // With another one.
+    // An operator comes with another key.
     let caller = open().await;
     let challenge = caller.call::<EntryAnswer>(&Entry::Challenge, LONG).await;
     assert!(matches!(challenge, Ok(EntryAnswer::Challenge { .. })));
@@ -251,7 +251,7 @@ async fn operators_prove_their_key() {
         .await
         .unwrap_err();
     assert_eq!(fault.code, FaultCode::NotPermitted);
-    // With the key, also after the Master was started again.
+    // An operator comes with the key, even after a restart of the Master.
     Operator::of(&master).await.nodes().await;
     let before = std::fs::read(&key).unwrap();
     master.abandon().await;

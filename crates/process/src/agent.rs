@@ -216,7 +216,7 @@ pub struct AgentHandle {
     mailbox: Mailbox,
     /// The state that it brought from its former node.
     state: Option<Box<[u8]>>,
-    /// How it leaves, unless it just ended.
+    /// How the agent leaves, unless it just ended.
     parting: Option<Box<Parting>>,
 }
 

@@ -39,7 +39,7 @@ pub enum CertificationError {
         "the platform sent a certificate that expired at {not_after}: the clock here says {now}; set one of the clocks right"
     )]
     Expired {
-        /// Its last valid second.
+        /// The certificate's last valid second.
         not_after: sealbus_seal::Timestamp,
         /// The time here.
         now: sealbus_seal::Timestamp,

@@ -61,9 +61,9 @@ pub type AgentResult<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 pub trait Agent: Send + 'static {
     /// Called once, when the agent has its certificate and can send and receive.
     ///
-    /// It may take as long as it likes. An agent that only acts, and never waits for questions, does all its work here
-    /// and ends with [`Context::stop`]. Messages that arrive in the meantime wait in the mailbox, in order. An agent
-    /// can be moved once this hook has returned.
+    /// The hook may take as long as it likes. An agent that only acts, and never waits for questions, does all its work
+    /// here and ends with [`Context::stop`]. Messages that arrive in the meantime wait in the mailbox, in order. An
+    /// agent can be moved once this hook has returned.
     fn setup(&mut self, context: &mut Context) -> impl Future<Output = AgentResult> + Send {
         let _ = context;
         async { Ok(()) }

@@ -46,7 +46,7 @@ pub enum CodecError {
     /// The frame is longer than the limit.
     #[error("a frame of {length} bytes exceeds the limit of {limit}")]
     TooLong {
-        /// Its length.
+        /// The frame's length.
         length: usize,
         /// The limit.
         limit: usize,

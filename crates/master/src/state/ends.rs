@@ -185,7 +185,7 @@ impl MasterState {
             else {
                 continue;
             };
-            // It is asked once. The node ends it by force, and reports the end.
+            // The node is asked once. It ends the process by force, and reports the end.
             process.stop_by = Some(UnixMillis::MAX);
             let process = process.id.clone();
             self.revoke(&process, Reason::Killed);

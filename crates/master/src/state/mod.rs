@@ -115,7 +115,7 @@ pub enum Effect {
     WhitePages {
         /// Local name.
         agent: String,
-        /// Its state.
+        /// The agent's state.
         state: Option<AgentState>,
     },
     /// End an operator's wait: a move ended, or a node knows a ticket.
@@ -428,7 +428,7 @@ impl MasterState {
         for process in group.processes() {
             self.processes.remove(&process.id);
             if group.origin == Origin::System {
-                // Its name stays with the Master's process.
+                // The name stays with the Master's process.
                 self.revoke(&process.id, Reason::Superseded);
             } else {
                 self.stop_process(process, Duration::ZERO, "it was replaced");

@@ -277,7 +277,7 @@ impl MasterState {
         };
         match &moving.source {
             Some(source) if source.id == process => {
-                // Its node still holds the frozen agents.
+                // The process's node still holds the frozen agents.
                 moving.source_gone = true;
                 self.save(name);
                 true

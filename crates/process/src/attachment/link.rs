@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// The way to the node.
 pub(super) enum Way {
-    /// Its socket on this machine.
+    /// The node's socket on this machine.
     Local(PathBuf),
     /// TLS, pinned by a ticket.
     Remote {
