@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Turns; the median counts
     #[arg(long, default_value_t = 3)]
     repetitions: usize,
-    /// Only tables whose name begins so: broadcast, bandwidth, time, events
+    /// Only tables with a name that begins so: broadcast, bandwidth, time, events
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Only columns with this in their title

@@ -38,34 +38,34 @@ pub(crate) struct Arguments {
     /// How much: quick takes at most a quarter of an hour on two cores
     #[arg(long, value_enum, default_value_t = Profile::Quick)]
     profile: Profile,
-    /// Only the table of this name, or those whose names begin so; may be given again
+    /// Only the table with this name, or tables with names that begin so; may be given again
     #[arg(long, value_name = "NAME")]
     table: Vec<String>,
-    /// Only the system of this name, or those whose names begin so; may be given again
+    /// Only the system with this name, or systems with names that begin so; may be given again
     #[arg(long, value_name = "NAME")]
     system: Vec<String>,
     /// Repetitions, instead of those of the profile
     #[arg(long)]
     repetitions: Option<u32>,
-    /// Begin no more cells after so many minutes; what is missing is measured by the next run
+    /// Begin no more cells after this many minutes; the next run measures the missing ones
     #[arg(long)]
     minutes: Option<f64>,
-    /// Forget what was measured before
+    /// Forget earlier results
     #[arg(long)]
     fresh: bool,
-    /// Measure nothing: write the report anew
+    /// Measure nothing, and write the report anew
     #[arg(long)]
     report_only: bool,
     /// Put the figures into this page too, between its marks
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Where the report goes
+    /// The folder for the report
     #[arg(long, default_value = "bench/report")]
     report: PathBuf,
     /// The folder with scenarios, systems and peers
     #[arg(long, default_value = "bench")]
     bench: PathBuf,
-    /// Where `make peers` puts what it installs
+    /// The folder with the systems that `make peers` installs
     #[arg(long, env = "SEALBUS_PEERS")]
     peers: Option<PathBuf>,
 }

@@ -48,7 +48,7 @@ async fn strangers_keep_no_newcomer_out() {
     let _node = Node::start(node_config(folder.path(), "one", Some(token)))
         .await
         .unwrap();
-    // A program stays on its node too, and operators are answered.
+    // Strangers do not keep a program from its node either, and operators are answered.
     support::alive(&operator, 1).await;
     let ticket = operator.ticket("guest", None).await;
     let address = Token::parse(Purpose::Ticket, &ticket).unwrap().addresses()[0].clone();

@@ -1,5 +1,5 @@
-//! The suite's promises about persistent channels where messages go over a real RabbitMQ, tested at each level. `make
-//! test-rabbitmq` installs RabbitMQ and runs these tests.
+//! The suite's promises about persistent channels where messages go over a real RabbitMQ, tested at each level.
+//! `make test-rabbitmq` installs RabbitMQ and runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -12,7 +12,7 @@ pub(crate) enum Gateway {
         after_help = "Example: sealbus gateway allow plat1 --to 'seller-*' --to df --register"
     )]
     Allow(GatewayAllow),
-    /// Take back what was allowed to another platform
+    /// Take back the permission of another platform to write here
     #[command(after_help = "Example: sealbus gateway deny plat1")]
     Deny(GatewayDeny),
     /// Show how many messages the gateway has carried and refused
@@ -24,7 +24,7 @@ pub(crate) enum Gateway {
 
 #[derive(Debug, Args)]
 pub(crate) struct GatewayAllow {
-    /// Name of the other platform: what stands behind the last @ of its agents' names; * for all
+    /// Name of the other platform, which follows the last @ in its agents' names; * for all
     #[arg(id = "neighbour", value_name = "PLATFORM")]
     pub(crate) platform: String,
     /// Agents it may write to; a * at the end stands for any rest [default: *]
