@@ -41,7 +41,7 @@
 //! | variable | who sets it | effect |
 //! |---|---|---|
 //! | `SEALBUS_ATTACH` | a node that starts the program | the program attaches to the node and runs the agents placed there |
-//! | `SEALBUS_TICKET` | you, with what `sealbus ticket NAME` printed | the program joins the platform from outside |
+//! | `SEALBUS_TICKET` | you, with a ticket from `sealbus ticket NAME` | the program joins the platform from outside |
 //! | neither | | an embedded platform |
 //! | `SEALBUS_LOG` | you | sets the log level or a filter, such as `info` or `sealbus=debug` |
 //!

@@ -50,7 +50,7 @@ use shelf::Kept;
 pub use carrier::run;
 pub use own::{OwnPost, PostPlace};
 
-/// How long a notice is kept, and a letter that has no expiry.
+/// How long a notice is kept, and how long a letter without an expiry is.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most letters in one request.
 pub const MOST_POSTED: usize = 1024;
@@ -75,7 +75,7 @@ pub(crate) struct Pace {
     pub(crate) pause: Duration,
     /// The longest time between two looks for changes.
     pub(crate) look: Duration,
-    /// How long a silent node is waited for that letters were carried to.
+    /// How long the post waits for a silent node that letters were carried to.
     pub(crate) given_up: Duration,
 }
 

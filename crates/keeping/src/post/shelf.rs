@@ -57,7 +57,7 @@ pub(crate) struct Shelf {
     arrivals: u64,
 }
 
-/// Why a letter is not taken in.
+/// The reason why a letter is not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// The letter was here before: it is being kept here, was settled here, or went on from here.

@@ -302,7 +302,7 @@ impl World {
         1 + usize::from(self.is_lost())
     }
 
-    /// Brings back the answer of a node that was reached, unless the answer is lost or the node was killed meanwhile.
+    /// Brings back the answer of a node that was reached, unless the answer is lost or the node was killed in between.
     fn answer<T>(&self, from: usize, post: &Arc<Post>, answer: T) -> Result<T, Fault> {
         let now = self.post(from);
         let is_killed = !now.is_some_and(|now| Arc::ptr_eq(&now, post));

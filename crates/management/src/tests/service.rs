@@ -66,7 +66,7 @@ impl Platform {
         Self::on(bus, Arc::default()).await
     }
 
-    /// Starts AMS and DF from what the store holds.
+    /// Starts AMS and DF on the contents of the store.
     async fn on(bus: Bus, store: Arc<Disk>) -> Self {
         let limits = DirectoryLimits::default();
         let ams = Ams::load(aid("ams@factory"), limits.clone(), &*store)

@@ -91,7 +91,7 @@ impl Subscribing {
     /// Subscribes.
     ///
     /// # Errors
-    /// [`SubscribeError`], for example a filter with a fault, whose place the error names.
+    /// [`SubscribeError`]. For a faulty filter it names the place of the fault.
     pub fn open(self) -> Result<ChannelSubscription, SubscribeError> {
         let channels = Channels::of(self.outbox.bus());
         let subscription = channels.subscribe(&self.outbox, self.options)?;
