@@ -119,7 +119,7 @@ pub enum AnswerError {
         by: String,
         /// `refuse`, `failure` or `not-understood`.
         performative: String,
-        /// Why.
+        /// The reason.
         exception: Exception,
     },
     /// The request did not reach its receiver.
