@@ -19,14 +19,14 @@ use crate::key::{KeyError, KeyPair, PublicKey};
 use crate::request::SigningRequest;
 use crate::timestamp::Timestamp;
 
-/// Certificates start this long before they are made, so that a peer whose clock is a little slow
-/// accepts them at once.
+/// Certificates are valid from this long before their creation, so that a peer whose clock is a little slow accepts
+/// them at once.
 const BACKDATING: Duration = Duration::from_secs(60);
 
 /// The object identifier of the subject attribute UID (RFC 4519 section 2.39).
 const UID: [u64; 7] = [0, 9, 2342, 19_200_300, 100, 1, 1];
 
-/// From when to when a certificate is valid, both seconds included.
+/// The period in which a certificate is valid, both end seconds included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     not_before: Timestamp,
@@ -34,7 +34,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// From a minute before `now`, for peers whose clock is slow, until `lifetime` after it.
+    /// A period from a minute before `now`, for peers whose clock is slow, until `lifetime` after `now`.
     pub fn starting(now: Timestamp, lifetime: Duration) -> Self {
         Self {
             not_before: now.minus(BACKDATING),
@@ -42,8 +42,8 @@ impl Validity {
         }
     }
 
-    /// The same, but not from before `floor`. A certificate for an identity on the deny list must
-    /// start at [`Trust::denied_before`](crate::Trust::denied_before) or it is born denied.
+    /// The same period, but not from before `floor`. A certificate for an identity on the deny list must start at
+    /// [`Trust::denied_before`](crate::Trust::denied_before). Otherwise it is denied from the start.
     #[must_use]
     pub fn not_before_at_least(self, floor: Timestamp) -> Self {
         Self {
@@ -70,13 +70,13 @@ impl Validity {
     }
 }
 
-/// Why an authority could not be made, loaded or did not sign.
+/// Why an authority could not be made or loaded, or did not sign.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AuthorityError {
     /// The key could not be made or used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The authority's certificate is unreadable, or not its key's.
+    /// The authority's certificate is unreadable, or does not match its key.
     #[error("the authority's certificate: {0}")]
     Certificate(#[from] CertificateError),
     /// The certificate is not an authority's.
@@ -90,7 +90,7 @@ pub enum AuthorityError {
         /// For whom.
         identity: Identity,
     },
-    /// The authority's own certificate is not valid in the whole of the time asked for.
+    /// The authority's own certificate does not cover the whole requested period.
     #[error(
         "the certificate of {authority} is valid from {not_before} to {not_after} only: renew it"
     )]
@@ -99,7 +99,7 @@ pub enum AuthorityError {
         authority: Identity,
         /// The start of its validity.
         not_before: Timestamp,
-        /// Its end.
+        /// The end of the authority's certificate.
         not_after: Timestamp,
     },
     /// The authority's name is not legal.
@@ -110,8 +110,7 @@ pub enum AuthorityError {
     Encoding(String),
 }
 
-/// The root of a platform's trust. It signs issuing authorities and nothing else, so its key can
-/// be kept offline.
+/// The root of a platform's trust. It signs issuing authorities and nothing else, so its key can be kept offline.
 #[derive(Debug)]
 pub struct RootAuthority {
     key: KeyPair,
@@ -119,7 +118,7 @@ pub struct RootAuthority {
     parsed: Certificate,
 }
 
-/// The issuing CA of one CA service instance, with a key of its own.
+/// The issuing CA of one CA service instance. It has a key of its own.
 #[derive(Debug)]
 pub struct IssuingAuthority {
     key: KeyPair,
@@ -160,12 +159,12 @@ impl RootAuthority {
         })
     }
 
-    /// The root certificate, in DER: what [`Trust`](crate::Trust) is built on.
+    /// The root certificate, in DER. [`Trust`](crate::Trust) is built on it.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// The root certificate's fingerprint: what tokens carry.
+    /// The root certificate's fingerprint. Tokens carry it.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.certificate)
     }
@@ -180,7 +179,7 @@ impl RootAuthority {
         &self.key
     }
 
-    /// Certifies the key of a CA service instance. It may sign only leaf certificates.
+    /// Certifies the key of a CA service instance. That instance may sign only leaf certificates.
     pub fn certify_authority(
         &self,
         name: &str,
@@ -194,7 +193,7 @@ impl RootAuthority {
         Ok(CertificateChain::from_parts(&leaf, Arc::new([])))
     }
 
-    /// Makes an issuing authority with a new key, where root and CA service share a process.
+    /// Makes an issuing authority with a new key, for a root and a CA service that share a process.
     pub fn create_authority(
         &self,
         name: &str,
@@ -208,7 +207,7 @@ impl RootAuthority {
 }
 
 impl IssuingAuthority {
-    /// Joins an issuing authority's key with the chain its root gave it.
+    /// Joins an issuing authority's key with the chain that its root gave it.
     pub fn load(key: KeyPair, chain: CertificateChain) -> Result<Self, AuthorityError> {
         let parsed = own_certificate(&key, chain.leaf())?;
         let issuers = chain.to_certificates().into();
@@ -220,7 +219,7 @@ impl IssuingAuthority {
         })
     }
 
-    /// Its identity: `spiffe://<platform>/authority/<name>`.
+    /// The authority's identity: `spiffe://<platform>/authority/<name>`.
     pub fn identity(&self) -> &Identity {
         self.parsed.identity()
     }
@@ -230,21 +229,21 @@ impl IssuingAuthority {
         &self.parsed
     }
 
-    /// Its certificate and those above it, without the root.
+    /// The authority's certificate and those above it, without the root.
     pub fn chain(&self) -> &CertificateChain {
         &self.chain
     }
 
-    /// Its private key, to be kept on disk.
+    /// The authority's private key, to be kept on disk.
     pub fn key(&self) -> &KeyPair {
         &self.key
     }
 
-    /// Certifies the request's key for whom the grant names, whatever the request asks for.
+    /// Certifies the request's key for the identity in the grant, whatever the request asks for.
     ///
-    /// The subject is `UID=<agent name>,CN=<IP address>`, the alternative names are the IP address
-    /// and the SPIFFE URI, the key may be used for signatures by both clients and servers, and
-    /// the validity ends with the authority's own at the latest.
+    /// The subject is `UID=<agent name>,CN=<IP address>`. The alternative names are the IP address and the SPIFFE URI.
+    /// The key may be used for signatures by both clients and servers. The validity ends with the authority's own at
+    /// the latest.
     pub fn issue(
         &self,
         grant: &Grant,
@@ -342,9 +341,9 @@ fn authority_params(
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(authorities_below));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.use_authority_key_identifier_extension = true;
-    // Nothing is constrained by name: the libraries that are to believe these certificates disagree about URIs, some
-    // take the IP address in CN for a DNS name, and Java reads no certificate that forbids all e-mail addresses. `Trust`
-    // checks the platform itself, and believes no certificate with a DNS name.
+    // The certificate has no name constraints: libraries disagree about constraints on URIs, some take the IP address
+    // in CN for a DNS name, and Java reads no certificate that forbids all e-mail addresses. `Trust` checks the
+    // platform itself, and rejects every certificate with a DNS name.
     Ok(params)
 }
 
@@ -357,7 +356,7 @@ fn leaf_params(
     params
         .subject_alt_names
         .insert(0, SanType::IpAddress(address));
-    // In this order: RFC 4514 prints the last first, and brokers know the agent by that text.
+    // The order matters: RFC 4514 prints the last attribute first, and brokers know the agent by that text.
     params
         .distinguished_name
         .push(DnType::CommonName, address.to_string());

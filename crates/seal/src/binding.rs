@@ -1,8 +1,8 @@
 //! Channel binding: an agent's signature that ties its certificate to one TLS connection.
 //!
-//! One connection between two processes serves many agents. Each proves itself on it once, by
-//! signing a statement that holds the connection's TLS exporter (RFC 8446 section 7.5, RFC 9266),
-//! so the proof is worthless on every other connection.
+//! One connection between two processes serves many agents. Each agent proves itself on the connection once. It signs a
+//! statement that contains the connection's TLS exporter (RFC 8446 section 7.5, RFC 9266), so the proof is worthless on
+//! every other connection.
 
 use rustls::ConnectionCommon;
 use thiserror::Error;
@@ -17,11 +17,11 @@ use crate::trust::{Trust, VerifiedIdentity, VerifyError};
 /// The label under which the exporter is derived.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-sealbus-agent-binding";
 
-/// The first bytes of the signed statement, which set it apart from every other kind of statement.
+/// The first bytes of the signed statement. They set it apart from every other kind of statement.
 const CONTEXT: &[u8] = b"sealbus agent binding v1\0";
 
-/// Which end of the connection a proof speaks for. A proof of one end is refused from the other,
-/// so that it cannot be reflected.
+/// The end of the connection that a proof speaks for. A proof of one end is refused from the other, so that it cannot
+/// be reflected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The end that opened the connection.
@@ -41,7 +41,7 @@ impl Role {
     }
 }
 
-/// One connection, as both of its ends know it: what every proof on it is bound to.
+/// One connection, as both of its ends know it. Every proof on the connection is bound to this value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Channel {
     exporter: [u8; 32],
@@ -68,13 +68,13 @@ pub enum BindingError {
     /// The bytes are not a chain and a signature.
     #[error("not an agent binding: {0}")]
     Malformed(#[from] CertificateError),
-    /// The bytes end before the signature does, or after it.
+    /// The bytes end before or after the end of the signature.
     #[error("not an agent binding: the signature is not 64 bytes long")]
     SignatureLength,
     /// The certificate is not believed.
     #[error(transparent)]
     NotVerified(#[from] VerifyError),
-    /// The signature is not this certificate's over this connection.
+    /// The signature was not made by this certificate's key over this connection.
     #[error(
         "the proof of {identity} was not made by its key for this connection: it is forged, replayed from another connection, or made for another security level or protocol version"
     )]
@@ -127,7 +127,7 @@ impl Channel {
     }
 }
 
-/// Shows everything but the exporter, which is as secret as the connection.
+/// Shows everything except the exporter, which is as secret as the connection.
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Channel")
@@ -138,7 +138,7 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Binding {
-    /// Proves the owner of `credential` on `channel`, at whose `prover` end it is.
+    /// Proves the owner of `credential`, which is at the `prover` end of `channel`.
     pub fn prove(
         credential: &Credential,
         channel: &Channel,
@@ -153,9 +153,9 @@ impl Binding {
         })
     }
 
-    /// Checks the proof of somebody at the `prover` end of `channel`.
+    /// Checks the proof of an agent at the `prover` end of `channel`.
     ///
-    /// Costs two signature checks for a chain seen for the first time, then one.
+    /// The check costs two signature checks for a chain seen for the first time, then one.
     pub fn verify(
         &self,
         channel: &Channel,
@@ -186,7 +186,7 @@ impl Binding {
         &self.chain
     }
 
-    /// Appends the wire form: the chain's, then the signature's 64 bytes.
+    /// Appends the wire form: the chain's wire form, then the 64 bytes of the signature.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.chain.encode(out);
         out.extend_from_slice(self.signature.as_bytes());

@@ -18,7 +18,7 @@ use crate::identity::Identity;
 use crate::key::{KeyPair, PublicKey};
 use crate::timestamp::Timestamp;
 
-/// The largest certificate that is read, in bytes. Ours take about 500.
+/// The largest certificate that is read, in bytes. Certificates of Sealbus take about 500.
 pub const MAX_CERTIFICATE_LENGTH: usize = 4096;
 
 /// The most certificates in a chain: a leaf, an issuing CA, and room for two more above it.
@@ -32,8 +32,8 @@ pub struct Serial([u8; 16]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// The contents of a certificate. Parsing checks its form, not its signer: for that see
-/// [`Trust::verify`](crate::Trust::verify).
+/// The contents of a certificate. Parsing checks the form and not the signer. [`Trust::verify`](crate::Trust::verify)
+/// checks the signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     identity: Identity,
@@ -48,28 +48,27 @@ pub struct Certificate {
 
 /// A leaf certificate followed by the issuing certificates above it, without the root.
 ///
-/// The issuers are shared between all chains made from the same one, so that a hundred thousand
-/// agents keep one copy of them.
+/// All chains made from the same chain share its issuers, so that a hundred thousand agents keep one copy of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CertificateChain {
     leaf: Box<[u8]>,
     issuers: Arc<[CertificateDer<'static>]>,
 }
 
-/// A private key and the chain that certifies it: what an agent, process or node shows.
+/// A private key and the chain that certifies it. An agent, process or node shows it.
 #[derive(Debug)]
 pub struct Credential {
     key: KeyPair,
     chain: CertificateChain,
 }
 
-/// Why bytes are not a certificate, chain or credential of ours.
+/// Why bytes are not a certificate, chain or credential of Sealbus.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CertificateError {
     /// Longer than [`MAX_CERTIFICATE_LENGTH`].
     #[error("a certificate of {0} bytes; at most {MAX_CERTIFICATE_LENGTH} are read")]
     TooLong(usize),
-    /// Not X.509 in DER.
+    /// The bytes are not X.509 in DER.
     #[error("not an X.509 certificate in DER: {0}")]
     Malformed(String),
     /// The key is of another algorithm than Ed25519.
@@ -78,7 +77,7 @@ pub enum CertificateError {
     /// The serial number has more than 16 bytes.
     #[error("the certificate's serial number is longer than 16 bytes")]
     SerialTooLong,
-    /// The subject alternative name holds no identity of ours, or more than one.
+    /// The subject alternative name holds no Sealbus identity, or more than one.
     #[error("the certificate names no identity: {0}")]
     NoIdentity(String),
     /// The certificate's uses contradict its identity.
@@ -175,7 +174,7 @@ impl Certificate {
         self.address
     }
 
-    /// Its serial number.
+    /// The certificate's serial number.
     pub fn serial(&self) -> Serial {
         self.serial
     }
@@ -200,7 +199,7 @@ impl Certificate {
         self.is_authority
     }
 
-    /// The subject's distinguished name as it is encoded, for showing.
+    /// The subject's distinguished name in its encoded order, for display.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -246,7 +245,7 @@ impl Serial {
         Ok(Self(bytes))
     }
 
-    /// From 16 bytes, most significant first.
+    /// A serial number from 16 bytes, most significant first.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -278,7 +277,7 @@ impl Fingerprint {
         Self(crate::sha256(&[der]))
     }
 
-    /// From the 32 bytes of the digest.
+    /// A fingerprint from the 32 bytes of the digest.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -388,15 +387,15 @@ impl CertificateChain {
         Certificate::parse(&self.leaf)
     }
 
-    /// Keeps one copy of the issuers with `other`, if they are the same.
+    /// Shares one copy of the issuers with `other`, if they are the same.
     pub fn share_issuers(&mut self, other: &Self) {
         if self.issuers == other.issuers {
             self.issuers = Arc::clone(&other.issuers);
         }
     }
 
-    /// Appends the chain's wire form: for each certificate its length in two bytes, most
-    /// significant first, and its DER, preceded by one byte with their number.
+    /// Appends the chain's wire form: one byte with the number of certificates, then for each certificate its length in
+    /// two bytes, most significant first, and its DER.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(1 + self.issuers.len() as u8);
         let issuers = self.issuers.iter().map(|issuer| issuer.as_ref());
@@ -414,7 +413,7 @@ impl CertificateChain {
         }
     }
 
-    /// Reads a wire form at the start of `bytes` and returns what follows it.
+    /// Reads a wire form at the start of `bytes`, and returns the bytes after it.
     pub(crate) fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), CertificateError> {
         let (&count, mut rest) = bytes.split_first().ok_or(CertificateError::ChainEncoding)?;
         let count = usize::from(count);
@@ -475,7 +474,7 @@ impl Credential {
     }
 }
 
-/// A certificate in DER as text (RFC 7468): what other programs read.
+/// A certificate in DER as text (RFC 7468), for other programs.
 pub fn certificate_pem(der: &[u8]) -> String {
     let text = base64::engine::general_purpose::STANDARD.encode(der);
     let mut out = String::from("-----BEGIN CERTIFICATE-----\n");

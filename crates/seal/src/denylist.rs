@@ -1,8 +1,8 @@
 //! The deny list: certificates revoked before their time, signed and pushed to every process.
 //!
-//! A list names certificates by serial number and identities by a date: everything issued to the
-//! identity that starts before it is denied. Its version only ever grows. Entries are forgotten
-//! when the certificates they deny have expired anyway, so a list stays as short as lifetimes are.
+//! A list names certificates by serial number, and identities by a date: every certificate of the identity that starts
+//! before that date is denied. The version of a list only ever grows. An entry is forgotten once the certificates that
+//! it denies have expired anyway. A list thus stays as short as lifetimes are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ pub const MAX_ENTRIES: usize = 100_000;
 /// The longest signed list that is read, in bytes.
 pub const MAX_SIGNED_LENGTH: usize = 16 * 1024 * 1024;
 
-/// Denials outlive the certificates they deny by this much, for clocks that are slow.
+/// Denials outlive the certificates that they deny by this much, for clocks that are slow.
 const AFTERLIFE: Duration = Duration::from_secs(600);
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
@@ -36,9 +36,9 @@ const CONTEXT: &[u8] = b"sealbus deny list v1\0";
 pub enum Reason {
     /// The agent was killed.
     Killed,
-    /// The agent moved to another node, where it got a new certificate.
+    /// The agent moved to another node and got a new certificate there.
     Moved,
-    /// Its node was lost.
+    /// The node was lost.
     NodeLost,
     /// By an operator's order.
     ByOperator,
@@ -69,21 +69,21 @@ pub struct DenyList {
     authority: Identity,
     version: u64,
     serials: HashMap<Serial, Entry>,
-    /// Certificates of the identity that start before the time are denied.
+    /// The identities whose certificates are denied if they start before the time.
     identities: HashMap<Identity, (Timestamp, Entry)>,
 }
 
 /// The outcome of a received list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenyListUpdate {
-    /// It is in force now.
+    /// The list is in force now.
     Applied {
-        /// Its version.
+        /// The list's version.
         version: u64,
     },
-    /// It was in force already.
+    /// The list was in force already.
     AlreadyHeld {
-        /// Its version.
+        /// The list's version.
         version: u64,
     },
 }
@@ -116,10 +116,10 @@ pub enum DenyListError {
     /// A name in it is not legal.
     #[error("not a deny list: {0}")]
     Name(#[from] IdentityError),
-    /// Its authority is not believed.
+    /// The list's authority is not trusted.
     #[error("a deny list of an authority that is not trusted: {0}")]
     NotTrusted(#[from] VerifyError),
-    /// It is not signed by the authority it names.
+    /// The list is not signed by the authority that it names.
     #[error("the deny list of {0} is not signed by it")]
     NotSigned(Identity),
     /// A newer list is in force.
@@ -174,13 +174,13 @@ impl DenyList {
         &self.authority
     }
 
-    /// Its version, which grows with every change.
+    /// The list's version, which grows with every change.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Makes the version at least this: an authority that goes on from an older copy of its list passes the versions it gave
-    /// out since if it counts from the time.
+    /// Makes the version at least this. An authority may continue from an older copy of its list. If it counts versions
+    /// from the time, it passes the versions that it has given out since.
     pub fn raise_version(&mut self, version: u64) {
         self.version = self.version.max(version);
     }
@@ -217,8 +217,8 @@ impl DenyList {
         Ok(())
     }
 
-    /// Denies an identity for what it did until `denial.at`, such as messages that still wait, and of its certificates
-    /// those that start before `before`. It is remembered until `not_after`, and a while longer.
+    /// Denies an identity. Its actions until `denial.at` are denied, such as messages that still wait, and its
+    /// certificates that start before `before`. The denial is remembered until `not_after`, and a while longer.
     pub fn deny_identity_before(
         &mut self,
         identity: Identity,
@@ -243,8 +243,8 @@ impl DenyList {
         Ok(())
     }
 
-    /// Denies every certificate of an identity that exists when it is denied. The last of them
-    /// expires at `not_after`.
+    /// Denies every certificate of an identity that exists at the moment of the denial. The last of them expires at
+    /// `not_after`.
     ///
     /// A later certificate must not start before `denial.at`: see [`DenyList::denied_before`] and
     /// [`Validity::not_before_at_least`](crate::Validity::not_before_at_least).
@@ -254,7 +254,7 @@ impl DenyList {
         not_after: Timestamp,
         denial: Denial,
     ) -> Result<(), DenyListError> {
-        // Beyond the start of what was issued after an earlier denial in the same second.
+        // This lies beyond the start of certificates issued after an earlier denial in the same second.
         let before = match self.denied_before(&identity) {
             Some(held) => denial.at.max(held.plus(ONE_SECOND)),
             None => denial.at,
@@ -319,15 +319,15 @@ impl DenyList {
             .map(|(serial, entry)| (*serial, entry.denial))
     }
 
-    /// All denied identities with the start their certificates need, in no order.
+    /// All denied identities with the start that their certificates need, in no order.
     pub fn identities(&self) -> impl Iterator<Item = (&Identity, Timestamp, Denial)> + '_ {
         self.identities
             .iter()
             .map(|(identity, (before, entry))| (identity, *before, entry.denial))
     }
 
-    /// The list with its authority's certificate and signature: what is pushed to processes, and
-    /// kept by the CA to go on from after a restart.
+    /// The list with its authority's certificate and signature. This form is pushed to processes. The CA also keeps it,
+    /// to continue from after a restart.
     pub fn sign(&self, authority: &IssuingAuthority) -> Result<Vec<u8>, DenyListError> {
         if *authority.identity() != self.authority {
             return Err(DenyListError::NotItsOwn {

@@ -1,4 +1,4 @@
-//! Lower-case hexadecimal, one spelling only.
+//! Lower-case hexadecimal, in one spelling only.
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -10,7 +10,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// `None` unless `text` is exactly `2 * N` lower-case digits.
+/// Decodes the text; `None` unless `text` is exactly `2 * N` lower-case digits.
 pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N {
         return None;

@@ -14,14 +14,14 @@ const SCHEME: &str = "spiffe://";
 
 /// A legal local name of an agent, a node or an authority.
 ///
-/// 1 to 128 of the ASCII letters, digits, `-`, `_` and `.`, starting with a letter or digit: what
-/// is legal at once as the local part of an AID, as a path segment of a SPIFFE ID (SPIFFE-ID
-/// section 2.2) and as a queue name of every broker.
+/// A name has 1 to 128 characters: ASCII letters, digits, `-`, `_` and `.`, starting with a letter or digit. Such a
+/// name is legal as the local part of an AID, as a path segment of a SPIFFE ID (SPIFFE-ID section 2.2) and as a queue
+/// name of every broker.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Arc<str>);
 
-/// A legal platform name (`hap`): as [`Name`], but lower case, as SPIFFE trust domains are.
+/// A legal platform name (`hap`). It is a [`Name`] in lower case, as SPIFFE trust domains are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PlatformName(Arc<str>);
@@ -46,17 +46,17 @@ pub enum Identity {
     Agent {
         /// The platform it lives on.
         platform: PlatformName,
-        /// Its local name, the part of its AID before the `@`.
+        /// The agent's local name, the part of its AID before the `@`.
         name: Name,
     },
     /// A Remote Node (or the Master's own node).
     Node {
         /// The platform it belongs to.
         platform: PlatformName,
-        /// Its name.
+        /// The node's name.
         name: Name,
     },
-    /// A process in which agents run; it holds the mesh endpoint they share.
+    /// A process in which agents run. It has the mesh endpoint that they share.
     Process {
         /// The platform it belongs to.
         platform: PlatformName,
@@ -69,7 +69,7 @@ pub enum Identity {
     Authority {
         /// The platform it certifies for.
         platform: PlatformName,
-        /// Its name.
+        /// The authority's name.
         name: Name,
     },
 }
@@ -90,10 +90,10 @@ pub enum IdentityError {
         what: &'static str,
         /// The beginning of the name.
         start: String,
-        /// Its length in bytes.
+        /// The name's length in bytes.
         length: usize,
     },
-    /// The name holds a character that is not allowed where it stands.
+    /// The name contains a character that is not allowed at its place.
     #[error("the {what} name {name:?} holds {character:?} at position {position}: {allowed}")]
     IllegalCharacter {
         /// The kind of thing that was named.
@@ -102,7 +102,7 @@ pub enum IdentityError {
         name: String,
         /// The offending character.
         character: char,
-        /// Its position, counted in characters from 1.
+        /// The character's position, counted in characters from 1.
         position: usize,
         /// The legal form.
         allowed: &'static str,
@@ -121,7 +121,7 @@ pub enum IdentityError {
 }
 
 impl Name {
-    /// Checks and keeps a name. `what` says in errors what is being named: `agent`, `node`, …
+    /// Checks and keeps a name. Errors name the kind of thing by `what`: `agent`, `node`, …
     pub fn new(what: &'static str, name: &str) -> Result<Self, IdentityError> {
         check(what, name, false)?;
         Ok(Self(name.into()))
@@ -185,7 +185,7 @@ fn excerpt(text: &str) -> String {
 }
 
 impl ProcessId {
-    /// From 16 random bytes.
+    /// A process identifier from 16 random bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -239,7 +239,7 @@ impl Identity {
         })
     }
 
-    /// The agent with this AID name, such as `seller-3@factory`; the platform follows the last `@`.
+    /// The agent with this AID name, such as `seller-3@factory`. The platform follows the last `@`.
     pub fn from_agent_name(name: &str) -> Result<Self, IdentityError> {
         let (local, platform) = name
             .rsplit_once('@')
@@ -247,7 +247,7 @@ impl Identity {
         Self::agent(&PlatformName::new(platform)?, local)
     }
 
-    /// The AID name `name@platform` of an agent; `None` for what is not an agent.
+    /// The AID name `name@platform` of an agent; `None` for any other identity.
     pub fn agent_name(&self) -> Option<String> {
         match self {
             Self::Agent { platform, name } => Some(format!("{name}@{platform}")),
@@ -276,7 +276,7 @@ impl Identity {
         }
     }
 
-    /// Its kind.
+    /// The kind of the identity.
     pub fn kind(&self) -> IdentityKind {
         match self {
             Self::Agent { .. } => IdentityKind::Agent,
@@ -286,8 +286,8 @@ impl Identity {
         }
     }
 
-    /// The node this identity is, or runs on; `None` for agents and authorities, whose names do
-    /// not say where they run.
+    /// The node that this identity is, or runs on. `None` for agents and authorities, whose names do not include their
+    /// node.
     pub fn node_name(&self) -> Option<&Name> {
         match self {
             Self::Node { name, .. } => Some(name),
@@ -296,8 +296,8 @@ impl Identity {
         }
     }
 
-    /// The path of the URI without its leading slash, which is also the certificate's UID for all
-    /// but agents.
+    /// The path of the URI without its leading slash. It is also the certificate's UID for every identity except
+    /// agents.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Agent { name, .. } => format!("agent/{name}"),
@@ -307,8 +307,8 @@ impl Identity {
         }
     }
 
-    /// The UID in the subject of its certificate: an agent's local name as it is,
-    /// everything else by its path, whose `/` no agent name can hold.
+    /// The UID in the subject of the identity's certificate. For an agent this is the bare local name. For every other
+    /// identity it is the path, whose `/` no agent name can contain.
     pub(crate) fn subject_uid(&self) -> String {
         match self {
             Self::Agent { name, .. } => name.to_string(),

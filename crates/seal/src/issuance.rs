@@ -1,4 +1,5 @@
-//! Decides which identity a CA certifies on behalf of which requester: the fifth of the six steps, free of I/O.
+//! The CA's decision on which identity it certifies on behalf of which requester: the fifth of the six steps, free of
+//! I/O.
 
 use std::net::IpAddr;
 
@@ -12,11 +13,11 @@ pub trait Placements {
     /// Whether the node of this name belongs to the platform now.
     fn is_member(&self, node: &Name) -> bool;
 
-    /// The node on which the Master placed the agent with this local name, if it placed it.
+    /// The node on which the Master placed the agent with this local name, if it has placed the agent.
     fn node_of(&self, agent: &Name) -> Option<Name>;
 }
 
-/// The permission to certify one identity at one address. Without it nothing is issued.
+/// The permission to certify one identity at one address. No certificate is issued without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     identity: Identity,
@@ -33,7 +34,7 @@ pub enum Refusal {
     /// The node does not belong to the platform, or no longer.
     #[error("the node {0} does not belong to the platform: join it again with a new token")]
     NotAMember(Name),
-    /// The node's certificate holds no IP address to certify its agents at.
+    /// The node's certificate holds no IP address at which to certify its agents.
     #[error("the certificate of the node {0} holds no IP address")]
     NoAddress(Name),
     /// The identity is of another platform.
@@ -59,7 +60,7 @@ pub enum Refusal {
         node: Name,
         /// The agent's local name.
         agent: Name,
-        /// Where it is to run.
+        /// The node on which the Master placed the agent.
         placed_on: Name,
     },
     /// A node or a process of another node.
@@ -82,8 +83,8 @@ pub enum Refusal {
 
 /// Decides whether `requester` may have a certificate made for `wanted`.
 ///
-/// A node may ask for the agents the Master placed on it, for its own processes and for itself
-/// (renewal), as long as it is a member. All are certified at the node's own address.
+/// A member node may ask for certificates of the agents that the Master placed on it, of its own processes, and of
+/// itself (renewal). All are certified at the node's own address.
 pub fn decide(
     requester: &VerifiedIdentity,
     wanted: &Identity,
@@ -147,8 +148,8 @@ pub fn decide(
 }
 
 impl Grant {
-    /// A grant by whoever holds the authority's key: for the Master's own node and agents, and
-    /// for nodes whose one-time token was [redeemed](crate::token::TokenBook::redeem).
+    /// A grant by the holder of the authority's key. It is for the Master's own node and agents, and for nodes whose
+    /// one-time token was [redeemed](crate::token::TokenBook::redeem).
     pub fn by_operator(identity: Identity, address: IpAddr) -> Self {
         Self {
             identity,

@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 /// An Ed25519 private key, 32 bytes that are overwritten when it is dropped, and its public key.
 ///
-/// It cannot be cloned or serialised. Only the keys of nodes and authorities are ever written to
-/// disk, by [`KeyPair::to_pkcs8_pem`].
+/// The key cannot be cloned or serialised. Only the keys of nodes and authorities are ever written to disk, by
+/// [`KeyPair::to_pkcs8_pem`].
 pub struct KeyPair {
     seed: Zeroizing<[u8; 32]>,
     public: PublicKey,
@@ -39,7 +39,7 @@ pub enum KeyError {
     Unusable,
 }
 
-/// PKCS#8 v1 wrapping of an Ed25519 seed (RFC 8410 section 7), up to the seed itself.
+/// The PKCS#8 v1 wrapping of an Ed25519 seed (RFC 8410 section 7), up to the seed itself.
 const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
@@ -71,7 +71,7 @@ impl KeyPair {
 
     /// Signs a message.
     pub fn sign(&self, message: &[u8]) -> Result<Signature, KeyError> {
-        // Kept as a seed and expanded here: an idle agent's key is 32 bytes.
+        // The key is kept as a seed and expanded here, so an idle agent's key takes 32 bytes.
         Ed25519KeyPair::from_seed_and_public_key(self.seed.as_slice(), &self.public.0)
             .map_err(|_| KeyError::Unusable)?
             .try_sign(message)
@@ -81,8 +81,8 @@ impl KeyPair {
             .ok_or(KeyError::Unusable)
     }
 
-    /// The key as PKCS#8 PEM, for the keys of nodes and authorities, which outlive their process:
-    /// keep the file readable by its owner only (mode 0600).
+    /// The key as PKCS#8 PEM, for the keys of nodes and authorities, which outlive their process. Keep the file
+    /// readable by its owner only (mode 0600).
     pub fn to_pkcs8_pem(&self) -> Zeroizing<String> {
         let body = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(self.pkcs8()));
         Zeroizing::new(format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", body.as_str()))
@@ -156,7 +156,7 @@ impl rcgen::PublicKeyData for PublicKey {
 }
 
 impl PublicKey {
-    /// From the 32 bytes of RFC 8032.
+    /// A public key from the 32 bytes of RFC 8032.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -193,7 +193,7 @@ impl fmt::Debug for PublicKey {
 }
 
 impl Signature {
-    /// From the 64 bytes of RFC 8032.
+    /// A signature from the 64 bytes of RFC 8032.
     pub const fn from_bytes(bytes: [u8; 64]) -> Self {
         Self(bytes)
     }
@@ -210,7 +210,7 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// Bytes from the cryptographic library's random number generator.
+/// Random bytes from the cryptographic library's generator.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], KeyError> {
     let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| KeyError::NoRandomness)?;

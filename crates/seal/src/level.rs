@@ -1,4 +1,4 @@
-//! How much a platform promises about the messages it carries.
+//! Security levels: the promises of a platform about the messages that it carries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,23 +8,22 @@ use thiserror::Error;
 
 /// The promise made for each message, weakest first, so that levels compare by strength.
 ///
-/// The level is part of what is authenticated: a peer that was talked down to a weaker one is
-/// refused.
+/// The level is part of the authenticated data. A peer that was talked down to a weaker level is refused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum SecurityLevel {
-    /// No promise: plain sockets, for measuring. Must be asked for by name.
+    /// No promise: plain sockets, for measurements. This level must be requested by name.
     None,
-    /// Confidentiality and integrity on each hop: TLS 1.3, the server authenticated.
+    /// Confidentiality and integrity on each hop: TLS 1.3, with an authenticated server.
     Tls,
-    /// As [`Tls`](Self::Tls), and every message's sender is proved to the hop that delivers it.
+    /// As [`Tls`](Self::Tls), and every message's sender is proved to the hop that delivers the message.
     #[default]
     Auth,
-    /// As [`Auth`](Self::Auth), and the receiver and any third party can check who wrote it.
+    /// As [`Auth`](Self::Auth), and the receiver and any third party can check the author of the message.
     Signed,
-    /// As [`Signed`](Self::Signed), and nobody between sender and receiver can read it.
+    /// As [`Signed`](Self::Signed), and only sender and receiver can read the message.
     Sealed,
 }
 
@@ -59,7 +58,7 @@ impl SecurityLevel {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// This level and the weaker ones, weakest first: all whose promises it keeps.
+    /// This level and the weaker ones, weakest first. This level keeps the promises of all of them.
     pub fn and_weaker(self) -> Vec<Self> {
         Self::ALL.into_iter().filter(|it| *it <= self).collect()
     }
@@ -69,7 +68,7 @@ impl SecurityLevel {
         self >= Self::Tls
     }
 
-    /// Whether both ends of a connection, and each agent on it, prove who they are.
+    /// Whether both ends of a connection, and each agent on it, prove their identity.
     pub fn authenticates(self) -> bool {
         self >= Self::Auth
     }

@@ -1,20 +1,19 @@
-//! Identity: keys, certificates, what a CA may sign, and proofs of who is talking. No I/O.
+//! Identity: keys, certificates, the rules of a CA, and proofs of identity on connections. No I/O.
 //!
-//! Nothing here opens a socket or file or reads a clock: functions take bytes and a
-//! [`Timestamp`] and return bytes and decisions. Randomness comes from aws-lc-rs, the only
-//! cryptographic library in the tree.
+//! No function here opens a socket or file, or reads a clock. Functions take bytes and a [`Timestamp`] and return bytes
+//! and decisions. Randomness comes from aws-lc-rs, the only cryptographic library in the tree.
 //!
 //! The way of a certificate:
 //!
 //! 1. An agent makes a [`KeyPair`] in its own process and a
 //!    [`signing_request`](KeyPair::signing_request).
-//! 2. Its node forwards the request. The CA parses it as a [`SigningRequest`], asks [`issuance`]
-//!    whether that node may speak for that agent, and gets a [`Grant`](issuance::Grant), without
-//!    which no [`IssuingAuthority`] signs anything but by an operator's explicit order.
-//! 3. The certificate is entered in the Merkle [`log`] and goes back to the agent, which joins it
-//!    with its key as a [`Credential`].
-//! 4. On a connection the agent proves itself with a [`binding`]; the peer checks it against its
-//!    [`Trust`] and gets a [`VerifiedIdentity`], which nothing else can make.
+//! 2. Its node forwards the request. The CA parses the request as a [`SigningRequest`] and asks [`issuance`] whether
+//!    that node may speak for that agent. The CA then gets a [`Grant`](issuance::Grant). Without a grant an
+//!    [`IssuingAuthority`] signs only on an operator's explicit order.
+//! 3. The certificate is entered in the Merkle [`log`] and goes back to the agent. The agent joins the certificate with
+//!    its key as a [`Credential`].
+//! 4. On a connection the agent proves itself with a [`binding`]. The peer checks the binding against its [`Trust`] and
+//!    gets a [`VerifiedIdentity`], which nothing else can make.
 
 mod authority;
 pub mod binding;

@@ -1,7 +1,7 @@
 //! The issuance log: an append-only Merkle tree over every certificate issued (RFC 9162).
 //!
-//! The log keeps no leaves, only the tree's frontier, O(log n) hashes. Leaves are stored by the
-//! caller; proofs are computed from their hashes. The verifying functions need only the data.
+//! The log keeps no leaves, only the tree's frontier, O(log n) hashes. The caller stores the leaves. Proofs are
+//! computed from the hashes of the leaves. The verifying functions need only their arguments.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,7 +15,7 @@ use crate::timestamp::Timestamp;
 /// A node of the tree: SHA-256.
 pub type Hash = [u8; 32];
 
-/// One entry of the log: what was issued, to whom, on whose behalf, when.
+/// One entry of the log: the certificate, its owner, its requester and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuanceRecord {
     /// The certified identity.
@@ -38,11 +38,11 @@ pub struct IssuanceRecord {
     pub certificate: Fingerprint,
 }
 
-/// The frontier of a tree: enough to append and to name the root.
+/// The frontier of a tree: enough to append leaves and to compute the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MerkleLog {
     size: u64,
-    /// Roots of the complete subtrees that make up the tree, largest first.
+    /// The roots of the complete subtrees that make up the tree, largest first.
     frontier: Vec<Hash>,
 }
 
@@ -88,7 +88,7 @@ pub enum LogError {
         /// The size of the log.
         size: u64,
     },
-    /// The older tree is no beginning of the newer, or the proof is wrong.
+    /// The older tree is not the beginning of the newer, or the proof is wrong.
     #[error(
         "the log of {old} entries is not the beginning of the one of {new}: history was rewritten"
     )]
@@ -137,8 +137,8 @@ impl IssuanceRecord {
         }
     }
 
-    /// The leaf: the record as JSON, its fields in the order above, without white space. Store
-    /// these bytes: the tree is over them.
+    /// The leaf: the record as JSON, its fields in the order above, without white space. Store these bytes, for the
+    /// tree is built over them.
     pub fn to_leaf(&self) -> Result<Vec<u8>, LogError> {
         serde_json::to_vec(self).map_err(|error| LogError::Encoding(error.to_string()))
     }
@@ -153,7 +153,7 @@ fn node_hash(left: &Hash, right: &Hash) -> Hash {
     crate::sha256(&[&[1], left, right])
 }
 
-/// The root of a tree without leaves: SHA-256 of nothing.
+/// The root of a tree without leaves: SHA-256 of no bytes.
 fn empty_root() -> Hash {
     crate::sha256(&[])
 }
@@ -194,7 +194,7 @@ impl MerkleLog {
     /// Appends a leaf by its [hash](leaf_hash) and returns its index.
     pub fn append_hash(&mut self, mut hash: Hash) -> u64 {
         let index = self.size;
-        // As many subtrees close as the size has trailing ones.
+        // The number of subtrees that close is the number of trailing ones in the size.
         for _ in 0..index.trailing_ones() {
             if let Some(left) = self.frontier.pop() {
                 hash = node_hash(&left, &hash);
@@ -210,7 +210,7 @@ impl MerkleLog {
         self.size
     }
 
-    /// The stored subtrees, largest first: with the size, all that is needed to go on.
+    /// The stored subtrees, largest first. The frontier and the size are all that is needed to continue.
     pub fn frontier(&self) -> &[Hash] {
         &self.frontier
     }
@@ -421,9 +421,9 @@ impl Checkpoint {
         format!("{}\n{}\n{root}\n", Self::origin(&self.authority), self.size)
     }
 
-    /// The checkpoint as a signed note: origin, size and root in a line each, an empty line, and
-    /// the line of the signature, which ends with base64 of a four-byte key hint and the Ed25519
-    /// signature (the form of C2SP tlog-checkpoint and signed-note).
+    /// The checkpoint as a signed note: origin, size and root on a line each, an empty line, and the line of the
+    /// signature. That line ends with the base64 of a four-byte key hint and the Ed25519 signature (the form of C2SP
+    /// tlog-checkpoint and signed-note).
     pub fn sign(&self, authority: &IssuingAuthority) -> Result<String, LogError> {
         use base64::Engine as _;
         let text = self.text();
@@ -434,7 +434,7 @@ impl Checkpoint {
         Ok(format!("{text}\n{SIGNATURE_MARK}{origin} {signature}\n"))
     }
 
-    /// Reads a signed checkpoint of `authority`, whose key is given.
+    /// Reads a signed checkpoint of `authority`, whose key is `key`.
     pub fn open(note: &str, authority: &Identity, key: &PublicKey) -> Result<Self, LogError> {
         use base64::Engine as _;
         let base64 = base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! Rules for messages between agents and for actions on channels. By default every agent may do everything; a policy narrows it.
+//! Rules for messages between agents and for actions on channels. By default every agent may do everything. A policy
+//! narrows that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,8 +14,8 @@ pub const MAX_CLASSES: usize = 512;
 /// The most rules of a policy.
 pub const MAX_RULES: usize = 1024;
 
-/// A policy as written in the manifest. Rules are tried in order and the first that fits decides;
-/// if none fits, the message may be sent.
+/// A policy as written in the manifest. Rules are tried in order, and the first matching rule decides. If no rule
+/// matches, the message may be sent.
 ///
 /// ```toml
 /// [permission.groups]
@@ -41,12 +42,13 @@ pub struct Policy {
     /// The rules, in order.
     #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
-    /// The rules for channels, in order; the bus compiles them.
+    /// The rules for channels, in order. The bus compiles them.
     #[serde(default, rename = "channel")]
     pub channel_rules: Vec<ChannelRule>,
 }
 
-/// One rule of a [`Policy`] about channels. As with [`Rule`], the first that fits decides, and what none fits is allowed.
+/// One rule of a [`Policy`] about channels. As with [`Rule`], the first matching rule decides. An action that no rule
+/// matches is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum ChannelRule {
@@ -75,7 +77,7 @@ pub struct ChannelUses {
 pub enum ChannelRight {
     /// Publish events, send messages and ask everyone.
     Publish,
-    /// See events, and what is sent to the agent on the channel.
+    /// See events, and messages sent to the agent on the channel.
     Subscribe,
     /// See requests to everyone, and answer them.
     Answer,
@@ -105,7 +107,7 @@ pub enum Rule {
     Deny(Messages),
 }
 
-/// The messages a rule is about. Each entry is a group, an agent, or `*` for all agents.
+/// The messages that a rule applies to. Each entry is a group, an agent, or `*` for all agents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Messages {
@@ -118,10 +120,10 @@ pub struct Messages {
 /// A compiled policy: a decision is two look-ups in tables.
 #[derive(Clone, Debug)]
 pub struct Permissions {
-    /// The class of each agent that the policy names; all others are of class 0.
+    /// The class of each agent that the policy names. All other agents are of class 0.
     classes: HashMap<String, u32>,
     count: usize,
-    /// `count` × `count` decisions, one row a sender's class.
+    /// The decisions, `count` × `count` of them, with one row for each sender's class.
     allowed: Vec<bool>,
 }
 
@@ -175,7 +177,7 @@ impl Policy {
         Ok(groups)
     }
 
-    /// Compiles the rules about messages for a platform, whose name completes agents' local names.
+    /// Compiles the rules about messages for a platform. The platform's name completes agents' local names.
     ///
     /// # Errors
     /// [`PolicyError`], with the rule's fault.
@@ -183,9 +185,9 @@ impl Policy {
         self.compile_beside(platform, &[])
     }
 
-    /// As [`compile`](Self::compile), on a platform with `services` of its own: agents by their local names, whom `*`
-    /// does not mean. So rules for everybody do not cut agents off from the services, nor the services from each other;
-    /// a rule that names one of them holds for it.
+    /// As [`compile`](Self::compile), on a platform with `services` of its own: agents, by their local names, that `*`
+    /// does not match. Rules for all agents thus do not cut agents off from the services, nor the services from each
+    /// other. A rule that names a service applies to it.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -209,7 +211,7 @@ impl Policy {
             .map(|service| full_name(service, platform))
             .collect::<Result<HashSet<_>, _>>()?;
 
-        // Agents that fit the same sides of the same rules are of one class.
+        // Agents that match the same sides of the same rules form one class.
         let named: HashSet<&String> = rules
             .iter()
             .flat_map(|rule| rule.from.names().chain(rule.to.names()))
@@ -267,7 +269,7 @@ impl Permissions {
         self.allowed[self.class(sender) * self.count + self.class(receiver)]
     }
 
-    /// Whether the policy makes no difference between messages: all are allowed.
+    /// Whether the policy allows all messages and thus makes no difference between them.
     pub fn allow_everything(&self) -> bool {
         self.allowed.iter().all(|allowed| *allowed)
     }
@@ -285,7 +287,7 @@ pub type Groups<'a> = HashMap<&'a str, HashSet<String>>;
 pub enum AgentSet {
     /// All agents.
     Everybody,
-    /// Those of these AID names.
+    /// The agents with these AID names.
     Named(HashSet<String>),
 }
 
@@ -299,7 +301,7 @@ impl AgentSet {
     /// The agents of a rule: groups, agents, or `*`.
     ///
     /// # Errors
-    /// [`PolicyError::Name`] for what is none of these.
+    /// [`PolicyError::Name`] for any other entry.
     pub fn new(
         entries: &[String],
         groups: &Groups<'_>,
@@ -326,7 +328,7 @@ impl AgentSet {
         }
     }
 
-    /// Whether the agent of this AID name is one of them by its name, not because all are meant.
+    /// Whether the agent of this AID name is matched by its name, not because all agents are.
     fn names_one(&self, name: &str) -> bool {
         match self {
             Self::Everybody => false,
@@ -359,7 +361,7 @@ impl CompiledRule {
         })
     }
 
-    /// Whether the agent fits as a sender, and as a receiver.
+    /// Whether the agent matches as a sender, and as a receiver.
     fn sides(&self, name: &str) -> (bool, bool) {
         (self.from.holds(name), self.to.holds(name))
     }

@@ -1,4 +1,4 @@
-//! Signing requests: what an agent sends to have its key certified.
+//! Signing requests: an agent sends one to have its key certified.
 
 use rcgen::{CertificateParams, DistinguishedName};
 use thiserror::Error;
@@ -8,13 +8,13 @@ use x509_parser::prelude::FromDer;
 
 use crate::key::{KeyError, KeyPair, PublicKey};
 
-/// The largest signing request that is read, in bytes. Ours take about 130.
+/// The largest signing request that is read, in bytes. Requests of Sealbus take about 130.
 pub const MAX_REQUEST_LENGTH: usize = 4096;
 
-/// A PKCS#10 signing request (RFC 2986) whose sender was shown to hold the private key.
+/// A PKCS#10 signing request (RFC 2986) whose sender has proved that it holds the private key.
 ///
-/// It yields the public key and nothing else. Whatever names, usages or `CA:TRUE` it asks for are
-/// ignored: the CA decides all of that itself.
+/// The request yields the public key and nothing else. The CA ignores all names, usages and any `CA:TRUE` in the
+/// request, and decides all of that itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningRequest {
     public_key: PublicKey,
@@ -26,13 +26,13 @@ pub enum RequestError {
     /// Longer than [`MAX_REQUEST_LENGTH`].
     #[error("the signing request has {0} bytes; at most {MAX_REQUEST_LENGTH} are read")]
     TooLong(usize),
-    /// Not a PKCS#10 request in DER.
+    /// The bytes are not a PKCS#10 request in DER.
     #[error("the signing request is not PKCS#10 in DER: {0}")]
     Malformed(String),
     /// The key is of another algorithm than Ed25519.
     #[error("the signing request is for a key of another algorithm; make an Ed25519 key")]
     NotEd25519,
-    /// The request is not signed by the key it asks to certify.
+    /// The request is not signed by the key that it asks to certify.
     #[error("the signing request is not signed by its own key: possession is not proved")]
     NotProved,
 }
@@ -75,7 +75,7 @@ impl SigningRequest {
         Ok(Self { public_key })
     }
 
-    /// The request of a key that is at hand, and so possessed.
+    /// The request for a key that this process holds, and so has proved to hold.
     pub(crate) fn of(key: &KeyPair) -> Self {
         Self {
             public_key: *key.public_key(),
@@ -89,7 +89,7 @@ impl SigningRequest {
 }
 
 impl KeyPair {
-    /// A signing request for this key, in DER. It names nobody: the CA knows for whom it is.
+    /// A signing request for this key, in DER. It names no identity: the CA knows which identity it is for.
     pub fn signing_request(&self) -> Result<Vec<u8>, KeyError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();

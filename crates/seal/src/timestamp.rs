@@ -1,4 +1,4 @@
-//! Points in time, in whole seconds, as certificates know them.
+//! Points in time, in whole seconds, as in certificates.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// A point in time: whole seconds since 1970-01-01T00:00:00Z, the resolution of X.509.
 ///
-/// This crate never reads a clock. Every function that needs the time takes one of these; get it
-/// with `Timestamp::from(SystemTime::now())`.
+/// This crate never reads a clock. Every function that needs the time takes a timestamp. Get one with
+/// `Timestamp::from(SystemTime::now())`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The last instant X.509 can write: 9999-12-31T23:59:59Z (RFC 5280 section 4.1.2.5).
+    /// The last instant that X.509 can write: 9999-12-31T23:59:59Z (RFC 5280 section 4.1.2.5).
     pub const MAX: Self = Self(253_402_300_799);
 
-    /// From seconds since the epoch, capped at [`Timestamp::MAX`].
+    /// A timestamp from seconds since the epoch, capped at [`Timestamp::MAX`].
     pub const fn from_unix_seconds(seconds: u64) -> Self {
         if seconds > Self::MAX.0 {
             Self::MAX
@@ -44,7 +44,7 @@ impl Timestamp {
         Self(self.0.saturating_sub(duration.as_secs()))
     }
 
-    /// How long after `earlier` this instant is; zero if it is not after it.
+    /// The time from `earlier` to this instant; zero if this instant is not after `earlier`.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
     }
@@ -87,8 +87,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Year, month and day of the proleptic Gregorian calendar, counted in eras of 400 years whose
-/// years begin in March, so that the leap day comes last.
+/// Year, month and day of the proleptic Gregorian calendar. They are counted in eras of 400 years whose years begin in
+/// March, so that the leap day comes last.
 fn civil_from_days(days_since_epoch: u64) -> (u64, u64, u64) {
     const DAYS_PER_ERA: u64 = 146_097;
     let days = days_since_epoch + 719_468; // from 0000-03-01

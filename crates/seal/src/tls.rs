@@ -1,7 +1,7 @@
-//! TLS 1.3 as Sealbus speaks it: one provider, Ed25519 certificates, SPIFFE identities.
+//! TLS 1.3 in Sealbus: one provider, Ed25519 certificates, SPIFFE identities.
 //!
-//! X25519MLKEM768 comes first. There is no resumption, no session ticket and no early data: each
-//! would let a peer in whose certificate was revoked since, and costs are 0.1 ms a connection.
+//! X25519MLKEM768 comes first. There is no resumption, no session ticket and no early data. Each of them would admit a
+//! peer whose certificate was revoked in the meantime. A full handshake costs 0.1 ms a connection.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -45,10 +45,10 @@ impl From<RustlsError> for TlsError {
     }
 }
 
-/// The cryptographic provider of every TLS connection: aws-lc-rs, with X25519MLKEM768 and, for
-/// peers that do not know it, X25519.
+/// The cryptographic provider of every TLS connection: aws-lc-rs, with X25519MLKEM768, and with X25519 for peers that
+/// do not know it.
 ///
-/// It is handed to each configuration; the process-wide default of rustls is never touched.
+/// Each configuration is given this provider. The process-wide default of rustls is never touched.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let make = || CryptoProvider {
@@ -58,15 +58,15 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(make())))
 }
 
-/// The certificate a process or node shows now. Renewing it needs no restart and no new
-/// configuration: the next handshake shows the new one.
+/// The certificate that a process or node shows now. A renewal needs no restart and no new configuration: the next
+/// handshake shows the new certificate.
 pub struct CertificateSource {
     current: ArcSwap<Shown>,
 }
 
 struct Shown {
     certified: Arc<CertifiedKey>,
-    /// As above, with the root at the end, for clients that know only its fingerprint.
+    /// The same certificate with the root at the end, for clients that know only the root's fingerprint.
     with_root: Option<Arc<CertifiedKey>>,
 }
 
@@ -78,8 +78,8 @@ impl CertificateSource {
         }))
     }
 
-    /// As [`CertificateSource::new`], for servers that newcomers [enrol](Connector::for_enrolment)
-    /// at: the root certificate is shown too.
+    /// As [`CertificateSource::new`], for servers at which newcomers [enrol](Connector::for_enrolment). Such servers
+    /// also show the root certificate.
     pub fn with_root(
         credential: &Credential,
         root: &CertificateDer<'static>,
@@ -159,7 +159,7 @@ pub enum ExpectedPeer {
 }
 
 impl ExpectedPeer {
-    /// Any process or node of the platform: what a mesh endpoint talks to.
+    /// Any process or node of the platform. A mesh endpoint talks to these.
     pub const ENDPOINT: Self = Self::AnyOf(&[IdentityKind::Process, IdentityKind::Node]);
     /// Any node of the platform.
     pub const NODE: Self = Self::AnyOf(&[IdentityKind::Node]);
@@ -180,10 +180,10 @@ impl ExpectedPeer {
     }
 }
 
-/// Why this end refused the other's certificate in one handshake.
+/// Why this end refused the other end's certificate in one handshake.
 ///
-/// TLS itself tells the peer only a word such as `unknown_ca` or `certificate_expired`; this is
-/// the whole reason, for the log and for the error of this end.
+/// TLS itself tells the peer only a word such as `unknown_ca` or `certificate_expired`. This value holds the whole
+/// reason, for the log and for the error of this end.
 #[derive(Clone, Debug, Default)]
 pub struct HandshakeRefusal(Arc<OnceLock<VerifyError>>);
 
@@ -194,16 +194,16 @@ impl HandshakeRefusal {
     }
 }
 
-/// The accepting end: makes a configuration for each connection.
+/// The accepting end. It makes a configuration for each connection.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     source: Arc<CertificateSource>,
-    /// Clients must prove themselves to it; `None` if they need no certificate.
+    /// The check of clients' proofs; `None` if clients need no certificate.
     verifier: Option<PeerVerifier>,
     protocols: Vec<Vec<u8>>,
 }
 
-/// The opening end: makes a configuration for each connection.
+/// The opening end. It makes a configuration for each connection.
 #[derive(Clone, Debug)]
 pub struct Connector {
     /// `None` if this end shows no certificate.
@@ -213,8 +213,8 @@ pub struct Connector {
 }
 
 impl Acceptor {
-    /// At level `tls` clients need no certificate; from `auth` on they must show one of
-    /// `expected`. `protocols` are the ALPN names spoken (RFC 7301).
+    /// An accepting end for `expected` clients. At level `tls` clients need no certificate. From `auth` on they must
+    /// show one of `expected`. `protocols` are the ALPN names spoken (RFC 7301).
     pub fn new(
         level: SecurityLevel,
         source: Arc<CertificateSource>,
@@ -235,7 +235,7 @@ impl Acceptor {
         })
     }
 
-    /// For newcomers, who have no certificate yet and know this server by its root's fingerprint:
+    /// An accepting end for newcomers. They have no certificate yet, and know this server by its root's fingerprint.
     /// `source` must be [`CertificateSource::with_root`].
     pub fn for_enrolment(source: Arc<CertificateSource>, protocols: &[&[u8]]) -> Self {
         Self {
@@ -245,7 +245,7 @@ impl Acceptor {
         }
     }
 
-    /// The configuration for one connection, and where to find why its client was refused.
+    /// The configuration for one connection, and the place of the reason if its client was refused.
     pub fn accept(&self) -> Result<(Arc<ServerConfig>, HandshakeRefusal), TlsError> {
         let refusal = HandshakeRefusal::default();
         let builder = ServerConfig::builder_with_provider(provider())
@@ -256,7 +256,7 @@ impl Acceptor {
         };
         let mut config = builder.with_cert_resolver(Arc::clone(&self.source) as _);
         config.alpn_protocols.clone_from(&self.protocols);
-        // No way in but a full handshake, in which the certificate is checked.
+        // A full handshake, which checks the certificate, is the only way in.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
@@ -265,8 +265,8 @@ impl Acceptor {
 }
 
 impl Connector {
-    /// From level `auth` on this end shows its certificate too. `protocols` are the ALPN names
-    /// spoken (RFC 7301).
+    /// An opening end. From level `auth` on this end shows its certificate too. `protocols` are the ALPN names spoken
+    /// (RFC 7301).
     pub fn new(
         level: SecurityLevel,
         source: Arc<CertificateSource>,
@@ -283,12 +283,12 @@ impl Connector {
         })
     }
 
-    /// For a newcomer that knows of the platform only what a token says: its name and its root's
-    /// fingerprint. The server must be `expected` and show the root. Read the root from the finished
-    /// handshake with [`pinned_root`].
+    /// An opening end for a newcomer that knows only the contents of a token: the platform's name and its root's
+    /// fingerprint. The server must be `expected` and show the root. Read the root from the finished handshake with
+    /// [`pinned_root`].
     ///
-    /// A newcomer has no deny list. Where it hands over a secret or takes orders, `expected` should
-    /// therefore be one identity, not a kind that revoked certificates share.
+    /// A newcomer has no deny list. If it hands over a secret or takes orders, `expected` should therefore be one
+    /// identity, not a kind that revoked certificates share.
     pub fn for_enrolment(
         platform: PlatformName,
         root: Fingerprint,
@@ -308,8 +308,7 @@ impl Connector {
         }
     }
 
-    /// The configuration for one connection to `expected`, and where to find why the server was
-    /// refused.
+    /// The configuration for one connection to `expected`, and the place of the reason if the server was refused.
     pub fn connect(
         &self,
         expected: ExpectedPeer,
@@ -321,7 +320,7 @@ impl Connector {
         self.configuration(&verifier)
     }
 
-    /// The configuration for one connection to whom this connector was made for.
+    /// The configuration for one connection to the peers that this connector was made for.
     pub fn connect_to_any(&self) -> Result<(Arc<ClientConfig>, HandshakeRefusal), TlsError> {
         self.configuration(&self.verifier)
     }
@@ -342,7 +341,7 @@ impl Connector {
         config.alpn_protocols.clone_from(&self.protocols);
         config.resumption = Resumption::disabled();
         config.enable_early_data = false;
-        // Servers are known by their SPIFFE identity, so there is no name to send.
+        // A server is known by its SPIFFE identity, so there is no name to send.
         config.enable_sni = false;
         Ok((Arc::new(config), refusal))
     }
@@ -352,7 +351,7 @@ fn owned(protocols: &[&[u8]]) -> Vec<Vec<u8>> {
     protocols.iter().map(|protocol| protocol.to_vec()).collect()
 }
 
-/// The name to hand to rustls for any connection: it is neither sent nor checked.
+/// The name to hand to rustls for any connection. It is neither sent nor checked.
 pub fn server_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into())
 }
@@ -383,7 +382,7 @@ pub fn pinned_root(
         .ok_or(VerifyError::WrongRoot { expected: root })
 }
 
-/// The cause of a failed handshake, in words for the person who repairs it.
+/// The cause of a failed handshake, in words for an operator.
 pub fn explain(error: &RustlsError, refusal: &HandshakeRefusal) -> String {
     use rustls::AlertDescription as Alert;
     if let Some(reason) = refusal.get() {
@@ -463,7 +462,7 @@ impl PeerVerifier {
                 VerifyError::Malformed(_) => TlsCertificateError::BadEncoding,
                 error => TlsCertificateError::Other(rustls::OtherError(Arc::new(error.clone()))),
             };
-            // The slot is of one connection, which is refused once.
+            // The slot belongs to one connection, which is refused once.
             let _ = self.refusal.0.set(error);
             RustlsError::InvalidCertificate(alert)
         })
@@ -586,7 +585,7 @@ impl ServerCertVerifier for PeerVerifier {
 mod tests {
     use super::*;
 
-    /// Two providers in one tree panic at the first handshake, or silently decide for each other.
+    /// Two providers in one tree panic at the first handshake, or one silently decides for the other.
     #[test]
     fn the_tree_holds_one_provider() {
         // Not the lock file: that names optional dependencies which nobody turned on.

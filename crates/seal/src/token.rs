@@ -26,7 +26,7 @@ pub const MAX_ADDRESSES: usize = 8;
 /// The most tokens a book keeps.
 pub const MAX_TOKENS: usize = 10_000;
 
-/// How long a spent or expired token is remembered, so that using it again is named as such.
+/// How long a spent or expired token is remembered, so that an error can say that it was used again.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
 /// The purpose of a token.
@@ -35,14 +35,14 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 pub enum Purpose {
     /// A machine joins the platform as a Remote Node.
     Join,
-    /// A program not started by the platform joins as an agent.
+    /// A program that the platform did not start joins as an agent.
     Ticket,
 }
 
-/// A one-time secret with all that is needed to use it: where to go, and whom to trust there.
+/// A one-time secret with the facts needed to use it: the platform's addresses, and the root to trust there.
 ///
-/// Its text, by [`fmt::Display`] and [`FromStr`], is one word such as `sealbus-join:AQ…`. Who has
-/// it can use it: show it once, to the one it is for.
+/// Its text, by [`fmt::Display`] and [`FromStr`], is one word such as `sealbus-join:AQ…`. Any holder of the token can
+/// use it. Show it once, to its intended user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     purpose: Purpose,
@@ -53,7 +53,7 @@ pub struct Token {
     secret: Secret,
 }
 
-/// 256 random bits that are overwritten when dropped and never shown by `Debug`.
+/// 256 random bits. They are overwritten when dropped, and `Debug` never shows them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
@@ -77,34 +77,34 @@ pub enum TokenError {
     WrongPurpose {
         /// The purpose that was needed.
         expected: Purpose,
-        /// Its kind.
+        /// The kind of token found.
         found: Purpose,
     },
     /// No token with this secret was made here, or it was made very long ago.
     #[error("unknown {0}: it was not made by this platform; make a new one")]
     Unknown(Purpose),
-    /// It was used before.
+    /// The token was used before.
     #[error("the {purpose} was used already, at {at}, by {by}; each is good once: make a new one")]
     Redeemed {
-        /// Its kind.
+        /// The kind of token.
         purpose: Purpose,
         /// When it was used.
         at: Timestamp,
         /// By whom.
         by: Name,
     },
-    /// It was not used in time.
+    /// The token was not used in time.
     #[error("the {purpose} expired at {at}; make a new one")]
     Expired {
-        /// Its kind.
+        /// The kind of token.
         purpose: Purpose,
         /// When it expired.
         at: Timestamp,
     },
-    /// It was made for another name.
+    /// The token was made for another name.
     #[error("the {purpose} was made for {expected}, not for {found}")]
     WrongName {
-        /// Its kind.
+        /// The kind of token.
         purpose: Purpose,
         /// For whom it was made.
         expected: Name,
@@ -145,7 +145,7 @@ impl Secret {
         crate::key::random().map(|bytes| Self(Zeroizing::new(bytes)))
     }
 
-    /// From its 32 bytes.
+    /// A secret from its 32 bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(Zeroizing::new(bytes))
     }
@@ -155,7 +155,7 @@ impl Secret {
         &self.0
     }
 
-    /// A message authentication code with this secret as its key: HMAC-SHA256 over `context` and `data`.
+    /// A message authentication code whose key is this secret: HMAC-SHA256 over `context` and `data`.
     pub fn mac(&self, context: &[u8], data: &[u8]) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.0);
         let tag = hmac::sign(&key, &[context, data].concat());
@@ -164,13 +164,13 @@ impl Secret {
         mac
     }
 
-    /// Whether `mac` is what [`mac`](Secret::mac) makes, compared in constant time.
+    /// Whether `mac` is the result of [`mac`](Secret::mac), compared in constant time.
     pub fn has_mac(&self, context: &[u8], data: &[u8], mac: &[u8]) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.0);
         hmac::verify(&key, &[context, data].concat(), mac).is_ok()
     }
 
-    /// The hash that may be stored. 256 random bits need no slow hash.
+    /// The hash that may be stored. A secret of 256 random bits needs no slow hash.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Fingerprint::of(&*self.0))
     }
@@ -211,8 +211,8 @@ impl fmt::Debug for Secret {
 }
 
 impl Token {
-    /// A token with a fresh secret. `addresses` are of the form `host:port`; `root` is the
-    /// fingerprint of the platform's root certificate; without a `name` its user chooses one.
+    /// A token with a fresh secret. `addresses` have the form `host:port`. `root` is the fingerprint of the platform's
+    /// root certificate. Without a `name` the user of the token chooses one.
     pub fn new(
         purpose: Purpose,
         platform: PlatformName,
@@ -231,14 +231,14 @@ impl Token {
         })
     }
 
-    /// The same token for one who reaches the platform at another address, `host:port`.
+    /// The same token for a user that reaches the platform at another address, `host:port`.
     pub fn at(self, address: String) -> Result<Self, TokenError> {
         let addresses = vec![address];
         check_addresses(&addresses)?;
         Ok(Self { addresses, ..self })
     }
 
-    /// Its purpose.
+    /// The purpose of the token.
     pub fn purpose(&self) -> Purpose {
         self.purpose
     }
@@ -248,12 +248,12 @@ impl Token {
         &self.platform
     }
 
-    /// The name that it was made for, if it is bound to one.
+    /// The name that the token was made for, if it is bound to one.
     pub fn name(&self) -> Option<&Name> {
         self.name.as_ref()
     }
 
-    /// Where to go with it: `host:port`, to be tried in order.
+    /// The addresses to connect to, `host:port`, to be tried in order.
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }
@@ -392,19 +392,19 @@ impl fmt::Debug for Token {
 /// The platform's record of a token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenEntry {
-    /// Its purpose.
+    /// The purpose of the token.
     pub purpose: Purpose,
-    /// The name that it was made for, if it is bound to one.
+    /// The name that the token was made for, if it is bound to one.
     pub name: Option<Name>,
-    /// Until when it is good.
+    /// The moment at which the token expires.
     pub expires: Timestamp,
     /// When and by whom it was used.
     pub redeemed: Option<(Timestamp, Name)>,
 }
 
-/// The tokens a platform has made: each can be redeemed once, in time, by whom it was made for.
+/// The tokens that a platform has made. Each can be redeemed once, in time, by the user it was made for.
 ///
-/// A state machine without I/O: store [`TokenBook::entries`] after every change.
+/// The book is a state machine without I/O: store [`TokenBook::entries`] after every change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenBook {
     entries: HashMap<SecretHash, TokenEntry>,
@@ -428,7 +428,7 @@ impl TokenBook {
         self.entries.iter()
     }
 
-    /// Enters a token that is good for `lifetime`. Returns the hash under which it is kept.
+    /// Enters a token that is valid for `lifetime`. Returns the hash under which the token is kept.
     pub fn enter(
         &mut self,
         token: &Token,
@@ -444,7 +444,7 @@ impl TokenBook {
         )
     }
 
-    /// Enters a bare secret, for the one-time tickets a node gives the programs it starts.
+    /// Enters a bare secret, for the one-time tickets that a node gives to the programs it starts.
     pub fn enter_secret(
         &mut self,
         purpose: Purpose,
@@ -471,10 +471,9 @@ impl TokenBook {
         Ok(hash)
     }
 
-    /// Spends the token with this secret for `name`. It can be spent once.
+    /// Spends the token with this secret for `name`. Each token can be spent once.
     ///
-    /// The secret is looked up by its hash, so the time this takes tells nothing about the
-    /// secrets kept.
+    /// The secret is looked up by its hash, so the time that this takes reveals nothing about the kept secrets.
     pub fn redeem(
         &mut self,
         purpose: Purpose,
@@ -519,15 +518,15 @@ impl TokenBook {
         Ok(hash)
     }
 
-    /// Makes a redeemed token good again, when what it was redeemed for failed for a reason that
-    /// is not its user's fault.
+    /// Makes a redeemed token valid again. Meant for a failure after the redemption that was not the fault of the
+    /// token's user.
     pub fn restore(&mut self, hash: &SecretHash) {
         if let Some(entry) = self.entries.get_mut(hash) {
             entry.redeemed = None;
         }
     }
 
-    /// Forgets what was spent or expired long ago. Returns whether anything was forgotten.
+    /// Forgets tokens that were spent or expired long ago. Returns whether any was forgotten.
     pub fn forget(&mut self, now: Timestamp) -> bool {
         let before = self.entries.len();
         self.entries.retain(|_, entry| {

@@ -18,13 +18,13 @@ use crate::identity::{Identity, IdentityKind, PlatformName};
 use crate::key::PublicKey;
 use crate::timestamp::Timestamp;
 
-/// How far clocks may differ by default before a certificate is refused for its dates.
+/// The default difference between clocks up to which a certificate is not refused for its dates.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
 
-/// Verified chains remembered in each of two generations: a re-bind then costs one signature.
+/// The number of verified chains remembered in each of two generations. A repeated binding then costs one signature.
 const CACHED_CHAINS: usize = 8192;
 
-/// Issuing authorities remembered, whose own signature then is not checked for each new leaf.
+/// The number of issuing authorities remembered. Their own signatures are then not checked for each new leaf.
 const CACHED_AUTHORITIES: usize = 64;
 
 /// The shared state of all verifiers of a process. Clone the [`Arc`] around it.
@@ -49,9 +49,9 @@ struct Cache {
     authorities: HashMap<Fingerprint, TrustAnchor<'static>>,
 }
 
-/// An identity, proved by a chain that leads to a trusted root. Only this crate makes it.
+/// An identity, proved by a chain that leads to a trusted root. Only this crate can make one.
 ///
-/// It was valid when it was made; [`Trust::check`] tells whether it still is.
+/// The identity was valid when the value was made. [`Trust::check`] tells whether it still is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedIdentity(Arc<Verified>);
 
@@ -80,7 +80,7 @@ pub enum TrustError {
     },
 }
 
-/// Why somebody was not believed. The text is for the one who is to repair it.
+/// Why a peer was not trusted. The text is for the person who repairs the fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum VerifyError {
     /// The peer showed no certificate.
@@ -106,7 +106,7 @@ pub enum VerifyError {
     Expired {
         /// The identity in the certificate.
         identity: Identity,
-        /// Its last valid second.
+        /// The last valid second.
         not_after: Timestamp,
         /// The time here.
         now: Timestamp,
@@ -120,7 +120,7 @@ pub enum VerifyError {
     NotYetValid {
         /// The identity in the certificate.
         identity: Identity,
-        /// Its first valid second.
+        /// The first valid second.
         not_before: Timestamp,
         /// The time here.
         now: Timestamp,
@@ -132,7 +132,7 @@ pub enum VerifyError {
     Revoked {
         /// The identity in the certificate.
         identity: Identity,
-        /// Its serial number.
+        /// The certificate's serial number.
         serial: Serial,
         /// When and why.
         denial: Denial,
@@ -145,15 +145,15 @@ pub enum VerifyError {
         /// The platform trusted here.
         expected: PlatformName,
     },
-    /// The identity is proved, but of a kind that has no business here.
+    /// The identity is proved, but its kind is not admitted here.
     #[error("{identity} is not {}", expected_kinds(expected))]
     WrongKind {
-        /// Its identity.
+        /// The proved identity.
         identity: Identity,
         /// The expected kind.
         expected: &'static [IdentityKind],
     },
-    /// The identity is proved, but somebody else was expected.
+    /// The identity is proved, but another identity was expected.
     #[error("{found} answered where {expected} was expected")]
     WrongIdentity {
         /// The expected identity.
@@ -223,8 +223,7 @@ impl Trust {
         self.roots.iter().map(|root| root.fingerprint)
     }
 
-    /// Verifies a chain at the time `now`: signatures up to a trusted root, dates, the deny
-    /// lists, the platform.
+    /// Verifies a chain at the time `now`: signatures up to a trusted root, dates, deny lists and platform.
     pub fn verify(
         &self,
         chain: &CertificateChain,
@@ -233,7 +232,7 @@ impl Trust {
         self.verify_certificates(chain.leaf(), chain.issuers(), now)
     }
 
-    /// As [`Trust::verify`], for certificates as a TLS handshake brings them.
+    /// As [`Trust::verify`], for certificates from a TLS handshake.
     pub(crate) fn verify_certificates(
         &self,
         leaf: &[u8],
@@ -249,7 +248,7 @@ impl Trust {
             Some(verified) => verified,
             None => {
                 let verified = self.verify_path(leaf, fingerprint, issuers, now)?;
-                // Only what is valid is kept, so that nobody can fill the cache with rejects.
+                // Only valid chains are kept, so that a peer cannot fill the cache with rejects.
                 self.check(&verified, now)?;
                 self.cache(|cache| cache.insert(fingerprint, verified.clone()));
                 return Ok(verified);
@@ -259,7 +258,7 @@ impl Trust {
         Ok(verified)
     }
 
-    /// Whether an identity verified earlier is still good at `now`: dates and deny lists. O(1).
+    /// Checks that an identity verified earlier is still valid at `now`: dates and deny lists. O(1).
     pub fn check(&self, identity: &VerifiedIdentity, now: Timestamp) -> Result<(), VerifyError> {
         let verified = &*identity.0;
         if now.plus(self.clock_skew) < verified.not_before {
@@ -317,8 +316,8 @@ impl Trust {
         let not_after = all().map(Certificate::not_after).min().unwrap_or_default();
 
         let identity = leaf.identity();
-        // The library sees a time inside the validity, so that its verdict is on the signatures
-        // alone; dates are judged by `check`, with the tolerance for clocks, each time.
+        // The library is given a time inside the validity, so that it judges the signatures alone. `check` judges the
+        // dates each time, with the tolerance for clocks.
         let inside = now.max(not_before).min(not_after);
         let leaf_der = CertificateDer::from(leaf_der);
         let unknown = || VerifyError::UnknownIssuer {
@@ -382,7 +381,7 @@ impl Trust {
         })))
     }
 
-    /// Verifies the certificate of an issuing authority itself: signed by a trusted root, valid.
+    /// Verifies the certificate of an issuing authority itself: a trusted root has signed it, and it is valid.
     pub(crate) fn verify_authority(
         &self,
         der: &[u8],
@@ -428,8 +427,8 @@ impl Trust {
         Ok(authority)
     }
 
-    /// Takes a signed deny list, if it is newer than the one held from the same authority. It
-    /// is in force when this returns; have open bindings [checked](Trust::check) again then.
+    /// Takes a signed deny list, if it is newer than the list held from the same authority. The list is in force when
+    /// this returns. The caller must then have open bindings [checked](Trust::check) again.
     pub fn apply_deny_list(
         &self,
         signed: &[u8],
@@ -470,7 +469,7 @@ impl Trust {
         self.deny_lists.load_full()
     }
 
-    /// The earliest start a new certificate of `identity` needs so as not to be denied.
+    /// The earliest start at which a new certificate of `identity` is not denied.
     pub fn denied_before(&self, identity: &Identity) -> Option<Timestamp> {
         self.deny_lists
             .load()
@@ -518,8 +517,7 @@ impl Root {
 }
 
 impl Cache {
-    /// An authority that was verified before: a leaf's chain may end with it. Its dates and
-    /// denials are checked all the same.
+    /// An authority that was verified before. A leaf's chain may end with it. Its dates and denials are still checked.
     fn authority(&self, der: &CertificateDer<'_>) -> Option<TrustAnchor<'static>> {
         self.authorities.get(&Fingerprint::of(der)).cloned()
     }
@@ -552,7 +550,7 @@ impl Cache {
 }
 
 impl VerifiedIdentity {
-    /// Its identity.
+    /// The proved identity.
     pub fn identity(&self) -> &Identity {
         self.0.leaf.identity()
     }
@@ -567,12 +565,12 @@ impl VerifiedIdentity {
         self.0.leaf.address()
     }
 
-    /// From when it is valid.
+    /// The moment from which the identity is valid.
     pub fn not_before(&self) -> Timestamp {
         self.0.not_before
     }
 
-    /// Until when it is valid, without the tolerance for clocks.
+    /// The moment until which the identity is valid, without the tolerance for clocks.
     pub fn not_after(&self) -> Timestamp {
         self.0.not_after
     }

@@ -1,4 +1,4 @@
-//! Certificates that are issued, and requests that are refused.
+//! Issued certificates and refused requests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -90,7 +90,7 @@ fn authorities_are_confined() {
         assert!(usage.key_cert_sign() && !usage.digital_signature());
     }
     let (_, x509) = X509Certificate::from_der(platform.authority.chain().leaf()).unwrap();
-    // Java reads none that forbids all names of a kind, and some checks of other programs know no constraints at all.
+    // Java reads no certificate that forbids all names of a kind, and some other programs know no constraints at all.
     assert!(x509.name_constraints().unwrap().is_none());
 }
 
@@ -416,7 +416,7 @@ fn dates_are_judged_with_the_tolerance_for_clocks() {
     );
     assert!(error.to_string().contains("clock"));
 
-    // A verifier that has never seen the chain says the same: the cache decides nothing.
+    // A verifier that has never seen the chain gives the same answer: the cache decides nothing.
     let fresh = Trust::new(
         platform.name.clone(),
         &[platform.root.certificate().clone()],
@@ -472,7 +472,7 @@ fn foreign_authorities_are_unknown_even_under_our_names() {
         "{error}"
     );
 
-    // Our own issuing certificate above their leaf helps nothing.
+    // Our own issuing certificate above their leaf does not help.
     let mixed = CertificateChain::new(vec![
         CertificateDer::from(stolen_name.chain().leaf().to_vec()),
         CertificateDer::from(platform.authority.chain().leaf().to_vec()),
@@ -484,7 +484,7 @@ fn foreign_authorities_are_unknown_even_under_our_names() {
         "{error}"
     );
 
-    // Nor does a leaf without its issuer.
+    // A leaf without its issuer fails as well.
     let (_, issued) = platform.issue(&platform.agent("b"), Validity::starting(platform.now, HOUR));
     let bare =
         CertificateChain::new(vec![CertificateDer::from(issued.chain.leaf().to_vec())]).unwrap();
@@ -535,7 +535,7 @@ fn a_certificate_of_another_platform_under_the_same_root_is_refused() {
     assert!(platform.trust.apply_deny_list(&list, platform.now).is_err());
 }
 
-/// A certificate signed by whoever holds `key` under the name of `issuer`.
+/// A certificate signed by the holder of `key` under the name of `issuer`.
 fn forge(
     identity: &str,
     issuer: &CertificateDer<'_>,
@@ -736,7 +736,7 @@ fn a_denied_authority_takes_all_it_issued_with_it() {
         .verify(credential.chain(), platform.now)
         .unwrap_err();
     assert!(matches!(error, VerifyError::Revoked { .. }), "{error}");
-    // Its own lists are not believed any more either.
+    // Its own lists are no longer trusted either.
     let list = DenyList::new(platform.authority.identity().clone());
     let signed = list.sign(&platform.authority).unwrap();
     assert!(

@@ -204,7 +204,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever order versions arrive in, the newest wins and nothing denied is forgotten early.
+    /// Versions may arrive in any order. The newest wins, and no denial is forgotten early.
     #[test]
     fn any_history_in_any_order(steps in steps(), order in prop::collection::vec(any::<u8>(), 40)) {
         let platform = TestPlatform::new("factory");

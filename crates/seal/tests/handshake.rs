@@ -1,4 +1,4 @@
-//! TLS handshakes between connections in memory, at each level, and those that must fail.
+//! TLS handshakes between connections in memory, at each level, including handshakes that must fail.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -330,7 +330,7 @@ fn expired_future_and_revoked_clients_are_refused() {
             issued.certificate,
         )
     };
-    // Issued a minute ago, for 40 s: what is issued cannot lie before its authority's life.
+    // The certificate was issued a minute ago for 40 s. Its validity cannot begin before its authority's.
     let (end, _) = with(Validity::starting(
         platform.now.minus(seconds(55)),
         seconds(10),
@@ -538,7 +538,7 @@ fn a_newcomer_pins_the_root_of_its_token() {
         Err(VerifyError::WrongRoot { .. })
     ));
 
-    // Somebody between with a certificate of his own under the true root, which all may know.
+    // An attacker in between has a certificate of its own, under the true root, which all may know.
     let foreign = TestPlatform::new("factory");
     let mallory = foreign.credential(&foreign.node("master"));
     let source = CertificateSource::with_root(&mallory, platform.root.certificate()).unwrap();
@@ -548,7 +548,7 @@ fn a_newcomer_pins_the_root_of_its_token() {
         Err(VerifyError::UnknownIssuer { .. })
     ));
 
-    // An agent's process holds a certificate of the platform, but is no node.
+    // An agent's process has a certificate of the platform, but is not a node.
     let process = platform.credential(&platform.process("node-1"));
     let source = CertificateSource::with_root(&process, platform.root.certificate()).unwrap();
     let acceptor = Acceptor::for_enrolment(source, PROTOCOLS);
@@ -560,7 +560,7 @@ fn a_newcomer_pins_the_root_of_its_token() {
         })
     ));
 
-    // Another node shows a certificate of the same platform, and is not the Master.
+    // Another node shows a certificate of the same platform, but is not the Master.
     let master = || ExpectedPeer::Exactly(platform.node("master"));
     let node = platform.credential(&platform.node("node-1"));
     let source = CertificateSource::with_root(&node, platform.root.certificate()).unwrap();
@@ -572,7 +572,7 @@ fn a_newcomer_pins_the_root_of_its_token() {
     ));
 }
 
-/// A client of TLS 1.2, written by hand: the library does not speak it at all.
+/// A client of TLS 1.2, written by hand because the library does not speak it at all.
 #[test]
 fn older_tls_is_refused() {
     let mut hello = vec![3, 3]; // TLS 1.2

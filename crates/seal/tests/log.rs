@@ -127,7 +127,7 @@ fn every_proof_of_every_small_tree_holds_and_no_altered_one_does() {
                 verify(&old_root, &root, &altered).unwrap_err();
             }
             if old > 0 && old < size {
-                // The same hashes do not speak for a tree that is a storey higher.
+                // The same hashes do not prove a tree that is one level higher.
                 let higher = 2 * size.next_power_of_two() as u64;
                 verify_consistency(old as u64, &old_root, higher, &root, &proof).unwrap_err();
             }
@@ -146,7 +146,7 @@ proptest! {
         leaves in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..8), 0..200),
         cut in any::<prop::sample::Index>(),
     ) {
-        // Kept as a frontier between the two halves, as on disk.
+        // The frontier is stored between the two halves, as on disk.
         let cut = cut.index(leaves.len() + 1);
         let half = MerkleLog::from_leaf_hashes(hashes(&leaves[..cut]));
         let mut log = MerkleLog::from_frontier(half.size(), half.frontier().to_vec()).unwrap();
@@ -268,7 +268,7 @@ fn checkpoints_are_signed_notes() {
     let foreign = TestPlatform::new("factory");
     let forged = log.checkpoint(&foreign.authority).unwrap();
     assert_eq!(open(&forged), Err(LogError::NotSigned(authority.clone())));
-    // Another witness's signature beside the true one disturbs nothing.
+    // Another witness's signature beside the true one does no harm.
     let both = format!("{note}{}", forged.lines().last().unwrap());
     assert!(open(&both).is_ok());
 }

@@ -52,7 +52,7 @@ fn the_first_rule_that_fits_decides() {
     assert!(!may("buyer", "safe"));
     assert!(may("buyer", "seller-1"));
     assert!(may("broker", "buyer"));
-    // Names are whole: a stranger of the same local name is another agent.
+    // Names are whole: a stranger with the same local name is another agent.
     assert!(permissions.may_send("seller-1@elsewhere", "buyer@factory"));
     assert!(!permissions.allow_everything());
 }

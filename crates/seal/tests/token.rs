@@ -1,4 +1,4 @@
-//! Tokens: one word, once, in time, by whom they are for.
+//! Tokens: one word, spent once, in time, by their intended user.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn wrong_words_are_refused() {
         })
     );
     for cut in 0..join.len() {
-        // A cut at an address is a shorter list; everything else is noticed.
+        // A cut at an address leaves a shorter list. Every other cut is noticed.
         if let Ok(token) = join[..cut].parse::<Token>() {
             assert!(token.addresses().len() < 3);
         }

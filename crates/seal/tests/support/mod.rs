@@ -1,4 +1,4 @@
-//! A platform's authorities and what they issue, for the tests.
+//! A platform's authorities and their certificates, for the tests.
 #![allow(dead_code)] // each test binary uses its part of it
 
 use std::collections::HashMap;
