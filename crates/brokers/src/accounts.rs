@@ -12,12 +12,12 @@ use crate::administration::{Account, Administration};
 use crate::client::BrokerFailure;
 use crate::envelope::Receiver;
 
-/// Where agents and processes are placed, by the platform's directory.
+/// The places of agents and processes, by the platform's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
     /// The addresses from which agents may log in, by the agents' whole names.
     pub agents: HashMap<String, HashSet<IpAddr>>,
-    /// Agents whose queues stay though they may not log in now, by whole name.
+    /// The agents, by whole name, whose queues stay although they may not log in now.
     pub awaited: HashSet<String>,
     /// Processes, by their numbers.
     pub processes: HashSet<String>,
@@ -49,23 +49,23 @@ impl Placed {
     }
 }
 
-/// Keeps the logins and the queues at a broker in line with who is placed where.
+/// Keeps the logins and the queues at a broker in line with the directory.
 pub struct Accounts {
     administration: Arc<dyn Administration>,
     level: SecurityLevel,
-    /// How long a queue was seen empty before it is removed. A broker may learn late that a reader died, and what the reader
-    /// held is in the queue only then.
+    /// How long a queue must stay empty before it is removed. A broker may learn late that a reader died, and only then
+    /// are the reader's messages in the queue again.
     settling: Duration,
-    /// Held while a login is made or removed, so that nobody is dismissed who was admitted meanwhile. Dismissal waits for
-    /// nothing else.
+    /// Held while a login is made or removed, so that an identity admitted meanwhile is not dismissed. Dismissal waits
+    /// for nothing else.
     logins: Mutex<()>,
-    /// Held while a queue is opened, emptied or removed: agents that have ended, and since when nothing was left in their
-    /// queues.
+    /// Held while a queue is opened, emptied or removed. The map holds agents that have ended, and the time since which
+    /// their queues have been empty.
     emptied: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl Accounts {
-    /// The accounts of a platform at this level. A queue is removed once it was seen empty for `settling`.
+    /// The accounts of a platform at this level. A queue is removed once it has been empty for `settling`.
     pub fn new(
         administration: Arc<dyn Administration>,
         level: SecurityLevel,
@@ -80,10 +80,11 @@ impl Accounts {
         }
     }
 
-    /// Lets an agent or a process log in from `address`, and has messages wait for it from now on. Anybody else is left alone.
+    /// Lets an agent or a process log in from `address`, and has messages wait for it from now on. Other identities are
+    /// left alone.
     ///
     /// # Errors
-    /// [`BrokerFailure`]: asking again may help.
+    /// [`BrokerFailure`]: another attempt may help.
     pub async fn admit(&self, identity: &Identity, address: IpAddr) -> Result<(), BrokerFailure> {
         let queue = match identity {
             Identity::Process { process, .. } => Receiver::Process(process.to_string().into()),
@@ -110,11 +111,11 @@ impl Accounts {
         Ok(())
     }
 
-    /// Dismisses the accounts of those that are not placed where they may log in from, and gives them back. `placed` is
-    /// asked when nobody else changes logins; `None` ends the work.
+    /// Dismisses the accounts that are not placed at their login address, and returns them. `placed` is asked while no
+    /// other task changes logins; `None` ends the work.
     ///
     /// # Errors
-    /// [`BrokerFailure`]: asking again may help.
+    /// [`BrokerFailure`]: another attempt may help.
     pub async fn dismiss_others<F: Future<Output = Option<Placed>>>(
         &self,
         placed: impl FnOnce() -> F,
@@ -133,11 +134,11 @@ impl Accounts {
         Ok(dismissed)
     }
 
-    /// Removes the queues of those that are placed nowhere. What an agent left unread goes to the dead letters first, a part
-    /// at each call: says whether there may be more of it.
+    /// Removes the queues of receivers that are placed nowhere. Unread messages of an agent go to the dead letters
+    /// first, a part at each call. Returns whether there may be more of them.
     ///
     /// # Errors
-    /// [`BrokerFailure`]: asking again may help.
+    /// [`BrokerFailure`]: another attempt may help.
     pub async fn close_others<F: Future<Output = Option<Placed>>>(
         &self,
         placed: impl Fn() -> F,
@@ -154,7 +155,7 @@ impl Accounts {
         }
         let mut is_more = false;
         for queue in queues.into_iter().filter(|queue| !seen.has_queue(queue)) {
-            // Asked again while nobody is admitted: the agent may be placed by now.
+            // `placed` is asked again while no agent is admitted: the agent may be placed by now.
             let mut emptied = self.emptied.lock().await;
             let Some(placed) = placed().await else {
                 return Ok(false);
@@ -166,14 +167,14 @@ impl Accounts {
                 Receiver::Agent(agent) => {
                     is_more |= self.close(agent, &queue, &mut emptied).await?
                 }
-                // The directory tells those who wrote to a process of its end.
+                // The directory reports the end of a process to those who wrote to it.
                 Receiver::Process(_) => self.administration.remove_queue(&queue).await?,
             }
         }
         Ok(is_more)
     }
 
-    /// Takes a part of what an agent that has ended left, or removes its queue; whether it took something.
+    /// Takes a part of the messages that an ended agent left, or removes its queue. Returns whether it took messages.
     async fn close(
         &self,
         agent: &Arc<str>,

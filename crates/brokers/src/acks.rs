@@ -1,4 +1,4 @@
-//! Deliveries of one connection, and which of them can be acknowledged. No I/O.
+//! The deliveries of one connection, and their acknowledgements. No I/O.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
@@ -6,25 +6,26 @@ use std::time::{Duration, Instant};
 
 use crate::client::{BrokerFailure, Receiving};
 
-/// The pause between acknowledgements. Each one is a command to the queue, and its members have to agree on it and keep it. At a
-/// high rate, one for each message costs the broker and this process more than the message.
+/// The pause between acknowledgements. Each acknowledgement is a command to the queue. The members of the queue must
+/// agree on it and keep it. At a high rate, one for each message costs the broker and this process more than the
+/// message.
 const APART: Duration = Duration::from_millis(5);
-/// So many are acknowledged without a pause.
+/// The number of deliveries that are acknowledged without a pause.
 pub(crate) const MANY: usize = 64;
 
-/// Which deliveries can be acknowledged, in as few words as possible.
+/// Finds the deliveries that can be acknowledged, in as few commands as possible.
 #[derive(Default)]
 pub(crate) struct Acks {
     /// Deliveries not acknowledged, in order, and whether they may be.
     open: VecDeque<(u64, bool)>,
-    /// Those that may be and are not the first.
+    /// Deliveries that may be acknowledged and are not the first.
     singles: BTreeSet<u64>,
     /// When some were last acknowledged.
     sent: Option<Instant>,
 }
 
 impl Acks {
-    /// When to acknowledge what may be acknowledged now; at once if there is none.
+    /// The time of the next acknowledgement. If there is none, it is due at once.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.sent.map(|sent| sent + APART)
     }
@@ -34,7 +35,7 @@ impl Acks {
         !self.singles.is_empty()
     }
 
-    /// Whether what may be acknowledged, with `more` besides, should be at `now`.
+    /// Whether an acknowledgement is due at `now`, counting `more` further deliveries.
     pub(crate) fn is_due(&self, more: usize, now: Instant) -> bool {
         self.singles.len() + more >= MANY || self.due().is_none_or(|due| due <= now)
     }
@@ -55,7 +56,8 @@ impl Acks {
         }
     }
 
-    /// Acknowledges what may be, at `now`. Should the connection break before the broker hears of it, all of it comes again.
+    /// Acknowledges at `now` every delivery that may be. If the connection breaks before the broker is told, all of
+    /// them come again.
     pub(crate) fn send(
         &mut self,
         receiving: &mut dyn Receiving,
@@ -69,7 +71,7 @@ impl Acks {
         receiving.acknowledge(up_to, &singles)
     }
 
-    /// The tag up to which all are acknowledged, and the others that are.
+    /// The tag up to which all deliveries are acknowledged, and the others to acknowledge.
     fn next(&mut self) -> (Option<u64>, BTreeSet<u64>) {
         let mut up_to = None;
         while let Some((tag, true)) = self.open.front().copied() {

@@ -25,9 +25,9 @@ impl BrokerFailure {
 /// The agent or the process in whose name a connection is made.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// Its name in logs.
+    /// The owner's name in logs.
     pub name: Arc<str>,
-    /// Its own queue.
+    /// The owner's queue.
     pub queue: Receiver,
     /// The certificate that it proves its name with.
     pub credential: Option<Arc<Credential>>,
@@ -35,13 +35,13 @@ pub struct Owner {
 
 /// A broker as one process reaches it.
 pub trait Client: Send + Sync + 'static {
-    /// Its name in logs and manifests, such as `rabbitmq`.
+    /// The broker's name in logs and manifests, such as `rabbitmq`.
     fn name(&self) -> &'static str;
 
     /// The strength of the answer [`Answer::Taken`].
     fn acknowledgement(&self) -> Acknowledgement;
 
-    /// The agent or the process of this platform that a user is; `None`: it is neither.
+    /// The agent or the process of this platform that a user stands for; `None`: the user is neither.
     fn identity_of(&self, user: &str) -> Option<Identity>;
 
     /// Connects to the broker at `address` to publish in the name of `owner`.
@@ -51,8 +51,8 @@ pub trait Client: Send + Sync + 'static {
         owner: &'a Owner,
     ) -> BoxFuture<'a, Result<Box<dyn Sending>, BrokerFailure>>;
 
-    /// Connects to the broker at `address` and begins to receive from the queue of `owner`. The broker hands out no more
-    /// than `prefetch` deliveries before something is acknowledged.
+    /// Connects to the broker at `address` and begins to receive from the queue of `owner`. The broker holds at most
+    /// `prefetch` unacknowledged deliveries out.
     fn open_receiving<'a>(
         &'a self,
         address: &'a str,
@@ -66,7 +66,7 @@ pub trait Client: Send + Sync + 'static {
 pub enum Answer {
     /// The broker has it.
     Taken,
-    /// The broker does not have it, and may take it another time.
+    /// The broker does not have the message, and may take it another time.
     NotTaken,
     /// The receiver has no queue.
     NoQueue,
@@ -75,18 +75,18 @@ pub enum Answer {
 /// Whether the broker takes messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It is short of something, and leaves what is published without an answer until it has enough again.
+    /// The broker is short of a resource. It leaves publications unanswered until it has enough again.
     Blocked(String),
-    /// It takes messages again.
+    /// The broker takes messages again.
     Unblocked,
 }
 
 /// A connection that publishes. It is dropped once any call has failed.
 pub trait Sending: Send {
-    /// Puts an envelope behind those published before, without waiting. `order` names it in the answer.
+    /// Puts an envelope behind those published before, without waiting. `order` identifies the envelope in the answer.
     fn publish(&mut self, order: u64, envelope: Envelope);
 
-    /// The next answer, in any order. An answer to what was answered before is ignored.
+    /// The next answer, in any order. A second answer to the same order is ignored.
     fn poll_answer(
         &mut self,
         context: &mut Context<'_>,
@@ -102,11 +102,11 @@ pub trait Sending: Send {
     fn close(&mut self, why: &'static str) -> BoxFuture<'static, ()>;
 }
 
-/// A connection that receives from one queue. It is dropped once any call has failed. What was delivered on it and not
-/// acknowledged is delivered again on another one.
+/// A connection that receives from one queue. It is dropped once any call has failed. Its unacknowledged deliveries are
+/// delivered again on another connection.
 pub trait Receiving: Send {
-    /// The next deliveries: those that are there together. What came before the connection broke is handed out first.
-    /// Nothing is lost if the future is dropped.
+    /// The next deliveries: all that are there together. Deliveries that came before the connection broke are handed
+    /// out first. Nothing is lost if the future is dropped.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Delivery>, BrokerFailure>>;
 
     /// Acknowledges all deliveries up to a tag, and single ones, without waiting.
@@ -119,12 +119,13 @@ pub trait Receiving: Send {
         singles: &BTreeSet<u64>,
     ) -> Result<(), BrokerFailure>;
 
-    /// Has the broker keep a delivery among the dead letters, without waiting.
+    /// Tells the broker to keep a delivery among the dead letters, without waiting.
     ///
     /// # Errors
     /// If the connection is known to be broken.
     fn reject(&mut self, tag: u64) -> Result<(), BrokerFailure>;
 
-    /// Ends the connection after what was said on it, and says `why`. What was not acknowledged stays in the queue.
+    /// Ends the connection after all pending commands, with the reason `why`. Unacknowledged messages stay in the
+    /// queue.
     fn close(self: Box<Self>, why: &'static str) -> BoxFuture<'static, ()>;
 }

@@ -1,4 +1,4 @@
-//! How a process uses its broker.
+//! The configuration of a process's connection to its broker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Login {
     /// The user.
     pub user: String,
-    /// Its password.
+    /// The login's password.
     pub password: String,
 }
 
@@ -27,9 +27,9 @@ impl fmt::Debug for Login {
 /// How agents log in.
 #[derive(Clone, Debug)]
 pub enum BrokerSecurity {
-    /// Level `none`: no encryption, for measuring. All agents share a login.
+    /// Level `none`: no encryption, for measurements. All agents share a login.
     None(Login),
-    /// Level `tls`: the broker proves that it is the platform's. All agents share a login.
+    /// Level `tls`: the broker proves that it belongs to the platform. All agents share a login.
     Tls(Login, Arc<Trust>),
     /// Level `auth`: each agent logs in with its own certificate.
     Auth(Arc<Trust>),
@@ -46,44 +46,45 @@ impl BrokerSecurity {
     }
 }
 
-/// The identity of a process on the broker, under which its bus talks to the buses of other processes.
+/// The identity of a process on the broker. Its bus talks to the buses of other processes under this identity.
 #[derive(Clone, Debug)]
 pub struct ProcessLogin {
     /// The process.
     pub identity: Identity,
-    /// Its certificate; needed at level `auth`.
+    /// The process's certificate, needed at level `auth`.
     pub credential: Option<Arc<Credential>>,
 }
 
-/// How a process uses its broker. [`BrokerConfig::new`] has the usual values.
+/// The configuration of a process's connection to its broker. [`BrokerConfig::new`] gives the usual values.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
     /// The platform.
     pub platform: PlatformName,
-    /// The brokers of the cluster, as `HOST:PORT`. Tried in turn, each agent beginning at another one.
+    /// The brokers of the cluster, as `HOST:PORT`. They are tried in turn, and each agent begins at another one.
     pub addresses: Vec<String>,
     /// Level, and what belongs to it.
     pub security: BrokerSecurity,
-    /// The process. Without it, nothing is said to the buses of other processes, and channels reach no further than this one.
+    /// The process. Without it, this bus sends nothing to the buses of other processes, and channels do not leave this
+    /// process.
     pub process: Option<ProcessLogin>,
-    /// The largest message sent or received, in bytes, encoded.
+    /// The largest message sent or received, in bytes of its encoding.
     pub largest_message: usize,
-    /// Messages of one agent that the broker has not confirmed, before the agent waits.
+    /// The number of messages of one agent that the broker has not confirmed, before the agent waits.
     pub unconfirmed_messages: usize,
     /// The same in bytes.
     pub unconfirmed_bytes: usize,
-    /// Messages that one agent holds and has not taken, before the broker keeps the others.
+    /// The number of messages that one agent holds and has not taken, before the broker keeps the others.
     pub prefetch: u16,
-    /// How long the broker keeps a message that nobody takes; without it, for ever.
+    /// How long the broker keeps a message that is not taken; without it, for ever.
     pub message_life: Option<Duration>,
-    /// How long a broker may take to answer when it is connected to.
+    /// How long a broker may take to answer a new connection.
     pub connect_time: Duration,
-    /// How long the broker may be away, or not take a message, before the sender is told that the message is lost.
+    /// How long the broker may be away, or refuse a message, before the sender is told that the message is lost.
     pub give_up: Duration,
-    /// How long a message waits for the one before it, should the broker have changed their order. It is longer than the
-    /// broker takes to find out that a connection is dead.
+    /// How long a message waits for the one before it, if the broker may have changed their order. It is longer than
+    /// the time in which a broker notices a dead connection.
     pub reorder_time: Duration,
-    /// The pause before a connection is tried again: the first, and the longest as it doubles.
+    /// The pause before a connection is tried again: the first pause, and the longest, as the pause doubles.
     pub redial: (Duration, Duration),
 }
 

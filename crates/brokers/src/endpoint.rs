@@ -41,7 +41,7 @@ pub struct LinkReport {
     pub agent: Arc<str>,
     /// Whether messages can come now.
     pub is_receiving: bool,
-    /// Why the broker takes no messages from it now, if so.
+    /// The reason why the broker takes no messages from the agent now, if it takes none.
     pub blocked: Option<String>,
     /// Whether all it sent is confirmed.
     pub is_settled: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) config: BrokerConfig,
     pub(crate) client: Arc<dyn Client>,
     pub(crate) bus: WeakBus,
-    /// Which of the brokers the next connection tries first.
+    /// The index of the broker that the next connection tries first.
     pub(crate) next_broker: AtomicUsize,
     /// By the agents' numbers.
     links: Mutex<HashMap<u64, Arc<Link>>>,
@@ -64,15 +64,15 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
 }
 
-/// The endpoint of a process. Cloning it gives another handle to the same one.
+/// The endpoint of a process. A clone is another handle to the same endpoint.
 #[derive(Clone)]
 pub struct BrokerEndpoint {
     shared: Arc<Shared>,
 }
 
 impl BrokerEndpoint {
-    /// Becomes the transport of `bus`. Its tasks run on the runtime this is called on. Each agent connects by `client` when it
-    /// is attached.
+    /// Becomes the transport of `bus`. The endpoint's tasks run on the runtime on which this is called. Each agent
+    /// connects through `client` when it is attached.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -113,7 +113,7 @@ impl BrokerEndpoint {
         Ok(endpoint)
     }
 
-    /// Waits until messages can come to `agent`, for `patience` at most; says whether they can.
+    /// Waits until messages can come to `agent`, for `patience` at most. Returns whether they can.
     pub async fn receiving(&self, agent: &str, patience: Duration) -> bool {
         match self.receives(agent) {
             Some(receives) => becomes_true(receives, patience).await,
@@ -121,7 +121,7 @@ impl BrokerEndpoint {
         }
     }
 
-    /// Waits until frames of other processes can come, for `patience` at most; says whether they can.
+    /// Waits until frames of other processes can come, for `patience` at most. Returns whether they can.
     pub async fn receiving_frames(&self, patience: Duration) -> bool {
         let Some(process) = self.shared.process.get() else {
             return false;
@@ -149,7 +149,7 @@ impl BrokerEndpoint {
 }
 
 impl BrokerEndpoint {
-    /// Waits until all that was sent is confirmed, then closes all connections.
+    /// Waits until all sent messages are confirmed, then closes all connections.
     async fn end(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         self.shared.has_ended.store(true, Ordering::Release);
@@ -188,7 +188,7 @@ async fn becomes_true(mut state: watch::Receiver<bool>, patience: Duration) -> b
 fn random() -> u64 {
     ProcessId::random().map_or_else(
         |_| {
-            // Without randomness: the time tells lives apart as well.
+            // If there is no randomness, the time tells lives apart as well.
             std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |time| time.as_nanos() as u64)
@@ -213,7 +213,7 @@ impl Transport for BrokerEndpoint {
             largest_message: self.shared.config.largest_message,
             acknowledgement: self.shared.client.acknowledgement(),
             resumes: true,
-            // A queue grows on the broker's disk; its alarms hold back all who send.
+            // A queue grows on the broker's disk. The broker's alarms hold back all senders.
             pushes_back: false,
         }
     }
@@ -226,8 +226,8 @@ impl Transport for BrokerEndpoint {
         Ok(())
     }
 
-    /// Agents of this process that were revoked send and receive nothing more. The broker closes their connections as well,
-    /// once the Master has removed their logins.
+    /// Revoked agents of this process send and receive nothing more. The broker also closes their connections, once the
+    /// Master has removed their logins.
     fn trust_changed(&self) {
         let BrokerSecurity::Auth(trust) = &self.shared.config.security else {
             return;
@@ -279,7 +279,7 @@ impl Transport for BrokerEndpoint {
         Ok(())
     }
 
-    /// The next connection is made with the new certificate; the broker does not ask an open one again.
+    /// The next connection uses the new certificate. The broker does not ask an open connection again.
     fn credential_changed(&self, _: &Arc<LocalAgent>) {}
 
     fn detach(&self, agent: &Arc<LocalAgent>) {
@@ -332,8 +332,8 @@ impl Transport for BrokerEndpoint {
 }
 
 impl Shared {
-    /// The link of an agent, and whether it is new. The bus may hold messages of an agent that has left meanwhile: they go out
-    /// on a link that only sends. `None`: the transport was shut down.
+    /// The link of an agent, and whether it is new. The bus may hold messages of an agent that has left meanwhile. They
+    /// go out on a link that only sends. `None`: the transport was shut down.
     fn link_of(self: &Arc<Self>, sender: &Arc<LocalAgent>) -> Option<(Arc<Link>, bool)> {
         let mut links = self.links.lock();
         if let Some(link) = links.get(&sender.number()) {
@@ -366,7 +366,7 @@ impl Shared {
     }
 }
 
-/// The way to an agent: its queue, wherever it is.
+/// The way to an agent: its queue, wherever the agent is.
 struct Queue {
     shared: Arc<Shared>,
     receiver: Arc<str>,

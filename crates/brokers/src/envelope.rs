@@ -48,37 +48,38 @@ pub enum Kind {
 pub struct Envelope {
     /// The queue it goes to.
     pub to: Receiver,
-    /// Its place among all that this sender sends to this receiver.
+    /// The place among all envelopes from this sender to this receiver.
     pub stamp: Stamp,
     /// The kind of the payload.
     pub kind: Kind,
-    /// The path of the process that wrote a frame, `node/…/process/…`. It is written only at the levels at which the broker
-    /// does not prove who sends.
+    /// The path of the process that wrote a frame, `node/…/process/…`. Written only at the levels at which the broker
+    /// does not prove the sender.
     pub process: Option<Arc<str>>,
-    /// The agent that wrote a frame; without it the process did.
+    /// The agent that wrote a frame. Without an agent, the process wrote it.
     pub author: Option<Arc<str>>,
     /// The proof that the author speaks through its process.
     pub proof: Option<Bytes>,
-    /// How long the broker keeps it if nobody takes it; without it, for ever.
+    /// How long the broker keeps the envelope if it is not taken; without it, for ever.
     pub life: Option<Duration>,
     /// The message or the frame.
     pub payload: Bytes,
 }
 
-/// A message or a frame that a broker delivers. Only `tag` and `from` are the broker's word: a sender may have written anything into the rest.
+/// A message or a frame that a broker delivers. Only `tag` and `from` are the broker's word. A sender may have written
+/// anything into the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Names the delivery on its connection; tags rise.
     pub tag: u64,
-    /// The user that sent it, in the broker's words, if the broker proves users.
+    /// The user that sent the envelope, as the broker names it, if the broker proves users.
     pub from: Option<String>,
-    /// Its place; `None` if it has none that can be read.
+    /// The place of the envelope; `None` if its stamp is missing or unreadable.
     pub stamp: Option<Stamp>,
-    /// The kind that it claims; `None` if that is no kind.
+    /// The claimed kind; `None` if the claim is no known kind.
     pub kind: Option<Kind>,
-    /// The path of the process that it says wrote it.
+    /// The path of the process that is named as the writer.
     pub process: Option<Arc<str>>,
-    /// The agent that it says wrote it.
+    /// The agent that is named as the writer.
     pub author: Option<Arc<str>>,
     /// The author's proof.
     pub proof: Option<Bytes>,

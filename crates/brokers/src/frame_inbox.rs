@@ -24,9 +24,9 @@ use crate::process_link::{FRAME_HEAD, LONGEST_TEXT, ProcessLink};
 use crate::proofs;
 use crate::stamp::Stamp;
 
-/// Processes remembered, so that the name of each is read once.
+/// The number of processes remembered, so that the name of each is read once.
 const PROCESSES: usize = 65_536;
-/// Characters of a claimed name that the refusal log shows.
+/// The number of characters of a claimed name that the refusal log shows.
 const LONGEST_NAME: usize = 200;
 
 fn refused(reason: RefusalReason, explanation: impl Into<String>) -> Refused {
@@ -44,7 +44,7 @@ struct Checked {
     process: Arc<Identity>,
     author: Option<Arc<str>>,
     proof: Option<Bytes>,
-    /// Why it was sent back, if it is one of this process that was refused.
+    /// The reason why the frame was sent back, if it is a frame of this process that was refused.
     refused: Option<Refused>,
     payload: Bytes,
 }
@@ -56,7 +56,7 @@ struct Inbox {
     processes: HashMap<String, (Arc<str>, Arc<Identity>)>,
     connection: u64,
     acks: Acks,
-    /// How much the broker delivers without an acknowledgement.
+    /// The number of deliveries without an acknowledgement.
     prefetch: u16,
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn run(link: Arc<ProcessLink>) {
 }
 
 impl Inbox {
-    /// Receives on one connection until it breaks. `Ok`: the link has ended.
+    /// Receives on one connection until the connection breaks. `Ok`: the link has ended.
     async fn serve(&mut self, mut receiving: Box<dyn Receiving>) -> Result<(), Broken> {
         let link = self.link.clone();
         link.wire.is_receiving.send_replace(true);
@@ -170,14 +170,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// A frame of a former connection comes again, and is acknowledged then.
+    /// Notes that a frame may be acknowledged. A frame of a former connection comes again, and is acknowledged then.
     fn may_acknowledge(&mut self, checked: &Checked) {
         if checked.connection == self.connection {
             self.acks.may(checked.tag);
         }
     }
 
-    /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
+    /// Whether the broker delivers no more without an acknowledgement, and all frames here wait for an earlier frame.
     fn is_stuck(&self) -> bool {
         let prefetch = usize::from(self.prefetch);
         let is_here = |checked: &&Checked| checked.connection == self.connection;
@@ -197,7 +197,7 @@ impl Inbox {
         }
     }
 
-    /// Finds out who sent it, and where in that one's order it belongs.
+    /// Identifies the sender of a delivery, and its place in that sender's order.
     fn check(&mut self, delivery: Delivery) -> Result<(Arc<str>, Stamp, Checked), Refused> {
         let config = self.link.wire.config();
         let (size, limit) = (delivery.payload.len(), config.largest_message + FRAME_HEAD);
@@ -244,7 +244,7 @@ impl Inbox {
         Ok((name, stamp, checked))
     }
 
-    /// The process that sent it, by its name and its identity. Each process is parsed once.
+    /// The process that sent a delivery, by its name and its identity. Each process is parsed once.
     fn process(&mut self, delivery: &Delivery) -> Result<(Arc<str>, Arc<Identity>), Refused> {
         let shared = &self.link.wire.shared;
         let is_proved = shared.config.security.level().authenticates();
@@ -345,7 +345,7 @@ impl Inbox {
         }
     }
 
-    /// Finds out who wrote a frame, and how that is proved.
+    /// Identifies the writer of a frame, and the proof for that writer.
     fn origin(
         &mut self,
         process: &Arc<Identity>,
@@ -388,7 +388,7 @@ impl Inbox {
             reason: RefusalReason::NotProved,
             explanation: format!("{author} has not proved to speak through {process}"),
         })?;
-        // It may have been revoked meanwhile.
+        // The identity may have been revoked meanwhile.
         trust.check(&verified, now).map_err(|error| Refused {
             reason: RefusalReason::from(&error),
             explanation: error.to_string(),

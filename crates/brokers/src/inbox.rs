@@ -21,18 +21,19 @@ use crate::incoming::{Arrival, Incoming};
 use crate::link::{Link, Sends};
 use crate::stamp::Stamp;
 
-/// The pause between looks at whether the mailbox was closed.
+/// The pause between checks of whether the mailbox was closed.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// How many times more than usual may be delivered without an acknowledgement, while all of it waits for something earlier.
+/// The factor by which unacknowledged deliveries may exceed the usual number, while all of them wait for an earlier
+/// message.
 const MOST: u16 = 64;
 
-/// How long a mailbox that was closed may take to be emptied.
+/// How long a closed mailbox may take to be emptied.
 const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
 
 type Key = (Arc<str>, u64, u64);
 
-/// A delivery, by the number of its connection and its own on it: numbers begin anew on each.
+/// A delivery: the number of its connection and its own number there, since numbers begin anew on each connection.
 type Tag = (u64, u64);
 
 /// A message that was checked.
@@ -52,7 +53,7 @@ impl WindowListener for Taken {
         if let Some(link) = self.0.upgrade() {
             let mut taken = link.taken.lock();
             taken.push(receipt);
-            // The others are found with the first: they are acknowledged together.
+            // The others are found with the first, and acknowledged together.
             if taken.len() == 1 || taken.len() == MANY {
                 link.taken_news.notify_one();
             }
@@ -72,7 +73,7 @@ struct Inbox {
     connection: u64,
     receipts: HashMap<Key, u64>,
     acks: Acks,
-    /// How much the broker delivers without an acknowledgement.
+    /// The number of deliveries without an acknowledgement.
     prefetch: u16,
 }
 
@@ -124,7 +125,7 @@ pub(crate) async fn run(link: Arc<Link>) {
 }
 
 impl Inbox {
-    /// Receives on one connection until it breaks. `Ok`: the link has ended.
+    /// Receives on one connection until the connection breaks. `Ok`: the link has ended.
     async fn serve(&mut self, mut receiving: Box<dyn Receiving>) -> Result<(), Broken> {
         let link = self.link.clone();
         link.wire.is_receiving.send_replace(true);
@@ -134,9 +135,10 @@ impl Inbox {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Looked at before the mailbox: an agent that leaves has closed it before, and all it took must be acknowledged.
+            // This check precedes the check of the mailbox: a leaving agent has closed its mailbox before, and all
+            // messages it took must be acknowledged.
             let is_over = *ending.borrow() || *leaving.borrow();
-            // An agent that moves has closed its mailbox: later messages are for the process it moves to.
+            // A moving agent has closed its mailbox. Later messages are for its next process.
             let is_closed = link.agent.mailbox().closed().is_some();
             if is_closed {
                 self.last_taken().await;
@@ -205,7 +207,8 @@ impl Inbox {
         }
     }
 
-    /// A message of a former connection comes again, and is acknowledged then.
+    /// Notes that a message may be acknowledged. A message of a former connection comes again, and is acknowledged
+    /// then.
     fn may_acknowledge(&mut self, (connection, tag): Tag) {
         if connection == self.connection {
             self.acks.may(tag);
@@ -261,13 +264,15 @@ impl Inbox {
         if let Some(receipt) = self.receipts.get(&spare.key)
             && let Some((_, of_mailbox)) = self.untaken.get_mut(receipt)
         {
-            // That one lies in the mailbox, most often since a former connection: this one is acknowledged in its stead.
+            // The earlier copy lies in the mailbox, usually since a former connection. This copy is acknowledged in its
+            // place.
             tag = std::mem::replace(of_mailbox, tag);
         }
         self.may_acknowledge(tag);
     }
 
-    /// Whether the broker delivers no more until something is acknowledged, and all there is waits for something before it.
+    /// Whether the broker delivers no more without an acknowledgement, and all messages here wait for an earlier
+    /// message.
     fn is_stuck(&self) -> bool {
         let prefetch = usize::from(self.prefetch);
         let is_here = |checked: &&Checked| checked.tag.0 == self.connection;
@@ -281,7 +286,7 @@ impl Inbox {
         self.untaken.insert(receipt, (key.clone(), tag));
         self.receipts.insert(key.clone(), receipt);
         self.link.wire.received.fetch_add(1, Ordering::Relaxed);
-        // A closed mailbox: the agent is leaving, and the broker keeps the message.
+        // The mailbox is closed: the agent is leaving, and the broker keeps the message.
         if self.window.push_with_receipt(message, receipt).is_err() {
             self.untaken.remove(&receipt);
             self.receipts.remove(&key);
@@ -368,14 +373,14 @@ fn agent(identity: Identity) -> Option<(Arc<str>, Identity)> {
 pub(crate) enum Broken {
     #[error(transparent)]
     Failed(#[from] BrokerFailure),
-    /// The missing message comes first on another connection if a dead one holds it. It comes later if the broker did not take
-    /// it at first.
+    /// If a dead connection holds the missing message, the message comes first on another connection. It comes later if
+    /// the broker refused it at first.
     #[error("all that was delivered waits for something earlier")]
     Stuck,
 }
 
 impl Broken {
-    /// How much may be delivered on the next connection without an acknowledgement.
+    /// The number of unacknowledged deliveries allowed on the next connection.
     pub(crate) fn next_prefetch(&self, last: u16, usual: u16) -> u16 {
         match self {
             Self::Failed(_) => usual,

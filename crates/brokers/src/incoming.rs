@@ -1,7 +1,7 @@
-//! Puts what a broker delivers into the order it was sent in, each message once. No I/O.
+//! Puts a broker's deliveries into the order in which they were sent, each message once. No I/O.
 //!
-//! A broker repeats a message when a connection broke before it was acknowledged, in either direction, and changes the
-//! order of two when it did not accept the first at first. The [`Stamp`]s tell.
+//! A broker repeats a message if a connection broke, in either direction, before the message was acknowledged. A broker
+//! changes the order of two messages if it refused the first one at first. The [`Stamp`]s reveal both.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use crate::passed_over::PassedOver;
 use crate::stamp::Stamp;
 
-/// Senders remembered; beyond it, those not heard of for longest are forgotten.
+/// The number of senders remembered. Beyond it, those not heard of for longest are forgotten.
 const REMEMBERED: usize = 65_536;
-/// Epochs remembered of one sender. It has one at a time, and messages of earlier ones may still come.
+/// The number of epochs remembered for one sender. A sender has one epoch at a time, and messages of earlier epochs may
+/// still come.
 const EPOCHS: usize = 8;
-/// Numbers below the first one seen that may still come.
+/// How many numbers below the first one seen may still come.
 const LATE: u64 = 4_096;
 
 /// The consequence of an arrival. A message in neither field is kept until those before it come.
@@ -23,21 +24,21 @@ const LATE: u64 = 4_096;
 pub(crate) struct Arrival<T> {
     /// These are next, in this order.
     pub(crate) next: Vec<T>,
-    /// A copy that nobody needs: this one if the message was here before, or the copy that this one replaces.
+    /// A copy that is not needed: this copy if the message was here before, or the copy that this one replaces.
     pub(crate) spare: Option<T>,
 }
 
-/// The order of what one agent receives. `T` is a message.
+/// The order of the messages that one agent receives. `T` is a message.
 #[derive(Debug)]
 pub(crate) struct Incoming<T> {
     /// By sender and epoch.
     senders: HashMap<(Arc<str>, u64), Sender<T>>,
-    /// The epochs of each sender, the one heard of first in front.
+    /// The epochs of each sender, the one first heard of in front.
     epochs: HashMap<Arc<str>, VecDeque<u64>>,
     patience: Duration,
     /// How many senders have kept messages.
     waiting: usize,
-    /// A time not later than the beginning of any of their waits.
+    /// A time no later than the beginning of any of their waits.
     earliest: Option<Instant>,
 }
 
@@ -47,9 +48,9 @@ struct Sender<T> {
     next: u64,
     /// Numbers below `next` that were passed over and may still come.
     missing: PassedOver,
-    /// Those that came too early.
+    /// Messages that came too early.
     kept: BTreeMap<u64, T>,
-    /// Since when something is kept and nothing before it has come.
+    /// The time since which messages are kept and none before them has come.
     since: Option<Instant>,
     heard: Instant,
 }
@@ -79,8 +80,8 @@ impl<T> Incoming<T> {
             self.meet(sender, stamp.epoch);
         }
         let entry = self.senders.entry(key).or_insert_with(|| {
-            // Which of the numbers before it an earlier life of this agent had taken is not known; they do not
-            // come, or come late.
+            // An earlier life of this agent may have taken some of the earlier numbers. Such numbers never come, or
+            // come late.
             let earliest = stamp.number.saturating_sub(LATE).max(1);
             let mut missing = PassedOver::new(LATE);
             missing.add(earliest..stamp.number);
@@ -97,7 +98,7 @@ impl<T> Incoming<T> {
         let mut spare = None;
         let number = stamp.number;
         if let Some(kept) = entry.kept.get_mut(&number) {
-            // Redelivered, it takes the place of the one that perhaps cannot be acknowledged any more.
+            // The redelivered copy replaces the kept one, which perhaps can no longer be acknowledged.
             spare = Some(mem::replace(kept, message));
             entry.skip_to(stamp.base, &mut next);
         } else {
@@ -137,7 +138,7 @@ impl<T> Incoming<T> {
         Arrival { next, spare }
     }
 
-    /// Messages come again from now on; before, none could.
+    /// Notes that messages come again from now on. Before, none could.
     pub(crate) fn connected(&mut self, now: Instant) {
         for sender in self.senders.values_mut() {
             sender.since = sender.since.map(|_| now);
@@ -145,7 +146,7 @@ impl<T> Incoming<T> {
         self.earliest = self.earliest.map(|_| now);
     }
 
-    /// Hands out messages that have waited too long for one before them: its sender is gone, most likely.
+    /// Hands out messages that have waited too long for an earlier one. Its sender is most likely gone.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<T> {
         let mut out = Vec::new();
         for sender in self.senders.values_mut() {
@@ -175,13 +176,13 @@ impl<T> Incoming<T> {
             .flat_map(|sender| sender.kept.values())
     }
 
-    /// When [`overdue`](Self::overdue) should be asked next; it may find nothing yet.
+    /// The time at which to call [`overdue`](Self::overdue) next. That call may find nothing yet.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.earliest.map(|since| since + self.patience)
     }
 
-    /// Something of a sender's epoch comes for the first time. One sender alone cannot have others forgotten, or memory filled, by
-    /// many of them.
+    /// Notes the first arrival in a sender's epoch. A sender with many epochs cannot make others be forgotten, or fill
+    /// the memory.
     fn meet(&mut self, sender: &Arc<str>, epoch: u64) {
         if self.senders.len() >= REMEMBERED {
             self.forget_some();
@@ -191,7 +192,7 @@ impl<T> Incoming<T> {
         if epochs.len() <= EPOCHS {
             return;
         }
-        // The broker delivers a limited number without an acknowledgement, and no more is kept.
+        // The broker delivers a limited number without an acknowledgement, so no more are kept.
         let keeps_none = |epoch: &u64| {
             let known = self.senders.get(&(sender.clone(), *epoch));
             known.is_some_and(|known| known.kept.is_empty())
@@ -220,7 +221,7 @@ impl<T> Incoming<T> {
 }
 
 impl<T> Sender<T> {
-    /// Nothing below `base` is waited for. Messages that the broker has confirmed may still come, after later ones.
+    /// Stops waiting for numbers below `base`. Messages that the broker has confirmed may still come, after later ones.
     fn skip_to(&mut self, base: u64, out: &mut Vec<T>) {
         if base > self.next {
             let rest = self.kept.split_off(&base);
@@ -238,7 +239,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Those kept that are next now.
+    /// Hands out the kept messages that are next now.
     fn follow(&mut self, out: &mut Vec<T>) {
         while let Some(message) = self.kept.remove(&self.next) {
             out.push(message);
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(incoming.deadline(), Some(now + PATIENCE));
         assert!(incoming.overdue(now).is_empty());
         assert_eq!(incoming.overdue(now + PATIENCE), [3]);
-        // It comes after all.
+        // The message comes after all.
         assert_eq!(incoming.arrived(&sender, stamp(2, 1), 2, now), deliver([2]));
         assert_eq!(incoming.arrived(&sender, stamp(2, 1), 2, now), spare(2));
     }
@@ -339,7 +340,7 @@ mod tests {
                 arrival
             );
         }
-        // One was given up, and another had been confirmed before.
+        // One message was given up, and another had been confirmed before.
         assert_eq!(incoming.arrived(&sender, stamp(8, 7), 8, now), KEPT);
         assert_eq!(incoming.arrived(&sender, stamp(5, 1), 5, now), deliver([5]));
     }
@@ -391,7 +392,8 @@ mod tests {
     }
 
     proptest! {
-        /// Sent in order with some repeated and some late: each is delivered once, and in order after the first.
+        /// Messages are sent in order, some repeated and some late. Each is delivered once, and in order after the
+        /// first.
         #[test]
         fn once_and_in_order(shuffled in Just((2u64..40).collect::<Vec<_>>()).prop_shuffle(),
                              repeated in proptest::collection::vec(2u64..40, 0..20)) {
@@ -405,8 +407,8 @@ mod tests {
             prop_assert_eq!(delivered, (1..40).collect::<Vec<_>>());
         }
 
-        /// Whatever comes, and whatever its sender has given up meanwhile: of each message one copy is delivered, as soon
-        /// as nothing before it is waited for, and no copy is forgotten, for each has to be acknowledged.
+        /// For any arrivals, and any messages that senders have given up, one copy of each message is delivered, as
+        /// soon as no earlier message is waited for. No copy is forgotten, for each must be acknowledged.
         #[test]
         fn each_once_and_no_copy_forgotten(stamps in proptest::collection::vec((1u64..30, 1u64..30), 0..100)) {
             let now = Instant::now();
@@ -425,7 +427,7 @@ mod tests {
                 let is_due = number == base;
                 let numbers = |copies: &[(u64, usize)]| copies.iter().map(|copy| copy.0).collect::<Vec<_>>();
                 prop_assert!(!is_due || numbers(&delivered).contains(&number));
-                // A message that waits is kept as its last copy: the broker may have forgotten the others.
+                // A waiting message is kept as its last copy, for the broker may have forgotten the others.
                 prop_assert!(numbers(&delivered).contains(&number) || incoming.kept().any(|kept| *kept == (number, copy)));
                 prop_assert!(delivered[before..].is_sorted());
                 // A wait is known without a look at all senders.
@@ -434,7 +436,7 @@ mod tests {
                 prop_assert_eq!(here.len(), arrived.len());
                 prop_assert_eq!(here.into_iter().collect::<BTreeSet<_>>(), arrived.clone());
             }
-            // Nothing else comes: waiting messages are let go, gap after gap.
+            // No further message comes: waiting messages are released, gap after gap.
             while let Some(deadline) = incoming.deadline() {
                 let late = incoming.overdue(deadline);
                 prop_assert!(!late.is_empty());

@@ -1,4 +1,4 @@
-//! A link to the broker: the part that senders touch, shared with the two tasks that send and receive.
+//! A link to the broker: the part that senders use, shared with the two tasks that send and receive.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,25 +16,25 @@ use crate::envelope::{Envelope, Kind, Receiver};
 use crate::outgoing::{Outcome, Outgoing, Publication, Room};
 use crate::publisher::Open;
 
-/// How often a broker that cannot be reached is logged.
+/// The time between two log lines about a broker that cannot be reached.
 const TOLD: Duration = Duration::from_secs(60);
 
-/// The common part of the links of agents and of processes. `T` is the note on each message that is sent.
+/// The common part of the links of agents and of processes. `T` is the note on each message sent.
 pub(crate) struct Wire<T> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) outgoing: Mutex<Outgoing<T>>,
-    /// Something is to be published, or the end was announced.
+    /// Woken when a message waits to be published, or the end was announced.
     pub(crate) news: Notify,
     /// The connection that is published on, if there is one.
     pub(crate) open: Mutex<Option<Open>>,
-    /// Whether the task that sends runs; it changes under the lock of `outgoing`.
+    /// Whether the sending task runs. The flag changes under the lock of `outgoing`.
     pub(crate) sends: AtomicBool,
     /// Why the broker takes no messages now.
     pub(crate) blocked: Mutex<Option<String>>,
     pub(crate) is_receiving: watch::Sender<bool>,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
-    /// The owner has left: receive no more, and end when all is confirmed.
+    /// Whether the owner has left: receive no more, and end when all is confirmed.
     pub(crate) leaving: watch::Sender<bool>,
     /// End now.
     pub(crate) ending: watch::Sender<bool>,
@@ -56,7 +56,7 @@ pub(crate) trait Sends: Send + Sync + 'static {
     /// The broker has the message of that order.
     fn confirmed(&self, order: u64);
 
-    /// Tells the bus about messages that were not delivered.
+    /// Tells the bus about undelivered messages.
     fn tell(&self, outcomes: Vec<Outcome<Self::Note>>);
 
     /// Lets those who wait go on, if there is room.
@@ -85,7 +85,7 @@ impl Link {
         })
     }
 
-    /// The agent was revoked: its messages that the broker does not have come back, and its connections end.
+    /// The agent was revoked. Its messages that the broker does not have come back, and its connections end.
     pub(crate) fn revoked(&self, explanation: &str) {
         let reason = UndeliverableReason::Refused {
             reason: RefusalReason::Revoked,
@@ -153,7 +153,7 @@ impl Sends for Link {
                         payload,
                     };
                     let messages = messages.into_iter().map(returned).collect();
-                    // The directory may know of its place while its queue is not there, or no longer.
+                    // The directory may know the agent's place while its queue is not there, or no longer.
                     bus.returned(&receiver, messages, true, || {
                         self.wire.outgoing.lock().settled(&receiver);
                     });
@@ -204,12 +204,12 @@ impl<T: Clone> Wire<T> {
         &self.shared.bus
     }
 
-    /// Whether nothing more is to be done for what the owner has sent.
+    /// Whether all messages of the owner are settled.
     pub(crate) fn is_settled(&self) -> bool {
         self.outgoing.lock().is_settled()
     }
 
-    /// Whether the task that sends ends now. What is accepted afterwards starts another one.
+    /// Whether the sending task ends now. A message accepted afterwards starts another task.
     pub(crate) fn ends_sending(&self) -> bool {
         if *self.ending.borrow() {
             return true;
@@ -226,8 +226,8 @@ impl<T: Clone> Wire<T> {
         *self.leaving.borrow()
     }
 
-    /// Connects to any of the brokers; again and again until it succeeds or the link ends (`None`). `failed` is told of
-    /// every failure.
+    /// Connects to any of the brokers. Tries again and again until it succeeds or the link ends (`None`). `failed` is
+    /// told of every failure.
     pub(crate) async fn connect<C>(
         &self,
         owner: impl Fn() -> Owner,
@@ -274,7 +274,7 @@ impl<T: Clone> Wire<T> {
             }
             failed(&error);
             attempt = attempt.wrapping_add(1);
-            // Each of the cluster is tried before there is a pause.
+            // Each broker of the cluster is tried before there is a pause.
             if (failures as usize).is_multiple_of(config.addresses.len()) {
                 tokio::select! {
                     () = sleep(pause) => {}

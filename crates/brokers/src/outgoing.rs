@@ -9,10 +9,10 @@ use sealbus_bus::{Rejected, UndeliverableReason};
 
 use crate::stamp::Stamp;
 
-/// Refusals of one message on a connection, before another connection is tried.
+/// The number of refusals of one message on a connection, before another connection is tried.
 const REFUSALS: u32 = 20;
 
-/// Receivers remembered. Beyond it, those are forgotten that were not sent to for longest and have confirmed everything.
+/// The number of receivers remembered. Beyond it, settled receivers that were not written to for longest are forgotten.
 const REMEMBERED: usize = 4_096;
 
 /// How much may be accepted and not confirmed.
@@ -30,7 +30,7 @@ struct Accepted<T> {
     payload: Bytes,
     note: T,
     since: Instant,
-    /// How often the broker refused it on the present connection.
+    /// How often the broker refused the message on the present connection.
     refusals: u32,
 }
 
@@ -54,7 +54,7 @@ struct Line<T> {
     given_up: u64,
     /// Numbers accepted and not settled.
     open: BTreeSet<u64>,
-    /// Some came back: the others are awaited, then all go back to the bus.
+    /// Some messages came back. The others are awaited, then all go back to the bus.
     returned: Option<BTreeMap<u64, (T, Bytes)>>,
     /// The order of the message accepted last.
     used: u64,
@@ -80,7 +80,7 @@ impl<T> Line<T> {
 /// News for the bus.
 #[derive(Debug)]
 pub(crate) enum Outcome<T> {
-    /// All messages to a receiver whose queue is not there came back.
+    /// All messages to a receiver without a queue have come back.
     Returned {
         receiver: Arc<str>,
         messages: Vec<(T, Bytes)>,
@@ -105,7 +105,7 @@ pub(crate) struct Outgoing<T> {
     /// Published on the present connection.
     published: BTreeMap<u64, Accepted<T>>,
     lines: HashMap<Arc<str>, Line<T>>,
-    /// No number above this one was given to a receiver that was forgotten.
+    /// The upper bound of the numbers given to forgotten receivers.
     floor: u64,
     bytes: usize,
 }
@@ -139,16 +139,16 @@ impl<T: Clone> Outgoing<T> {
             && self.bytes < self.room.bytes
     }
 
-    /// Whether half the room is taken: whoever sends may soon have to wait.
+    /// Whether half of the room is taken, so that senders may soon have to wait.
     pub(crate) fn is_half_full(&self) -> bool {
         let messages = self.waiting.len() + self.published.len();
         2 * messages >= self.room.messages || 2 * self.bytes >= self.room.bytes
     }
 
-    /// Whether a message to `receiver` would be accepted.
+    /// Checks that a message to `receiver` would be accepted.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub(crate) fn check(&self, receiver: &str) -> Result<(), Rejected> {
         if let Some(line) = self.lines.get(receiver)
             && line.returned.is_some()
@@ -162,7 +162,7 @@ impl<T: Clone> Outgoing<T> {
         }
     }
 
-    /// Accepts a message that [`check`](Self::check) let pass.
+    /// Accepts a message that [`check`](Self::check) has passed.
     pub(crate) fn accept(&mut self, receiver: &Arc<str>, payload: Bytes, note: T, now: Instant) {
         if self.lines.len() >= REMEMBERED && !self.lines.contains_key(receiver) {
             self.forget_some();
@@ -186,8 +186,9 @@ impl<T: Clone> Outgoing<T> {
         self.next_order += 1;
     }
 
-    /// Forgets half of the receivers that have confirmed everything. They may have taken what they confirmed or not: their next
-    /// message has a number above all they saw, and says that nothing before it is waited for.
+    /// Forgets half of the receivers that have confirmed everything. It is not known whether they have taken the
+    /// confirmed messages. Their next message has a number above all earlier ones, and says that no earlier message is
+    /// waited for.
     fn forget_some(&mut self) {
         let settled = self.lines.values().filter(|line| line.is_settled());
         let mut used: Vec<_> = settled.map(|line| line.used).collect();
@@ -205,7 +206,7 @@ impl<T: Clone> Outgoing<T> {
         });
     }
 
-    /// The next message to publish; it counts as published from now on.
+    /// The next message to publish. It counts as published from now on.
     pub(crate) fn publish(&mut self) -> Option<Publication<T>> {
         let (order, accepted) = self.waiting.pop_first()?;
         let base = self
@@ -244,10 +245,10 @@ impl<T: Clone> Outgoing<T> {
         self.settle(&accepted.receiver, accepted.number)
     }
 
-    /// The broker did not take it this time: it is published again. Says whether on a connection made anew.
+    /// The broker refused the message this time: it is published again. Returns whether that needs a new connection.
     ///
-    /// In a cluster, a connection may go on asking a broker that has died, and refuse everything for a queue whose new leader
-    /// would take it.
+    /// In a cluster, a connection may go on asking a broker that has died, and refuse everything for a queue whose new
+    /// leader would take it.
     #[must_use]
     pub(crate) fn refused(&mut self, order: u64) -> bool {
         let Some(mut accepted) = self.published.remove(&order) else {
@@ -291,7 +292,7 @@ impl<T: Clone> Outgoing<T> {
         if !line.open.is_empty() {
             return None;
         }
-        // Emptied, not removed: until the bus has them nothing newer may be accepted.
+        // The map is emptied, not removed: until the bus has the messages, nothing newer may be accepted.
         let messages = std::mem::take(line.returned.as_mut()?);
         Some(Outcome::Returned {
             receiver: receiver.clone(),
@@ -306,7 +307,7 @@ impl<T: Clone> Outgoing<T> {
         }
     }
 
-    /// The connection is gone: what was not confirmed is published again on the next one.
+    /// The connection is gone. Unconfirmed messages are published again on the next one.
     pub(crate) fn disconnected(&mut self) {
         let mut again = std::mem::take(&mut self.published);
         self.waiting.append(&mut again);
@@ -315,7 +316,7 @@ impl<T: Clone> Outgoing<T> {
         }
     }
 
-    /// Gives up what has waited for longer than `patience` at `now`.
+    /// Gives up messages that have waited for longer than `patience` at `now`.
     pub(crate) fn give_up(
         &mut self,
         patience: Duration,
@@ -468,7 +469,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the broker answers, every message is confirmed, comes back or is given up, and the room is whole
+        /// For any answers of the broker, every message is confirmed, comes back or is given up, and all room is free
         /// again.
         #[test]
         fn nothing_is_forgotten(answers in proptest::collection::vec(0u8..4, 1..60)) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of numbers, kept as ranges: most are passed over side by side. It holds a limited number, and lets go of the smallest.
+/// A set of numbers, kept as ranges, since most numbers are passed over side by side. The set has a limited size and
+/// drops its smallest numbers.
 #[derive(Debug)]
 pub(crate) struct PassedOver {
-    /// By where a range begins: where it ends. They do not touch each other's numbers.
+    /// The end of each range, by its beginning. Ranges do not touch.
     ranges: BTreeMap<u64, u64>,
     count: u64,
     limit: u64,

@@ -1,4 +1,4 @@
-//! The link of a process to the broker: carries the frames that the buses of processes send to each other.
+//! The link of a process to the broker. It carries the frames between the buses of processes.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::publisher;
 
 /// Bytes that a frame may have besides its message.
 pub(crate) const FRAME_HEAD: usize = 64 << 10;
-/// How long a process is left alone whose queue is not there.
+/// How long a process without a queue is left alone.
 const NO_QUEUE: Duration = Duration::from_millis(500);
 /// Other processes whose agents are remembered.
 const PROCESSES: usize = 65_536;
@@ -57,7 +57,7 @@ pub(crate) struct ProcessLink {
     pub(crate) wire: Wire<Note>,
     credential: Mutex<Option<Arc<Credential>>>,
     proofs: Mutex<Proofs>,
-    /// Agents that have proved to speak through another process, by that one and their names.
+    /// Agents that have proved to speak through another process, by that process and their names.
     authors: Mutex<HashMap<Arc<Identity>, Authors>>,
     ways: Mutex<HashMap<Arc<str>, Weak<Way>>>,
     /// The identities of the processes that were written to, by their numbers.
@@ -66,7 +66,7 @@ pub(crate) struct ProcessLink {
 }
 
 impl ProcessLink {
-    /// The link of the process `identity`; none if that is no process.
+    /// The link of the process `identity`; `None` if that is not a process.
     pub(crate) fn new(
         identity: Identity,
         credential: Option<Arc<Credential>>,
@@ -93,7 +93,7 @@ impl ProcessLink {
         }))
     }
 
-    /// From now on connections are made with this certificate.
+    /// Uses this certificate for connections from now on.
     pub(crate) fn set_credential(&self, credential: Arc<Credential>) {
         *self.credential.lock() = Some(credential);
     }
@@ -142,7 +142,7 @@ impl ProcessLink {
     ) {
         let mut authors = self.authors.lock();
         if authors.len() >= PROCESSES && !authors.contains_key(process) {
-            // A forgotten agent is refused, hears of it, and proves itself anew.
+            // A forgotten agent is refused, is told so, and proves itself anew.
             authors.clear();
         }
         let of_process = authors.entry(process.clone()).or_default();
@@ -154,7 +154,7 @@ impl ProcessLink {
         self.authors.lock().get(process)?.get(author).cloned()
     }
 
-    /// A process does not remember the proofs of agents of this one.
+    /// A process has forgotten the proofs of this process's agents.
     pub(crate) fn prove_again(&self, process: &Identity) {
         if let Identity::Process { process, .. } = process {
             self.proofs.lock().forget_receiver(&process.to_string());
@@ -187,7 +187,8 @@ impl ProcessLink {
             reason,
             text: text[..cut].into(),
         };
-        // Without room it is noted here alone; the frame is not acknowledged, and its sender finds out so.
+        // Without room, the refusal is noted only here. The frame is not acknowledged, and its sender thus learns of
+        // it.
         let _ = self.accept(&way.receiver, payload, note);
     }
 
@@ -197,7 +198,7 @@ impl ProcessLink {
         }
         let mut outgoing = self.wire.outgoing.lock();
         match outgoing.check(receiver) {
-            // Frames wait at the gate of their way, whoever wrote them.
+            // Frames wait at the gate of their way, whichever agent wrote them.
             Err(Rejected::Congested) => return Err(Rejected::Full),
             other => other?,
         }
@@ -305,7 +306,7 @@ impl Sends for ProcessLink {
                     note,
                     reason,
                 } => self.lost(&receiver, vec![(note, payload)], &reason),
-                // It may only just be coming, or be gone already.
+                // The process may only just be starting, or be gone already.
                 Outcome::Returned { receiver, messages } => {
                     let own = self.own.clone();
                     self.wire.shared.runtime.spawn(async move {

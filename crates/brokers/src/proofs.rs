@@ -1,8 +1,8 @@
 //! Proofs that agents speak through their process: signatures made with the agents' certified keys.
 //!
-//! Frames travel in the name of a process, which the broker proves and several agents share. An agent proves itself by a
-//! [`Binding`] to that process; a copy is worth nothing to another process. The proof goes with the agent's frames to each
-//! process until the broker has confirmed one of them. No I/O.
+//! Frames travel in the name of a process. The broker proves the process, and several agents share it. An agent proves
+//! itself by a [`Binding`] to that process. A copy of the binding is worth nothing to another process. The proof goes
+//! with the agent's frames to each process until the broker has confirmed one of those frames. No I/O.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sealbus_seal::{Fingerprint, Identity, SecurityLevel, Timestamp, Trust, Verif
 
 /// The version of what is signed.
 const VERSION: u16 = 1;
-/// Makes sure that the signed words stand for a process on a broker, and for nothing else.
+/// Makes sure that the signed bytes stand for a process on a broker, and for nothing else.
 const CONTEXT: &[u8] = b"sealbus broker process v1\0";
 
 /// The channel that proofs of the agents of `process` are bound to.
@@ -43,18 +43,18 @@ struct Made {
     /// The certificate it was made with.
     leaf: Fingerprint,
     proof: Bytes,
-    /// The processes that have it, and the order of the frame that brought it. Frames before that one may still come, and be
-    /// handed over first.
+    /// The processes that have the proof, and the order of the frame that brought it. Earlier frames may still come,
+    /// and may be handed over first.
     told: HashMap<Arc<str>, u64>,
 }
 
 /// A proof on its way: the agent's number, its certificate, and the receiver.
 type UnderWay = (u64, Fingerprint, Arc<str>);
 
-/// The proofs of the agents of this process, and who has them.
+/// The proofs of the agents of this process, and the processes that have them.
 pub(crate) struct Proofs {
     channel: Channel,
-    /// By the agent's number. A renewed certificate takes the place of the former one.
+    /// The proofs by the agent's number. A renewed certificate replaces the former one.
     made: HashMap<u64, Made>,
     /// By the order of the frame that carries one.
     under_way: HashMap<u64, UnderWay>,
@@ -69,8 +69,8 @@ impl Proofs {
         }
     }
 
-    /// The proof that goes with a frame of `agent` to `receiver`, published as `order`; `None`: the receiver has it before this
-    /// frame.
+    /// The proof that goes with a frame of `agent` to `receiver`, published as `order`; `None`: the receiver has the
+    /// proof before this frame.
     ///
     /// # Errors
     /// If the agent has no certificate, or cannot sign.
@@ -120,7 +120,7 @@ impl Proofs {
         }
     }
 
-    /// Some frames did not arrive at `receiver`: it is to be told again.
+    /// Some frames did not arrive at `receiver`: it must be given the proofs again.
     pub(crate) fn forget_receiver(&mut self, receiver: &str) {
         for made in self.made.values_mut() {
             made.told.remove(receiver);
@@ -228,11 +228,11 @@ mod tests {
         let mut proofs = Proofs::new(&own, LEVEL);
         let (b, c) = (Arc::from("b"), Arc::from("c"));
         let proof = proofs.with(1, &b, &agent).unwrap().unwrap();
-        // Not confirmed yet: the next one carries it as well.
+        // The first frame is not confirmed yet, so the next one carries the proof as well.
         assert_eq!(proofs.with(2, &b, &agent).unwrap(), Some(proof.clone()));
         proofs.confirmed(1);
         assert_eq!(proofs.with(3, &b, &agent).unwrap(), None);
-        // Published again after the second was confirmed, the first is handed over before it.
+        // The first frame is published again after the second was confirmed, and is handed over before it.
         assert!(proofs.with(4, &c, &agent).unwrap().is_some());
         assert!(proofs.with(5, &c, &agent).unwrap().is_some());
         proofs.confirmed(5);

@@ -1,5 +1,5 @@
-//! Publishes the messages of one agent or one process. The sender's own thread publishes a message if it can. A task connects,
-//! takes the broker's answers, and publishes the rest.
+//! Publishes the messages of one agent or one process. The sender's own thread publishes a message if it can. A task
+//! connects, takes the broker's answers, and publishes the rest.
 
 use std::future::poll_fn;
 use std::mem;
@@ -16,21 +16,22 @@ use crate::client::{Answer, BrokerFailure, Condition, Sending};
 use crate::inbox::sleep_until;
 use crate::link::Sends;
 
-/// The pause before a message is published again that the broker did not take.
+/// The pause before a message that the broker refused is published again.
 const AGAIN: Duration = Duration::from_millis(50);
-/// The pause between looks at whether messages have waited for too long.
+/// The pause between checks for messages that have waited too long.
 const LOOK: Duration = Duration::from_secs(1);
 /// Messages published before answers are looked at.
 const AT_ONCE: usize = 64;
-/// The pause between looks for answers that nobody waits for. To be woken for each answer costs as much as to send a message.
+/// The pause between checks for answers that no sender waits for. A wake-up for each answer costs as much as sending a
+/// message.
 const COLLECT: Duration = Duration::from_millis(5);
-/// How long the broker may leave a message without an answer before another connection is tried. In a cluster, a connection
-/// may go on asking a broker that has died, though another one has taken its place.
+/// How long the broker may leave a message without an answer before another connection is tried. In a cluster, a
+/// connection may go on asking a broker that has died, although another broker has taken its place.
 const UNANSWERED: Duration = Duration::from_secs(5);
 /// How long it may take to end such a connection.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Sends until the agent has left and all is confirmed.
+/// Sends until the agent has left and all messages are confirmed.
 pub(crate) async fn run<L: Sends>(link: Arc<L>) {
     let wire = link.wire();
     let mut ending = link.wire().ending.subscribe();
@@ -90,13 +91,13 @@ fn give_up<L: Sends>(link: &L, why: &str) {
 /// A connection that messages can be published on.
 pub(crate) struct Open {
     sending: Box<dyn Sending>,
-    /// When the broker, which did not take a message, is to be asked again.
+    /// The time to ask the broker again after it refused a message.
     again_at: Option<Instant>,
     /// The task will look for answers.
     is_watched: bool,
 }
 
-/// Publishes what waits, as far as that can be done without the task; else the task is told.
+/// Publishes waiting messages, as far as that is possible without the task. Otherwise tells the task.
 pub(crate) fn publish<L: Sends>(link: &L) {
     let wire = link.wire();
     let mut open = wire.open.lock();
@@ -129,17 +130,17 @@ impl Open {
 
 struct Publisher<'a, L> {
     link: &'a L,
-    /// Until then answers are taken by the way only; without it the next one is waited for.
+    /// The time until which answers are only taken in passing. Without it the task waits for the next answer.
     collect_at: Option<Instant>,
-    /// Answers have come, and senders that wait for room do not know yet.
+    /// Whether answers have come of which senders that wait for room do not know yet.
     is_freed: bool,
-    /// The message that has waited for an answer for longest, and since when it was seen to be that one.
+    /// The message that has waited longest for an answer, and the time since which it has been the oldest.
     unanswered: Option<(u64, Instant)>,
-    /// The broker keeps refusing on this connection, or leaves a message without an answer.
+    /// Whether the broker keeps refusing on this connection, or leaves a message without an answer.
     is_stuck: bool,
 }
 
-/// Sends on one connection until it breaks. `Ok`: the link has ended.
+/// Sends on one connection until the connection breaks. `Ok`: the link has ended.
 async fn serve<L: Sends>(link: &L, sending: Box<dyn Sending>) -> Result<(), BrokerFailure> {
     *link.wire().open.lock() = Some(Open {
         sending,
@@ -198,7 +199,7 @@ async fn serve<L: Sends>(link: &L, sending: Box<dyn Sending>) -> Result<(), Brok
     }
 }
 
-/// Ends the connection; a broker that does not answer may not answer this either.
+/// Ends the connection. A broker that does not answer may not answer this either.
 async fn close<L: Sends>(link: &L, why: &'static str) {
     let open = link.wire().open.lock().take();
     if let Some(mut open) = open {
@@ -230,7 +231,7 @@ fn note<L: Sends>(link: &L, condition: Condition) {
     *link.wire().blocked.lock() = blocked;
 }
 
-/// Gives up what has waited for the broker for too long.
+/// Gives up messages that have waited for the broker for too long.
 fn give_up_late<L: Sends>(link: &L) {
     let reason = link.wire().blocked.lock().clone();
     give_up(
@@ -240,7 +241,7 @@ fn give_up_late<L: Sends>(link: &L) {
 }
 
 impl<L: Sends> Publisher<'_, L> {
-    /// Publishes some of what waits; when that is to be tried again, if the broker did not take something.
+    /// Publishes some of the waiting messages. Returns when to try again, if the broker refused one.
     fn publish_some(&mut self, may_publish: bool) -> Option<Instant> {
         let mut open = self.link.wire().open.lock();
         let open = open.as_mut()?;
@@ -256,7 +257,7 @@ impl<L: Sends> Publisher<'_, L> {
         }
     }
 
-    /// The next answer; waits for ever if none is expected.
+    /// The next answer. Waits for ever if none is expected.
     async fn next_answer(&self) -> Result<(u64, Answer), BrokerFailure> {
         poll_fn(|context| match self.link.wire().open.lock().as_mut() {
             Some(open) => open.sending.poll_answer(context),
@@ -265,7 +266,7 @@ impl<L: Sends> Publisher<'_, L> {
         .await
     }
 
-    /// Sees whether a message waits too long for its answer. While the broker is short of something it answers none.
+    /// Checks whether a message waits too long for its answer. A broker that is short of a resource answers no message.
     fn look_for_answers(&mut self) {
         let now = Instant::now();
         let is_blocked = self.link.wire().blocked.lock().is_some();
@@ -279,7 +280,7 @@ impl<L: Sends> Publisher<'_, L> {
         };
     }
 
-    /// The answers that are there. More may soon come: they are looked for together.
+    /// Takes the answers that are there. Others may soon come, and are taken together.
     fn take_ready(&mut self) -> Result<(), BrokerFailure> {
         while let Some(answer) = self.next_answer().now_or_never() {
             self.answered(answer?);

@@ -1,23 +1,24 @@
-//! The number of a message, and which numbers still come: a message carries them so that it is delivered once and in order.
+//! Stamps: the numbers on messages by which each message is delivered once and in order.
 
 use std::fmt;
 
-/// The longest text a stamp can have: 16 digits, twice up to 16 more, and two separators.
+/// The longest text of a stamp: 16 digits, twice up to 16 more, and two separators.
 const LONGEST: usize = 50;
 
-/// The place of a message among all that one agent sent to another. As text it is hexadecimal: `EPOCH-NUMBER-BASE`.
+/// The place of a message among all messages from one agent to another. As text it is hexadecimal: `EPOCH-NUMBER-BASE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
-    /// Drawn anew each time the sender attaches; numbers of different epochs have nothing to do with each other.
+    /// A number drawn anew each time the sender attaches. Numbers of different epochs are unrelated.
     pub epoch: u64,
-    /// Counts the messages to this receiver, from 1. The largest there is belongs to none: another one must be able to follow.
+    /// Counts the messages to this receiver, from 1. The largest integer is never used, since another number must be
+    /// able to follow.
     pub number: u64,
-    /// Numbers below this one are not waited for: one of them was given up. At most `number`.
+    /// Numbers below this one are not waited for, because one of them was given up. At most `number`.
     pub base: u64,
 }
 
 impl Stamp {
-    /// Reads a stamp; `None` if the text is none. Only the text that [`fmt::Display`] writes is one.
+    /// Reads a stamp; `None` if the text is no stamp. Only texts that [`fmt::Display`] writes are stamps.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > LONGEST {
             return None;

@@ -1,4 +1,4 @@
-//! The Master's work at the broker: dismissal waits for nothing, and what an agent left is not lost.
+//! The Master's work at the broker: dismissal waits for nothing, and messages left by an agent are not lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -73,7 +73,7 @@ async fn only_those_who_are_placed_nowhere_lose_their_queues() {
         broker.queues().await.unwrap(),
         [queue("awaited@factory"), queue("placed@factory")]
     );
-    // An agent that may not log in now keeps its queue, and loses its login.
+    // An agent that may not log in now keeps its queue and loses its login.
     let dismissed = accounts.dismiss_others(|| ready(Some(placed))).await;
     let dismissed: Vec<_> = dismissed
         .unwrap()

@@ -11,10 +11,10 @@ use sealbus_bus::Transport;
 use support::platform::Platform;
 use support::{Agent, PATIENCE};
 
-/// Messages before the death of a broker, and after it.
+/// The number of messages before the death of a broker, and after it.
 const MANY: u32 = 100;
 
-/// One cluster for all of it: three Erlang nodes take half a minute of processor time to start.
+/// One cluster serves the whole test: three Erlang nodes take half a minute of processor time to start.
 #[tokio::test]
 #[ignore = "needs rabbitmq-server: make test-rabbitmq"]
 async fn nothing_is_lost_when_brokers_die() {
@@ -32,7 +32,7 @@ async fn nothing_is_lost_when_brokers_die() {
         traffic.receive(&mut b).await;
         platform.revive(victim).await;
     }
-    // The receiver has taken some, and others wait, when there is no broker at all for a while.
+    // The receiver has taken some messages, and others wait, when there is no broker at all for a while.
     traffic.send(&a, MANY).await;
     for victim in 0..3 {
         platform.kill_member(victim);
@@ -47,7 +47,7 @@ async fn nothing_is_lost_when_brokers_die() {
     platform.stop().await;
 }
 
-/// Numbered messages: each is to arrive once, and in order.
+/// Numbered messages. Each must arrive once, and in order.
 #[derive(Default)]
 struct Traffic {
     sent: u32,
@@ -59,7 +59,7 @@ impl Traffic {
         for _ in 0..count {
             from.send("b@factory", &self.sent.to_string()).await;
             self.sent += 1;
-            // Under way while something dies, not all in one packet before.
+            // The messages are under way while a broker dies, not all in one packet before.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What an agent has sent goes out though the agent has left, and holds up nobody else's messages.
+//! The messages of an agent go out although the agent has left, and hold up no other messages.
 
 #![allow(clippy::unwrap_used)]
 

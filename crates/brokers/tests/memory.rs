@@ -1,5 +1,5 @@
-//! The transport over a broker in memory: the suite of all transports while the broker keeps all it is told, and while it
-//! loses, doubles, delays and cuts.
+//! The transport over a broker in memory: the suite that all transports pass, once while the broker keeps every
+//! message, and once while it loses, doubles, delays and cuts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ impl Memory {
             .seed
             .map_or_else(MemoryBroker::quiet, MemoryBroker::hostile);
         match self.promise {
-            // Where an agent has moved to, it is not known which messages it took before, nor which came first.
+            // In its new process, an agent does not know which messages it took before, nor which came first.
             Promise::Moving => broker.losing_nothing(),
             _ => broker,
         }
@@ -45,7 +45,7 @@ fn ground(broker: &MemoryBroker, level: SecurityLevel) -> Arc<Ground> {
             user: "agents".to_owned(),
             password: "shared by all".to_owned(),
         },
-        // It knows at once who reads.
+        // This broker knows at once which connections read.
         settling: std::time::Duration::ZERO,
     })
 }

@@ -49,7 +49,7 @@ async fn encrypted() {
     platform.stop().await;
 }
 
-/// One broker for what needs level `auth`: an Erlang node takes seconds of processor time to start.
+/// One broker for the tests that need level `auth`: an Erlang node takes seconds of processor time to start.
 #[tokio::test]
 #[ignore = "needs rabbitmq-server: make test-rabbitmq"]
 async fn authenticated() {
@@ -86,7 +86,7 @@ async fn logins_are_limited(platform: &Platform) {
             Err(_) => break,
         }
     }
-    // Others go on, and the agent itself does once it is within its limit.
+    // Other agents continue, and so does this agent once it is within its limit.
     let k = platform.agent("k").await;
     k.send("j@factory", "from another").await;
     assert_eq!(j.receive_text().await, "from another");
@@ -108,7 +108,7 @@ async fn unread_messages_come_again(platform: &Platform) {
     for number in 0..4 {
         assert_eq!(e.receive_text().await, number.to_string());
     }
-    // It goes, and leaves the others unread; who comes next under its name finds them.
+    // The agent leaves, and the other messages stay unread. The next agent of its name finds them.
     e.bus.detach("e@factory");
     e.endpoint.shut_down(PATIENCE).await;
     let mut again = platform.agent("e").await;
@@ -120,7 +120,7 @@ async fn unread_messages_come_again(platform: &Platform) {
 }
 
 async fn the_broker_starts_again(platform: &mut Platform) {
-    // No message is to be given up while the broker starts, which takes more than a minute on a busy machine.
+    // No message may be given up while the broker starts, which takes more than a minute on a busy machine.
     let mut config = platform.config();
     config.give_up = std::time::Duration::from_secs(900);
     let f = platform.agent_with("f", config).await;
@@ -154,7 +154,7 @@ async fn the_broker_starts_again(platform: &mut Platform) {
 async fn an_alarm_of_the_broker_holds_senders_back(platform: &Platform) {
     let mut config = platform.config();
     config.unconfirmed_messages = 32;
-    // No message is to be given up while `rabbitmqctl` works, which takes more than a minute on a busy machine.
+    // No message may be given up while `rabbitmqctl` works, which takes more than a minute on a busy machine.
     config.give_up = std::time::Duration::from_secs(900);
     let h = platform.agent_with("h", config).await;
     let mut i = platform.agent("i").await;

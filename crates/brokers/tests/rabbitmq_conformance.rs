@@ -1,7 +1,8 @@
-//! The suite of all transports on a real RabbitMQ, at each of its levels. Run by `make test-rabbitmq`, which installs it.
+//! The suite that all transports pass, on a real RabbitMQ, at each of its levels. `make test-rabbitmq` installs
+//! RabbitMQ and runs it.
 //!
-//! A level is one test, since an Erlang node takes seconds of processor time to start; each promise has a virtual host of
-//! its own.
+//! A level is one test, since an Erlang node takes seconds of processor time to start. Each promise has a virtual host
+//! of its own.
 
 #![cfg(feature = "rabbitmq")]
 #![allow(clippy::unwrap_used)]

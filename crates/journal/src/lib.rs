@@ -13,6 +13,7 @@
 //! shows to have been on disk. A torn tail was never acknowledged. It is cut off, and the [`OpenReport`] names it. Any
 //! other bytes that fail the check are damage. Damage is reported, and reading it is an error that names file and
 //! offset. It is never skipped.
+//!
 //! This crate knows nothing about agents or messages.
 
 mod change;

@@ -1,4 +1,4 @@
-//! RabbitMQ as the Master administers it.
+//! The administration of RabbitMQ, for the Master.
 
 use hyper::{Method, StatusCode};
 use sealbus_bus::BoxFuture;
@@ -12,8 +12,9 @@ use crate::client::BrokerFailure;
 use crate::config::Login;
 use crate::envelope::Receiver;
 
-/// Connections that one agent or process may have, and channels on them. It needs two of each. It may have twice as many while it
-/// moves between two nodes of one address, and others while the broker has not found out that a connection is dead.
+/// The number of connections that one agent or process may have, and of channels on them. It needs two of each. It may
+/// have twice as many while it moves between two nodes of one address, and more while the broker has not noticed a dead
+/// connection.
 const CONNECTIONS: u32 = 16;
 
 impl From<ManagementError> for BrokerFailure {
@@ -61,7 +62,7 @@ impl Management {
         .await
     }
 
-    /// Makes the user that all agents share at the levels at which they do not prove who they are.
+    /// Makes the user that all agents share at the levels at which they do not prove their identity.
     async fn admit_all(&self, login: &Login) -> Result<(), ManagementError> {
         let user = escape(&login.user);
         let body = json!({"password": login.password, "tags": ""});
@@ -90,8 +91,8 @@ impl Management {
         }
     }
 
-    /// Makes the user of an agent or a process. It may not read the exchange it writes to, so it cannot bind its queue to
-    /// receive what is for others.
+    /// Makes the user of an agent or a process. The user may not read the exchange it writes to, so it cannot bind its
+    /// queue to receive messages for others.
     async fn make_user(&self, account: &Account) -> Result<(), ManagementError> {
         let Account { identity, address } = account;
         let (queue, exchange) = match identity {
@@ -109,7 +110,7 @@ impl Management {
             return Ok(());
         };
         let user = escape(&user);
-        // An empty hash is no password: there is no way in but the certificate.
+        // An empty hash stands for no password: the certificate is the only way in.
         let body = json!({"password_hash": "", "tags": ""});
         self.put("make a user", &format!("users/{user}"), body)
             .await?;
@@ -140,7 +141,8 @@ impl Management {
             .await
     }
 
-    /// The broker's report on a queue; `None` if there is none of that name. The broker counts every few seconds.
+    /// The broker's report on a queue; `None` if there is none of that name. The broker updates its counts every few
+    /// seconds.
     async fn queue(&self, what: &str, queue: &Receiver) -> Result<Option<Value>, ManagementError> {
         let path = format!(
             "queues/{}/{}",

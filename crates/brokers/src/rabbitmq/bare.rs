@@ -1,4 +1,4 @@
-//! Bare AMQP connections, made as those of agents are: what the transport adds to them is measured so.
+//! Bare AMQP connections, made as agents make them. They serve to measure what the transport adds.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use super::names;
 use crate::client::Owner;
 use crate::envelope::Receiver;
 
-/// Connects to the broker at `address` as the agent of this whole name; the connection, and the user that logged in.
+/// Connects to the broker at `address` as the agent of this whole name. Returns the connection, and the user that
+/// logged in.
 ///
 /// # Errors
-/// Why not, in words.
+/// The reason why not, in words.
 pub async fn connect(
     client: &RabbitClient,
     address: &str,
@@ -33,8 +34,8 @@ pub async fn connect(
     Ok((opened.connection, opened.user))
 }
 
-/// Has what is published under `key` come to the queue of this agent, too: a broadcast of the broker's own, which asks
-/// for no rights and knows no filters. Agents' users may not do it.
+/// Makes messages published under `key` come to the queue of this agent as well. This is the broker's own broadcast,
+/// which checks no rights and knows no filters. Agents' users may not do it.
 ///
 /// # Errors
 /// [`ManagementError`].

@@ -1,4 +1,4 @@
-//! RabbitMQ as one process reaches it.
+//! The client of RabbitMQ for one process.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct RabbitClient {
     pub platform: PlatformName,
     /// Level, and what belongs to it.
     pub security: BrokerSecurity,
-    /// The virtual host; the platform's name if nothing else was set.
+    /// The virtual host. By default it is the platform's name.
     pub vhost: String,
     /// How often both sides say that they are there.
     pub heartbeat: Duration,

@@ -1,4 +1,4 @@
-//! How the brokers of a cluster are: whether they run, and whether they take messages.
+//! The condition of the brokers of a cluster: whether they run, and whether they take messages.
 
 use hyper::Method;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ impl Management {
         Ok(members)
     }
 
-    /// Counts the messages in the queues. The broker counts every few seconds.
+    /// Counts the messages in the queues. The broker updates its counts every few seconds.
     pub(super) async fn queue_depths(&self) -> Result<Waiting, ManagementError> {
         let what = "say what waits";
         let path = format!("queues/{}?columns=name,messages", escape(&self.vhost));

@@ -34,10 +34,10 @@ pub(super) enum ConnectError {
     /// The certificate cannot be used.
     #[error("{who} cannot log in to the broker: {why}")]
     Credential { who: String, why: String },
-    /// It is not the platform's broker.
+    /// The broker does not belong to the platform.
     #[error("{address} is not the broker of this platform: {why}")]
     NotOurs { address: String, why: String },
-    /// It does not let the client in, or is not there.
+    /// The broker refuses the client, or is not there.
     #[error("the broker {address} does not let {who} in, or is not there: {error}")]
     Refused {
         address: String,
@@ -149,7 +149,7 @@ pub(super) async fn open(
         async move |uri: AMQPUri, _| {
             be_quiet();
             let tcp = TcpStream::connect((uri.authority.host.as_str(), uri.authority.port)).await?;
-            // Small messages are not to wait for the acknowledgement of the one before.
+            // A small message must not wait for the acknowledgement of the one before.
             tcp.set_nodelay(true)?;
             let socket = match &secure {
                 None => Socket::Plain(tcp),
@@ -169,8 +169,8 @@ pub(super) async fn open(
     })
 }
 
-/// Switches logging off for this thread, which is one that the AMQP library has started for the connection: it would log
-/// whole messages. What goes wrong on the connection is told by its results and events.
+/// Switches logging off for this thread, which the AMQP library has started for the connection. The library would log
+/// whole messages. The connection's results and events report its faults.
 fn be_quiet() {
     let nobody = Dispatch::new(NoSubscriber::default());
     // For as long as the thread lives.

@@ -1,4 +1,5 @@
-//! Messages that were refused, expired or left unread. One queue keeps them for operators, and the Master takes them from another.
+//! Messages that were refused, expired or left unread. One queue keeps them for operators. The Master takes them from
+//! another.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,20 +14,20 @@ use super::names::{self, escape};
 use crate::administration::{DeadLetter, Death};
 use crate::envelope::Receiver;
 
-/// The queue from which the Master learns what was not delivered.
+/// The queue from which the Master learns of undelivered messages.
 const NOTICES: &str = "sealbus.dead-notices";
 /// Messages fetched at a time.
 const FETCHED: u32 = 50;
-/// The header in which the operator says whose queue a message was left in.
+/// The header in which the operator names the agent in whose queue a message was left.
 const RECEIVER: &str = "sealbus-receiver";
-/// The header in which the operator says which user had sent it.
+/// The header in which the operator names the user that had sent the message.
 const USER: &str = "sealbus-user";
 
-/// Reads one message of the queue from the management interface's answer. `operator` is the user whose word on left messages
-/// is taken.
+/// Reads one message of the queue from the management interface's answer. `operator` is the user whose word on left
+/// messages is trusted.
 ///
-/// Nothing else an agent could have written about its message is believed: the broker checks `user_id`, and puts the latest
-/// death before what a sender may have put into `x-death`.
+/// No other part that an agent could have written about its message is trusted. The broker checks `user_id`, and puts
+/// the latest death before any that a sender may have written into `x-death`.
 pub fn read_dead_letter(message: &Value, operator: &str, platform: &PlatformName) -> DeadLetter {
     let properties = &message["properties"];
     let headers = &properties["headers"];
@@ -81,7 +82,7 @@ impl Management {
         self.bind(names::DEAD, NOTICES, NOTICES).await
     }
 
-    /// Takes what was not delivered since it was asked last, a part at a time: until nothing comes.
+    /// Takes messages that were not delivered since the last call, a part at a time. Call it until nothing comes.
     pub(super) async fn take_notices(&self) -> Result<Vec<DeadLetter>, ManagementError> {
         let taken = self
             .fetch(NOTICES, "hand over what was not delivered")
@@ -90,8 +91,8 @@ impl Management {
         Ok(taken.iter().map(read).collect())
     }
 
-    /// Moves messages from the queue of an agent that has ended to the dead letters, a part at a time: until it says that
-    /// none were left.
+    /// Moves messages from the queue of an ended agent to the dead letters, a part at a time. Call it until it returns
+    /// that none were left.
     pub(super) async fn bury_left(&self, agent: &str) -> Result<usize, ManagementError> {
         let queue = names::queue(&Receiver::Agent(agent.into()));
         let left = self
@@ -106,7 +107,7 @@ impl Management {
                 "routing_key": agent,
                 "payload": message["payload"],
                 "payload_encoding": message["payload_encoding"],
-                // The broker checks that the operator is who says this.
+                // The broker checks that the operator wrote this.
                 "properties": {"delivery_mode": 2, "user_id": self.operator, "headers": headers},
             });
             let to = format!(

@@ -20,19 +20,19 @@ pub(super) const PLUGINS: &str = "enabled_plugins";
 /// File name of the definitions.
 pub(super) const DEFINITIONS: &str = "definitions.json";
 
-/// The certificate a broker shows, and whose certificates it believes.
+/// The certificate that a broker shows, and the authorities that it trusts.
 #[derive(Clone, Debug)]
 pub struct BrokerCertificate {
     /// The platform's root, PEM.
     pub root: String,
     /// The broker's certificate and its issuers', PEM.
     pub chain: String,
-    /// Its key, PEM.
+    /// The certificate's key, PEM.
     pub key: String,
 }
 
 impl BrokerCertificate {
-    /// From the platform's root (DER) and what was issued to the broker.
+    /// The certificate from the platform's root (DER) and the broker's credential.
     pub fn new(root: &[u8], credential: &Credential) -> Self {
         let chain = credential.chain().to_certificates();
         Self {
@@ -48,7 +48,7 @@ impl BrokerCertificate {
 pub struct BrokerSetup {
     /// The security level of the platform.
     pub level: SecurityLevel,
-    /// Where it listens.
+    /// The address on which the broker listens.
     pub address: IpAddr,
     /// Port of AMQP.
     pub port: u16,
@@ -58,9 +58,9 @@ pub struct BrokerSetup {
     pub operator: Login,
     /// The virtual host of the platform.
     pub vhost: String,
-    /// Its certificate.
+    /// The broker's certificate.
     pub certificate: BrokerCertificate,
-    /// Where the files will lie when the broker reads them.
+    /// The directory in which the files will lie when the broker reads them.
     pub installed_at: String,
 }
 
@@ -142,7 +142,7 @@ impl BrokerSetup {
     }
 }
 
-/// Writes a file that its owner alone may read, whole or not at all.
+/// Writes a file that only its owner may read, whole or not at all.
 pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = OpenOptions::new()
@@ -156,7 +156,7 @@ pub(super) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(&draft, path)
 }
 
-/// As RabbitMQ keeps passwords: a salt of four bytes, and SHA-256 of salt and password.
+/// The password in RabbitMQ's stored form: a salt of four bytes, and SHA-256 of salt and password.
 fn password_hash(password: &str) -> io::Result<String> {
     let random = ProcessId::random().map_err(|error| io::Error::other(error.to_string()))?;
     let salt = &random.as_bytes()[..4];

@@ -8,7 +8,7 @@ use super::files::{BrokerSetup, CONFIGURATION, DEFINITIONS, PLUGINS};
 pub const README: &str = "README.md";
 
 impl BrokerSetup {
-    /// The next steps, for people. `ends` says when the certificate does.
+    /// The next steps, for people. `ends` says when the certificate expires.
     pub fn instructions(&self, ends: &str) -> String {
         let Self {
             level,

@@ -1,4 +1,4 @@
-//! A private RabbitMQ: started with the platform, in a folder of its own, and ended with it.
+//! A private RabbitMQ. It starts with the platform, in a folder of its own, and ends with it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,17 +18,20 @@ use tokio::time::sleep;
 
 use super::files::{CONFIGURATION, PLUGINS};
 
-/// Where distributions put the server, apart from `PATH`. Debian's script on `PATH` insists on a user of its own.
+/// The places outside `PATH` where distributions install the server. Debian's script on `PATH` insists on a user of its
+/// own.
 const KNOWN_PLACES: [&str; 2] = ["/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"];
-/// How long it may take to start: an Erlang node needs seconds of processor time, and one of a cluster waits for others.
+/// How long the broker may take to start. An Erlang node needs seconds of processor time, and a member of a cluster
+/// waits for others.
 const STARTING: Duration = Duration::from_secs(300);
 /// How long it may take to end.
 const ENDING: Duration = Duration::from_secs(20);
-/// How long its port mapper may take to notice that it has ended. Others of a cluster may go on using it.
+/// How long the broker's port mapper may take to notice the broker's end. Other brokers of a cluster may go on using
+/// the mapper.
 const FORGETTING: Duration = Duration::from_secs(5);
 /// File name of its process number.
 const PID: &str = "broker.pid";
-/// File name of the cookie by which Erlang nodes know each other; Erlang looks for it there.
+/// The file name of the cookie by which Erlang nodes know each other. Erlang looks for the file there.
 const COOKIE: &str = ".erlang.cookie";
 /// File name of its ports.
 const PORTS: &str = "ports.json";
@@ -36,7 +39,7 @@ const PORTS: &str = "ports.json";
 /// A broker could not be started or ended.
 #[derive(Debug, Error)]
 pub enum BrokerError {
-    /// It is not installed.
+    /// RabbitMQ is not installed.
     #[error("rabbitmq-server is not installed: apt-get install rabbitmq-server")]
     NotInstalled,
     /// The system.
@@ -44,22 +47,22 @@ pub enum BrokerError {
     System {
         /// The attempt.
         what: &'static str,
-        /// Its folder.
+        /// The broker's folder.
         directory: PathBuf,
         /// Why not.
         error: io::Error,
     },
-    /// It ended, or does not come up.
+    /// The broker ended, or does not come up.
     #[error("the broker in {} does not start: {why}", directory.display())]
     NotStarted {
-        /// Its folder.
+        /// The broker's folder.
         directory: PathBuf,
         /// The end of its log.
         why: String,
     },
 }
 
-/// The ports of a broker; kept, so that agents find it again.
+/// The ports of a broker. They are kept, so that agents find the broker again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerPorts {
     /// AMQP.
@@ -73,7 +76,7 @@ pub struct BrokerPorts {
 }
 
 impl BrokerPorts {
-    /// The ports kept in `directory`, or free ones of `address`, which are kept from now on.
+    /// The ports kept in `directory`, or free ports of `address`, which are kept from now on.
     ///
     /// # Errors
     /// The system's error.
@@ -100,7 +103,8 @@ impl BrokerPorts {
     }
 }
 
-/// A broker started by this process, or by one before it on the same folder. Dropping it leaves it running.
+/// A broker started by this process, or by an earlier process on the same folder. Dropping the value leaves the broker
+/// running.
 #[derive(Debug)]
 pub struct ManagedBroker {
     directory: PathBuf,
@@ -110,12 +114,12 @@ pub struct ManagedBroker {
 }
 
 impl ManagedBroker {
-    /// Whether there is a RabbitMQ on this machine to start.
+    /// Whether RabbitMQ is installed on this machine.
     pub fn is_installed() -> bool {
         server().is_some()
     }
 
-    /// Starts the broker whose files lie in `directory`, or finds that it runs, and waits until it listens.
+    /// Starts the broker whose files lie in `directory`, or finds it running, and waits until it listens.
     ///
     /// # Errors
     /// [`BrokerError`].
@@ -139,7 +143,7 @@ impl ManagedBroker {
         }
     }
 
-    /// Starts it again if it has died, and waits until it listens. Says whether it had.
+    /// Starts the broker again if it has died, and waits until it listens. Returns whether it had died.
     ///
     /// # Errors
     /// [`BrokerError`].
@@ -177,11 +181,11 @@ impl ManagedBroker {
         Ok(had_died)
     }
 
-    /// Its process, if it runs.
+    /// The broker's process, if it runs.
     pub fn pid(&self) -> Option<u32> {
         let text = fs::read_to_string(self.directory.join(PID)).ok()?;
         let pid: u32 = text.trim().parse().ok()?;
-        // The number may be another's by now; ours has its folder as home.
+        // The number may belong to another process by now. Ours has the broker's folder as its home.
         let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let home = self.directory.as_os_str().as_encoded_bytes();
         let is_ours = command.split(|byte| *byte == 0).any(|word| word == home);
@@ -219,7 +223,7 @@ impl ManagedBroker {
         let _ = fs::remove_file(self.directory.join(PID));
     }
 
-    /// Ends the port mapper; says whether it is gone. As long as it knows of a broker, it refuses.
+    /// Ends the port mapper. Returns whether it is gone. The mapper refuses as long as it knows of a broker.
     fn end_mapper(&self) -> bool {
         let said = Command::new("epmd")
             .args(["-port", &self.ports.mapper.to_string(), "-kill"])
@@ -270,8 +274,8 @@ impl ManagedBroker {
             .env("RABBITMQ_DIST_PORT", self.ports.distribution.to_string())
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .env("ERL_EPMD_PORT", self.ports.mapper.to_string())
-            // Loopback only between nodes, no spinning while there is nothing to do, and time to shake hands with
-            // `rabbitmqctl` and others on a busy machine.
+            // The settings allow only loopback between nodes, avoid spinning while idle, and leave time to shake hands
+            // with `rabbitmqctl` and others on a busy machine.
             .env(
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
                 "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none -kernel net_setuptime 120",
@@ -285,8 +289,8 @@ impl ManagedBroker {
         command.spawn().map_err(system("start rabbitmq-server"))
     }
 
-    /// Makes the cookie by which Erlang nodes know each other, if there is none. Erlang would make it too, but two of its
-    /// programs that start together then find each other's file half made.
+    /// Makes the cookie by which Erlang nodes know each other, if there is none. Erlang would make the file too. But
+    /// two of its programs that start together would find each other's file half written.
     fn make_cookie(&self) -> io::Result<()> {
         let cookie = ProcessId::random().map_err(|error| io::Error::other(error.to_string()))?;
         let made = OpenOptions::new()

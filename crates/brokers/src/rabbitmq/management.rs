@@ -1,4 +1,4 @@
-//! The broker's management interface over HTTPS: where the Master admits agents and dismisses them.
+//! The broker's management interface over HTTPS. The Master admits and dismisses agents there.
 
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,15 @@ use tokio_rustls::TlsConnector;
 use super::names::{self, escape};
 use crate::config::Login;
 
-/// How long an answer may take: a quorum queue needs its majority.
+/// How long an answer may take. A quorum queue needs its majority.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a queue may fail to be made because its members do not find a leader in time, and the pause before they are asked again.
+/// How long a queue may fail to be made because its members do not find a leader in time, and the pause before the next
+/// attempt.
 const FORMING: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(500);
 /// The longest answer read.
 const LONGEST_ANSWER: usize = 64 << 20;
-/// The policy that sends what was not delivered to [`names::DEAD`].
+/// The policy that sends undelivered messages to [`names::DEAD`].
 pub(super) const POLICY: &str = "sealbus";
 /// The queues of agents and of processes.
 pub(super) const ALL_QUEUES: &str = "^(Agent-.*-MessageQueue|Process-.*-FrameQueue)$";
@@ -40,25 +41,25 @@ pub(super) const DEAD_LETTERS_KEPT: u32 = 10_000;
 /// The management interface did not do what was asked.
 #[derive(Debug, Error)]
 pub enum ManagementError {
-    /// It is not there.
+    /// The interface is not there.
     #[error("the broker's management interface at {address} cannot be reached: {why}")]
     Unreachable {
-        /// Where.
+        /// The address that was tried.
         address: String,
         /// Why.
         why: String,
     },
-    /// It refused.
+    /// The interface refused.
     #[error("the broker did not {what}: {status}: {answer}")]
     Refused {
         /// The request.
         what: String,
         /// The HTTP status.
         status: u16,
-        /// Its answer.
+        /// The interface's answer.
         answer: String,
     },
-    /// It answered what cannot be understood.
+    /// The interface's answer cannot be understood.
     #[error("the broker's answer cannot be understood, asked to {what}: {why}")]
     Nonsense {
         /// The request.
@@ -81,7 +82,7 @@ pub struct Management {
 
 impl Management {
     /// Speaks to the first of `addresses` (`HOST:PORT`) that answers, as `operator`, who must be a management
-    /// administrator. `tls` checks that it is the platform's broker.
+    /// administrator. `tls` checks that the broker belongs to the platform.
     pub fn new(
         addresses: Vec<String>,
         vhost: &str,
@@ -108,8 +109,8 @@ impl Management {
     ) -> Result<(), ManagementError> {
         let path = format!("queues/{}/{}", escape(&self.vhost), escape(queue));
         let body = json!({"durable": true, "auto_delete": false, "arguments": arguments});
-        // The members of a quorum queue have five seconds to agree on a leader. On a busy machine that may be too short: the
-        // broker says so and removes the queue, and the next attempt finds nothing of it.
+        // The members of a quorum queue have five seconds to agree on a leader. That may be too short on a busy
+        // machine. The broker then reports it and removes the queue, and the next attempt finds nothing of it.
         let deadline = Instant::now() + FORMING;
         loop {
             let made = self.put("make a queue", &path, body.clone()).await;
@@ -149,7 +150,7 @@ impl Management {
         done(what, status, &answer)
     }
 
-    /// It is no error if there is nothing to delete.
+    /// Deletes a thing. A thing that is not there is not an error.
     pub(super) async fn delete(&self, what: &str, path: &str) -> Result<(), ManagementError> {
         let (status, answer) = self.ask(what, Method::DELETE, path, None).await?;
         if status == StatusCode::NOT_FOUND {
@@ -172,7 +173,7 @@ impl Management {
             .collect())
     }
 
-    /// Asks, on the connection that is open or on a new one.
+    /// Asks, on the open connection or on a new one.
     pub(super) async fn ask(
         &self,
         what: &str,
@@ -188,7 +189,7 @@ impl Management {
             *open = Some(connection);
             return Ok(answer);
         }
-        // All that is asked may be asked twice, should the broker have closed the connection meanwhile.
+        // Every request may be repeated if the broker has closed the connection meanwhile.
         let mut connection = self.connect().await?;
         let answer = self
             .exchange(&mut connection, &method, path, &body)

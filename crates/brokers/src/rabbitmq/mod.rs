@@ -1,8 +1,8 @@
 //! RabbitMQ, by AMQP 0-9-1.
 //!
-//! Each agent has one durable quorum queue, bound to a direct exchange by its AID. At level `auth` its certificate is its
-//! login (SASL EXTERNAL), and the property `user-id`, which the broker checks, says who sent a message. A message is
-//! confirmed when a majority of the brokers has it on disk.
+//! Each agent has one durable quorum queue, bound to a direct exchange by its AID. At level `auth` its certificate is
+//! its login (SASL EXTERNAL). The property `user-id`, which the broker checks, names the sender of a message. A message
+//! is confirmed when a majority of the brokers has it on disk.
 
 mod administration;
 pub mod bare;

@@ -1,4 +1,4 @@
-//! The names of things on the broker.
+//! The names of exchanges, queues and users on the broker.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -8,15 +8,15 @@ use sealbus_seal::{Identity, PlatformName};
 
 use crate::envelope::Receiver;
 
-/// The direct exchange that takes all messages; the routing key is the receiver's AID.
+/// The direct exchange for all messages. The routing key is the receiver's AID.
 pub const MESSAGES: &str = "sealbus.messages";
-/// The fanout exchange that takes what was not delivered.
+/// The fanout exchange for undelivered messages.
 pub const DEAD: &str = "sealbus.dead";
-/// The queue where operators find what was not delivered.
+/// The queue in which operators find undelivered messages.
 pub const DEAD_LETTERS: &str = "sealbus.dead-letters";
 pub use crate::site::BROKER;
 
-/// The topic exchange that takes what the buses of processes say to each other.
+/// The topic exchange for the frames between the buses of processes.
 pub const CHANNELS: &str = "sealbus.channels";
 /// The content type of an ACL message, in the words of FIPA00069.
 pub(crate) const ACL_MESSAGE: &str = "fipa.acl.rep.bitefficient.std";
@@ -42,12 +42,12 @@ pub fn owner_of_queue(queue: &str) -> Option<Receiver> {
         .or_else(|| part("Process-", "-FrameQueue").map(Receiver::Process))
 }
 
-/// The user an agent is on the broker: the subject of its certificate as RFC 4514 prints it.
+/// An agent's user on the broker: the subject of its certificate as RFC 4514 prints it.
 pub fn user(local_name: &str, address: IpAddr) -> String {
     format!("UID={local_name},CN={address}")
 }
 
-/// The user that an agent or a process with this identity is on the broker; nobody else is one.
+/// The user of an agent or a process with this identity on the broker. Other identities have none.
 pub fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
     match identity {
         Identity::Agent { name, .. } => Some(user(name.as_str(), address)),
@@ -58,7 +58,7 @@ pub fn user_of(identity: &Identity, address: IpAddr) -> Option<String> {
     }
 }
 
-/// The agent or the process of `platform` that a user is, and its address: the contrary of [`user_of`].
+/// The agent or the process of `platform` that a user stands for, and its address: the inverse of [`user_of`].
 pub fn identity_of_user(user: &str, platform: &PlatformName) -> Option<(Identity, IpAddr)> {
     let (name, address) = user.strip_prefix("UID=")?.split_once(",CN=")?;
     let address = address.parse().ok()?;
@@ -75,7 +75,7 @@ pub(crate) fn key_of_process(process: &str) -> String {
     format!("to.{process}")
 }
 
-/// The identity that the broker proves when it is connected to.
+/// The identity that the broker proves to its clients.
 pub fn broker_identity(platform: &PlatformName) -> Option<Identity> {
     Identity::agent(platform, BROKER).ok()
 }
@@ -98,7 +98,7 @@ pub(crate) fn exactly<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     out
 }
 
-/// A part of a path, as a URL writes it (RFC 3986 section 2.1).
+/// A part of a path, in the form of a URL (RFC 3986 section 2.1).
 pub(crate) fn escape(part: &str) -> String {
     let mut out = String::with_capacity(part.len());
     for byte in part.bytes() {

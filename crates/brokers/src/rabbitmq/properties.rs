@@ -1,4 +1,4 @@
-//! Envelopes in AMQP: which property says what.
+//! Envelopes in AMQP: the meaning of each property.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::stamp::Stamp;
 
 /// Kept on disk by the broker.
 const PERSISTENT: u8 = 2;
-/// The header that names the agent that wrote a frame; without it its process did.
+/// The header that names the agent that wrote a frame. Without it the process wrote the frame.
 const AUTHOR: &str = "author";
 /// The header with the author's proof.
 const PROOF: &str = "proof";
-/// The header with the process, which counts at the levels at which the broker does not prove it.
+/// The header with the process. It counts at the levels at which the broker does not prove the process.
 const PROCESS: &str = "process";
 /// The header with the reason for which a frame is sent back.
 const REASON: &str = "reason";
@@ -25,10 +25,10 @@ const REASON: &str = "reason";
 const TEXT: &str = "text";
 /// The property `type` of a frame.
 const KIND_FRAME: &str = "frame";
-/// The property `type` of a frame that is sent back because it was refused.
+/// The property `type` of a refused frame that is sent back.
 const KIND_REFUSED: &str = "refused";
 
-/// The exchange and the routing key by which an envelope gets to its queue.
+/// The exchange and the routing key that lead an envelope to its queue.
 pub(super) fn address(to: &Receiver) -> (&'static str, String) {
     match to {
         Receiver::Agent(name) => (names::MESSAGES, name.to_string()),

@@ -32,8 +32,8 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Begins to receive from `queue`, which the Master has made, under the name `tag`; the broker hands out no more than
-    /// `prefetch` before something is acknowledged.
+    /// Begins to receive from `queue`, which the Master has made, under the name `tag`. The broker holds at most
+    /// `prefetch` unacknowledged deliveries out.
     pub(super) async fn open(
         opened: Opened,
         queue: &str,
@@ -135,7 +135,7 @@ impl Receiving for Deliveries {
     }
 }
 
-/// Without a delivery the queue was deleted, or the broker cancelled for another reason.
+/// Takes a delivery. Without one the queue was deleted, or the broker cancelled for another reason.
 fn received(delivery: Option<LapinResult<lapin::message::Delivery>>) -> LapinResult<Delivery> {
     delivery
         .unwrap_or_else(|| Err(ErrorKind::InvalidConnectionState(ConnectionState::Closed).into()))

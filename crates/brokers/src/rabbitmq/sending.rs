@@ -16,8 +16,8 @@ use crate::client::{Answer, BrokerFailure, Condition, Sending};
 use crate::envelope::Envelope;
 use crate::stamp::Stamp;
 
-/// The broker's answer to a message, once it comes. The message stands in the library's line from the first poll on, in order. Nobody
-/// waits until it is written, which would cost two switches of threads for each.
+/// The broker's answer to a message, once it comes. The message stands in the library's line from the first poll on, in
+/// order. The sender does not wait until it is written, which would cost two switches of threads for each message.
 type Confirming = Pin<Box<dyn Future<Output = LapinResult<Confirmation>> + Send>>;
 
 /// A message that was published and not answered.
@@ -34,7 +34,7 @@ pub(super) struct Publications {
     channel: Arc<Channel>,
     events: Pin<Box<dyn Stream<Item = Event> + Send>>,
     user: String,
-    /// In the order of publication; a broker mostly confirms in it.
+    /// The publications in order. A broker usually confirms in this order.
     published: VecDeque<Published>,
     /// Answers that came with another one.
     answers: VecDeque<(u64, Answer)>,
@@ -61,14 +61,15 @@ impl Publications {
         })
     }
 
-    /// Notes what the broker said to `order`, which had `key` and `number`.
+    /// Notes the broker's answer to `order`, which had `key` and `number`.
     fn confirmed(&mut self, (order, key, number): (u64, &str, u64), confirmation: Confirmation) {
         let (returned, answer) = match confirmation {
             Confirmation::Ack(returned) => (returned, Answer::Taken),
             Confirmation::Nack(returned) => (returned, Answer::NotTaken),
             Confirmation::NotRequested => return,
         };
-        // The library hands a message that came back to whichever confirmation comes next. The message says itself which it is.
+        // The library attaches a returned message to whichever confirmation comes next. The message itself says which
+        // one it is.
         let back = returned.and_then(|returned| {
             let id = returned.properties.message_id().as_ref()?;
             let number_back = Stamp::parse(id.as_str())?.number;
@@ -89,7 +90,7 @@ impl Publications {
     }
 }
 
-/// Which of the messages that were published with an order, a key and a number has this key and this number.
+/// Finds the message with this key and number among those published with an order, a key and a number.
 fn order_of<'a>(
     (key, number): (&str, u64),
     mut published: impl Iterator<Item = (u64, &'a str, u64)>,

@@ -20,11 +20,11 @@ use crate::client::BrokerFailure;
 use crate::config::Login;
 use crate::site::{Found, Program, Site};
 
-/// File name of the operator's password, and of that which all agents share.
+/// The file name of the passwords: the operator's, and the one that all agents share.
 const PASSWORDS: &str = "passwords.json";
 /// The operator's user on a managed broker.
 const OPERATOR: &str = "sealbus-operator";
-/// The user all agents share at levels `none` and `tls`.
+/// The user that all agents share at levels `none` and `tls`.
 const AGENTS: &str = "sealbus-agents";
 
 /// The RabbitMQ a platform runs on.
@@ -32,16 +32,16 @@ const AGENTS: &str = "sealbus-agents";
 pub struct RabbitSettings {
     /// Which.
     pub broker: BrokerChoice,
-    /// How long a message waits that nobody takes, before it goes to the dead letters; without it, for ever.
+    /// How long a message that is not taken waits before it goes to the dead letters; without it, for ever.
     pub message_life: Option<Duration>,
 }
 
 /// Which RabbitMQ a platform runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BrokerChoice {
-    /// One that is started with the platform and ended with it.
+    /// A broker that starts and ends with the platform.
     Managed,
-    /// One that is there.
+    /// A broker that already exists.
     Existing {
         /// The brokers of the cluster, as `HOST:PORT`.
         addresses: Vec<String>,
@@ -58,10 +58,10 @@ struct Passwords {
     agents: String,
 }
 
-/// Starts or finds the RabbitMQ of a platform, and makes what all agents share.
+/// Starts or finds the RabbitMQ of a platform, and makes the parts that all agents share.
 ///
 /// # Errors
-/// [`BrokerFailure`]: what could not be started, reached, written or prepared.
+/// [`BrokerFailure`]: something could not be started, reached, written or prepared.
 pub async fn start(choice: &BrokerChoice, site: &Site<'_>) -> Result<Found, BrokerFailure> {
     let files = |error: io::Error| {
         let folder = site.folder.display();

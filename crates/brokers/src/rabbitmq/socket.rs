@@ -1,4 +1,4 @@
-//! Sockets with the platform's own TLS for the AMQP library, which would bring its own, with TLS 1.2 and the public
+//! Sockets with the platform's own TLS for the AMQP library. The library's TLS would include TLS 1.2 and the public
 //! certification authorities.
 
 use std::future::Future;

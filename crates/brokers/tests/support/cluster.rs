@@ -27,7 +27,7 @@ impl Platform {
         platform
     }
 
-    /// A broker of the cluster; the first one has the number 0.
+    /// A broker of the cluster. The first one has the number 0.
     fn member(&mut self, index: usize) -> &mut ManagedBroker {
         match index.checked_sub(1) {
             None => self.broker.as_mut().unwrap(),
@@ -49,7 +49,7 @@ impl Platform {
         self.complete().await;
     }
 
-    /// Starts all brokers again after each was killed. None of them comes up alone: it waits for the others.
+    /// Starts all brokers again after each was killed. None of them comes up alone, for each waits for the others.
     pub async fn revive_all(&mut self) {
         let Self { broker, others, .. } = self;
         let brokers = broker
@@ -72,7 +72,7 @@ impl Platform {
             .map(node_name)
             .collect();
         wait_for("all copies of all queues", async || {
-            // Each look is an Erlang node of its own that has to start.
+            // Each look starts an Erlang node of its own.
             tokio::time::sleep(Duration::from_millis(500)).await;
             let queues = self.control(&[
                 "list_queues",
@@ -92,7 +92,7 @@ impl Platform {
     async fn join(&self) -> Member {
         let folder = folder();
         let mut ports = BrokerPorts::keep(folder.path(), LOOPBACK).unwrap();
-        // They find each other through one port mapper, and know each other by one cookie.
+        // The brokers find each other through one port mapper, and know each other by one cookie.
         ports.mapper = self.ports.mapper;
         let cookie = folder.path().join(".erlang.cookie");
         std::fs::copy(self.folder.path().join(".erlang.cookie"), cookie).unwrap();

@@ -21,10 +21,10 @@ use super::processes::Way;
 
 /// Deliveries handed out together at most.
 const TOGETHER: u64 = 64;
-/// Messages that must have been taken or acknowledged before connections are broken again: something gets through between
+/// The number of messages taken or acknowledged before connections are broken again, so that some get through between
 /// two breaks.
 const BETWEEN_CUTS: u64 = 200;
-/// Dead letters, or messages of an ended agent, taken together.
+/// The number of dead letters, or of messages of an ended agent, that are taken together.
 const PART: usize = 20;
 
 /// A message in a queue.
@@ -74,17 +74,17 @@ struct Connection {
 struct State {
     random: Random,
     is_hostile: bool,
-    /// It breaks connections of its own accord, and takes messages late.
+    /// Whether the broker breaks connections of its own accord, and takes messages late.
     loses: bool,
     queues: HashMap<Receiver, Queue>,
     accounts: Vec<Account>,
-    /// Those there are. A broken one is taken out.
+    /// The open connections. A broken one is taken out.
     connections: BTreeMap<u64, Connection>,
     next: u64,
     dead: VecDeque<DeadLetter>,
     dead_so_far: u64,
     closed: BTreeSet<u64>,
-    /// Messages taken or acknowledged since connections were broken last.
+    /// The number of messages taken or acknowledged since connections were last broken.
     carried: u64,
     /// The broker looks at a line.
     is_working: bool,
@@ -122,7 +122,8 @@ impl State {
         }
     }
 
-    /// Breaks a connection: what was published on it and not taken is lost, and what was not acknowledged is delivered again.
+    /// Breaks a connection. Publications on it that were not taken are lost, and unacknowledged deliveries are
+    /// delivered again.
     fn cut(&mut self, connection: u64) {
         let Some(connection) = self.connections.remove(&connection) else {
             return;
@@ -146,7 +147,7 @@ impl State {
         }
     }
 
-    /// Looks at one message of one line; says whether there may be more.
+    /// Looks at one message of one line. Returns whether there may be more.
     fn work(&mut self) -> bool {
         let is_waiting = |work: &Work| matches!(work, Work::Publishes(it) if !it.line.is_empty());
         let lines = self
@@ -158,7 +159,7 @@ impl State {
             return false;
         }
         let chosen = lines[self.random.below(lines.len() as u64) as usize];
-        // It is lost, with all that came after it.
+        // The message is lost, with all messages after it.
         if self.loses && self.strikes(300) {
             self.cut(chosen);
             return true;
@@ -359,7 +360,7 @@ impl MemoryBroker {
         connections.filter(|it| reads(&it.work)).count()
     }
 
-    /// Has a task look at what is published, a message at a time.
+    /// Starts a task that looks at publications, a message at a time.
     fn begin_work(&self) {
         let mut state = self.state();
         if std::mem::replace(&mut state.is_working, true) {
@@ -391,7 +392,7 @@ impl Way for MemoryWay {
         let mut state = self.broker.state();
         if state.carried >= BETWEEN_CUTS {
             state.carried = 0;
-            // Those of all processes: who cuts first cuts for the others.
+            // The connections of all processes are cut: one cut serves the others too.
             state.cut_where(|_| true);
         }
     }
@@ -574,7 +575,7 @@ impl Receiving for MemoryConnection {
         singles: &BTreeSet<u64>,
     ) -> Result<(), BrokerFailure> {
         let mut state = self.broker.state();
-        // The broker does not hear of it, so it delivers all of it again.
+        // The broker is not told, so it delivers all of them again.
         if state.loses && state.strikes(200) {
             state.cut(self.number);
             return Err(broken());

@@ -1,4 +1,4 @@
-//! What the tests of brokers share: an authority that certifies, agents, and platforms in miniature.
+//! The shared parts of the brokers' tests: a certifying authority, agents, and platforms in miniature.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ use sealbus_seal::{
     RootAuthority, SigningRequest, Timestamp, Trust, Validity,
 };
 
-/// Longer than anything takes on a loaded machine; nothing waits for it unless it fails.
+/// Longer than any step takes on a loaded machine. A test waits for it only if it fails.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub const DAY: Duration = Duration::from_secs(86_400);

@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 
 use super::{Agent, Authority, Elsewhere, LOOPBACK, PATIENCE, cluster};
 
-/// How long a queue has to be empty before it is removed.
+/// How long a queue must be empty before it is removed.
 pub const SETTLING: Duration = Duration::from_secs(15);
 
 /// A platform on a broker of its own.
@@ -141,7 +141,7 @@ impl Platform {
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        // A test that failed leaves no broker behind, nor the port mapper that Erlang started beside it.
+        // A failed test leaves no broker behind, nor the port mapper that Erlang started beside it.
         let others = self.others.iter().map(|member| &member.broker);
         let mut is_left = false;
         for broker in self.broker.iter().chain(others) {
@@ -153,7 +153,7 @@ impl Drop for Platform {
     }
 }
 
-/// Kills a broker, as a power failure would; says whether it ran.
+/// Kills a broker, as a power failure would. Returns whether it ran.
 pub fn kill(broker: &ManagedBroker) -> bool {
     let Some(pid) = broker.pid() else {
         return false;
@@ -164,7 +164,7 @@ pub fn kill(broker: &ManagedBroker) -> bool {
 }
 
 fn end_mapper(port: u16) {
-    // It refuses while it believes that a broker lives.
+    // The mapper refuses while it believes that a broker lives.
     for _ in 0..100 {
         let ended = Command::new("epmd")
             .args(["-port", &port.to_string(), "-kill"])
@@ -218,7 +218,7 @@ pub fn folder() -> TempDir {
         .unwrap()
 }
 
-/// Writes the files of a broker into `folder`; certificate included.
+/// Writes the files of a broker into `folder`, including its certificate.
 pub fn setup(
     authority: &Authority,
     level: SecurityLevel,

@@ -25,7 +25,7 @@ use super::{Authority, DAY, LOOPBACK};
 
 /// A process's way to its broker.
 pub trait Way: Send + Sync {
-    /// Breaks the connections there are, if enough has passed since they were broken last.
+    /// Breaks all open connections, if enough has passed since the last break.
     fn cut(&self);
 
     /// Breaks them, and lets no new one through.
@@ -40,9 +40,9 @@ pub struct Ground {
     pub authority: Arc<Authority>,
     pub level: SecurityLevel,
     pub administration: Arc<dyn Administration>,
-    /// What all agents share at the levels at which they do not prove who they are.
+    /// The login that all agents share at the levels at which they do not prove their identity.
     pub shared: Login,
-    /// How long a queue has to be empty before it is removed.
+    /// How long a queue must be empty before it is removed.
     pub settling: Duration,
 }
 
@@ -65,7 +65,7 @@ pub struct Process {
     way: Arc<dyn Way>,
 }
 
-/// Several processes, and what the Master does for them.
+/// Several processes, and the Master's work for them.
 pub struct Processes {
     ground: Arc<Ground>,
     accounts: Arc<Accounts>,
@@ -236,12 +236,12 @@ impl Processes {
 struct Master {
     buses: Vec<Bus>,
     known: Arc<Mutex<Known>>,
-    /// What is placed for good.
+    /// The agents and processes that are placed for good.
     always: Placed,
     directory: Arc<Directory>,
     accounts: Arc<Accounts>,
     administration: Arc<dyn Administration>,
-    /// The platform's own agent, which says what became of messages.
+    /// The platform's own agent, which reports the outcomes of messages.
     ams: Outbox,
     _at_ams: Mailbox,
     _own: Process,

@@ -22,11 +22,11 @@ pub struct TcpWay {
     cuts: AtomicUsize,
 }
 
-/// Bytes that pass before connections are cut again, in turn: a login at the broker takes many round trips, and nothing
-/// would ever arrive if each connection, or each long message, were cut short.
+/// The number of bytes that pass before connections are cut again, in turn. A login at the broker takes many round
+/// trips. Nothing would ever arrive if each connection, or each long message, were cut short.
 const BETWEEN_CUTS: [u64; 3] = [100_000, 400_000, 3_000_000];
-/// How often connections are cut: what finds no way to the broker for a minute is given up, as it should be, and after
-/// each cut the broker begins with all that was not acknowledged.
+/// How often connections are cut. A message that finds no way to the broker for a minute is given up, as it should be.
+/// After each cut the broker begins with all unacknowledged messages.
 const CUTS: usize = 12;
 
 impl TcpWay {
@@ -68,7 +68,7 @@ impl TcpWay {
 }
 
 impl Way for TcpWay {
-    /// Breaks all connections there are, wherever their bytes are, once enough has passed.
+    /// Breaks all open connections, wherever their bytes are, once enough has passed.
     fn cut(&self) {
         let carried = self.carried.load(Ordering::Relaxed);
         let cuts = self.cuts.load(Ordering::Relaxed);
