@@ -1,4 +1,4 @@
-//! Whole requests as running JADE platforms sent them (`crates/fipa/tests/vectors/README.md` says how they were made).
+//! Whole requests as running JADE platforms sent them. `crates/fipa/tests/vectors/README.md` describes their capture.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ fn captured() -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// The content type, and the body cut at its length: JADE sends an empty line after it.
+/// The content type, and the body cut at its length, since JADE sends an empty line after it.
 fn taken_apart(request: &[u8]) -> (String, &[u8]) {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Request::new(&mut headers);
@@ -88,7 +88,7 @@ fn written(
     Ok([b"POST http://h:7778/acc HTTP/1.1\r\n", rest.as_slice()].concat())
 }
 
-/// A message of JADE means the same after Sealbus has written it.
+/// A message from JADE means the same after Sealbus has written it.
 #[test]
 fn written_again_they_say_the_same() {
     for (name, request) in captured() {

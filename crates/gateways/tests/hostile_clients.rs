@@ -84,10 +84,10 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// Sends, ends its own side, and gives the whole answer.
+/// Sends, ends its own side, and returns the whole answer.
 async fn exchange(platform: &Platform, request: &[u8]) -> String {
     let mut stream = connect(platform).await;
-    // It may be turned away before all is written.
+    // The request may be refused before all is written.
     let _ = stream.write_all(request).await;
     let _ = stream.shutdown().await;
     rest(&mut stream).await
@@ -125,7 +125,7 @@ async fn the_same_request_in_good_order_is_taken() {
     let (_bob, mut bobs) = two.agent("bob");
     let plain = exchange(&two, post(&good()).as_bytes()).await;
     assert_eq!(status(&plain), 200, "{plain}");
-    // As JADE's client needs it: no body, and no header that it would take for an end of the connection.
+    // JADE's client needs this form: no body, and no header that it would take for the end of the connection.
     assert!(
         plain.to_ascii_lowercase().contains("content-length: 0"),
         "{plain}"
@@ -138,7 +138,7 @@ async fn the_same_request_in_good_order_is_taken() {
     assert_eq!(status(&exchange(&two, chunked.as_bytes()).await), 200);
     let old = post(&good()).replace("HTTP/1.1", "HTTP/1.0");
     assert_eq!(status(&exchange(&two, old.as_bytes()).await), 200);
-    // JADE ends each request with an empty line too many; pipelined.
+    // JADE ends each request with a superfluous empty line. The requests are pipelined.
     let jade = format!("{}\r\n", post(&good())).repeat(3);
     let answers = exchange(&two, jade.as_bytes()).await;
     assert_eq!(answers.matches("200 OK").count(), 3, "{answers}");
@@ -148,7 +148,7 @@ async fn the_same_request_in_good_order_is_taken() {
     assert!(two.gateway.counters().refused.is_empty());
 }
 
-/// JADE sends it, and then waits for the answer on the same connection.
+/// JADE sends an empty line, and then waits for the answer on the same connection.
 #[tokio::test]
 async fn an_empty_line_after_a_request_does_not_hold_its_answer_back() {
     let two = two(GatewayLimits::default()).await;
@@ -248,7 +248,7 @@ async fn who_ends_within_a_body_is_told_so() {
         );
         count += 1;
     };
-    // Wherever it is, also before the body has begun.
+    // The end may be anywhere, also before the body has begun.
     for end in (head..request.len()).step_by(37) {
         check(&exchange(&two, &request.as_bytes()[..end]).await, end);
     }
@@ -337,7 +337,7 @@ async fn the_slow_are_not_waited_for() {
     counted(&two, "too-slow", 2).await;
 }
 
-/// Bodies that were begun take memory, and one address has a share of it whatever the number of its connections.
+/// Bodies that were begun take memory. One address has a share of it, whatever the number of its connections.
 #[tokio::test]
 async fn bodies_that_are_being_read_are_limited_together() {
     let limits = GatewayLimits {
@@ -353,7 +353,7 @@ async fn bodies_that_are_being_read_are_limited_together() {
         .write_all(&large.as_bytes()[..large.len() - 20])
         .await
         .unwrap();
-    // From when the first of them was read.
+    // The time counts from when the first of them was read.
     let refused = async {
         loop {
             let answer = exchange(&two, large.as_bytes()).await;
@@ -364,7 +364,7 @@ async fn bodies_that_are_being_read_are_limited_together() {
     };
     let answer = tokio::time::timeout(PATIENCE, refused).await.unwrap();
     assert!(answer.contains("bodies-per-address"), "{answer}");
-    // What is small has room, and what was refused has it later.
+    // A small body has room, and a refused one has room later.
     assert_eq!(status(&exchange(&two, post(&good()).as_bytes()).await), 200);
     begun
         .write_all(&large.as_bytes()[large.len() - 20..])
@@ -414,7 +414,7 @@ async fn nobody_passes_for_one_of_ours_and_nothing_is_passed_on() {
     let (_bob, bobs) = two.agent("bob");
     let (_ca, cas) = two.agent("ca");
     let cases = [
-        // A sender that claims to be of this platform, in whatever letters.
+        // A sender that claims to be of this platform, in any letter case.
         (
             body("bob@two", "bob@two", "bob@two", ""),
             403,
@@ -425,7 +425,7 @@ async fn nobody_passes_for_one_of_ours_and_nothing_is_passed_on() {
             403,
             "forged-sender",
         ),
-        // An envelope of an allowed platform around a message of another, and the reverse.
+        // The envelope is of an allowed platform and the message of another, and the reverse.
         (
             body("bob@two", "a@one", "a@three", ""),
             403,
@@ -451,7 +451,7 @@ async fn nobody_passes_for_one_of_ours_and_nothing_is_passed_on() {
             403,
             "not-permitted",
         ),
-        // One that was here before.
+        // A message that was here before.
         (
             body(
                 "bob@two",
@@ -517,7 +517,7 @@ async fn a_full_mailbox_is_said_to_be_full() {
         ..GatewayLimits::default()
     };
     let (two, _bob, mut bobs) = with_little_room(limits).await;
-    // Two are in the mailbox, and one in the line before it.
+    // Two messages are in the mailbox, and one in the line before it.
     for _ in 0..3 {
         assert_eq!(status(&exchange(&two, post(&good()).as_bytes()).await), 200);
     }
@@ -544,7 +544,7 @@ async fn messages_for_others_do_not_wait_behind_a_full_mailbox() {
         .map(|number| post(&good().replace("\"hi\"", &format!("\"{number}\""))))
         .collect();
     requests.push_str(&post(&good().replace("bob@two", "dora@two")));
-    // All on one connection: dora is reached while bob has read nothing.
+    // All requests share one connection: dora is reached while bob has read nothing.
     let answers = exchange(&two, requests.as_bytes()).await;
     assert_eq!(answers.matches("HTTP/1.1 200").count(), 21, "{answers}");
     content(&mut doras).await;

@@ -1,4 +1,4 @@
-//! Identifiers of agents that mean to write into the head of a request: nothing of them gets there.
+//! Identifiers of agents that try to write into the head of a request. No part of them gets there.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn an_address_with_line_ends_is_never_used() {
-    // XML carries any character of an address, where String has no form for it.
+    // XML carries any character of an address, but String has no form for some.
     let in_xml = |platform: &str| {
         let xml = KnownPlatform {
             encoding: Some("xml".to_owned()),
@@ -36,13 +36,13 @@ async fn an_address_with_line_ends_is_never_used() {
         inform(receiver, "hello")
     };
 
-    // Where it is the only one, the message comes back, and says why.
+    // If the evil address is the only one, the message comes back with the reason.
     bob.send(to(&[&evil])).await.unwrap();
     let failure = receive(&mut bobs).await.into_message();
     let text = failure.content_text().unwrap();
     assert!(text.contains("control characters"), "{text}");
 
-    // Where there is another, that one is used.
+    // If there is another address, that one is used.
     bob.send(to(&[&evil, &good])).await.unwrap();
     let reading = async {
         let (mut stream, _) = listener.accept().await.unwrap();

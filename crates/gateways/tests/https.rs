@@ -1,4 +1,4 @@
-//! Two platforms over HTTPS, with certificates of files, also mutual.
+//! Two platforms over HTTPS, with certificates from files. Both sides may show one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// An authority, and certificates for 127.0.0.1 that it signed, as files in a folder.
+/// An authority and the certificates for 127.0.0.1 that it signed, as files in a folder.
 struct Files {
     folder: tempfile::TempDir,
     authority: CertifiedIssuer<'static, KeyPair>,
@@ -107,7 +107,7 @@ async fn who_is_one_too_many_is_told_so_after_the_handshake() {
     let ask = b"GET /acc HTTP/1.1\r\nHost: h\r\n\r\n";
     served.write_all(ask).await.unwrap();
     assert_eq!(line(&mut served).await, "HTTP/1.1 200 OK\r\n");
-    // It need not ask anything.
+    // The client need not ask for anything.
     let mut too_many = connect(&two, &files).await;
     let answer = line(&mut too_many).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
@@ -145,7 +145,7 @@ async fn a_rule_can_demand_a_certificate() {
     };
     assert_eq!(origin.certificate.as_deref(), Some(shown.as_str()));
 
-    // Another certificate of the same authority gets in, but the rule is not about it.
+    // Another certificate of the same authority gets in, but the rule does not name it.
     let three = Platform::new("three", files.config("three", &ca, None)).await;
     let (carol, mut carols) = three.agent("carol");
     carol.send(inform(two.aid("bob"), "no")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Whom a gateway writes to, and what it tells of the answers.
+//! The addresses that a gateway writes to, and its reports on the answers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use sealbus_fipa::{Aid, Performative};
 use sealbus_gateways::http::{GatewayLimits, GatewayRule, HttpGatewayConfig};
 use support::{Platform, allow, content, inform, open_to_all, receive};
 
-/// A server at a place of its own, and the address it is said to have.
+/// A server at a place of its own, and the address that it claims.
 fn third_party(host: &str) -> (TcpListener, String) {
     let listener = TcpListener::bind((host, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -45,7 +45,7 @@ async fn addresses_inside_are_written_to_only_where_a_rule_names_them() {
     };
     let one = Platform::new("one", config).await;
     let (alice, mut alices) = one.agent("alice");
-    // Rules that name no network name no address of this machine; that of plat1 names 127.0.0.1 alone.
+    // Rules without a network admit no address of this machine. The rule of plat1 names 127.0.0.1 alone.
     for (host, name) in [
         ("127.0.0.1", "x@far"),
         ("127.0.0.2", "x@plat1"),
@@ -72,7 +72,7 @@ async fn an_answer_goes_to_no_address_that_only_its_asker_claims() {
     let (listener, address) = third_party("127.0.0.2");
     let (_alice, _alices) = one.agent("alice");
     let (bob, mut bobs) = two.agent("bob");
-    // As one writes it, with another address for its agent.
+    // The message claims to be from an agent of platform one, with another address for that agent.
     let (forger, _forgers) = one.bus.attach("forger@one", None, None).unwrap();
     let question = inform(two.aid("bob"), "question");
     forger.send(question).await.unwrap();
@@ -132,7 +132,7 @@ async fn redirections_are_not_followed_and_answers_not_repeated() {
             "HTTP/1.1 307 Secret-Reason\r\nLocation: {target}\r\nContent-Length: 11\r\n\r\nroot:secret"
         );
         stream.write_all(answer.as_bytes()).unwrap();
-        // Until the gateway has read it.
+        // The test waits until the gateway has read it.
         let _ = stream.read(&mut request);
     });
     let to = Aid::new("x@far").unwrap().with_address(address);
@@ -146,8 +146,8 @@ async fn redirections_are_not_followed_and_answers_not_repeated() {
     answers.join().unwrap();
 }
 
-/// One message at a time has room on its way, and the platform is away. Each used to have a patience of its own, which
-/// began when the one before it had come back.
+/// One message at a time has room on its way, and the platform is away. All waiting messages share one limit. A
+/// patience for each would begin only when the message before it had come back.
 #[tokio::test]
 async fn patience_is_a_bound_for_all_that_waits() {
     const MESSAGES: u32 = 60;

@@ -207,7 +207,7 @@ async fn an_agent_that_is_not_there_is_told_of_by_the_other_platform() {
 #[tokio::test]
 async fn a_platform_that_is_away_gets_its_messages_when_it_is_back() {
     let one = Platform::new("one", open_to_all()).await;
-    // Below the range of outgoing connections, so that none of them takes the port meanwhile.
+    // The ports lie below the range of outgoing connections, so that no such connection takes one meanwhile.
     let start = 20_000 + (std::process::id() % 8_000) as u16;
     let listen = (start..32_000)
         .map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)))
@@ -232,7 +232,7 @@ async fn a_platform_that_is_away_gets_its_messages_when_it_is_back() {
             .await
             .unwrap();
     }
-    // It is away, as the gateway has found.
+    // The platform is away, as the gateway has found.
     tokio::time::timeout(support::PATIENCE, async {
         while one.gateway.counters().retried == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -372,7 +372,7 @@ async fn who_wrote_to_a_mailbox_that_stays_full_is_told() {
     assert!(bobs.is_empty());
 }
 
-/// Bob's mailbox is full, and the line before it too: his platform puts off what comes for him.
+/// Bob's mailbox is full, and so is the line before it. His platform puts off messages for him.
 #[tokio::test]
 async fn what_is_put_off_for_one_agent_does_not_hold_up_others() {
     const MESSAGES: usize = 12;

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Longest address, in bytes.
 const LONGEST: usize = 1000;
 
-/// Where another platform is reached. Its text is safe in the head of a request: the parts hold neither blanks nor
+/// The address of another platform. Its text is safe in the head of a request: the parts contain neither blanks nor
 /// control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HttpAddress {
@@ -18,7 +18,7 @@ pub struct HttpAddress {
     path: String,
 }
 
-/// Why a text is no address of a platform that this gateway can reach.
+/// Why a text is not the address of a platform that this gateway can reach.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{}' is no address that can be reached from here ({problem}): it must look like http://host:7778/acc", .text.escape_debug())]
 pub struct AddressError {

@@ -1,4 +1,4 @@
-//! The way in: messages of agents of other platforms to ours.
+//! The way in: messages from agents of other platforms to agents of this platform.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::server::{Refused, Service};
 use super::transmission::{self, TransmissionError};
 use super::waiting::{Joined, NoRoom};
 
-/// How long a message holds up what is behind it on its connection, before it waits in its receiver's own line.
+/// How long a message holds up the messages behind it on its connection, before it waits in its receiver's own line.
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// A message from outside that waits for room in its receiver's mailbox.
@@ -109,7 +109,7 @@ impl Service for Inner {
                     arrival.delivered();
                     Counts::add(&self.counts.received, 1);
                 }
-                // The platform's own trouble, such as that it is ending.
+                // The platform's own fault, for example because it is ending.
                 Err(NotHanded::Failed(
                     error @ (SendError::Detached(_) | SendError::UnreadFailures(_)),
                 )) => {
@@ -140,7 +140,7 @@ impl Service for Inner {
 }
 
 impl Inner {
-    /// Puts a message into its receiver's mailbox, or, if that is full, into the line before it.
+    /// Puts a message into its receiver's mailbox, or, if the mailbox is full, into the line before it.
     async fn hand_over(
         self: &Arc<Self>,
         message: &Arc<AclMessage>,
@@ -169,7 +169,8 @@ impl Inner {
         }
     }
 
-    /// Puts what waits in a line into its mailbox, in order. The sender of what is not taken in time is told.
+    /// Puts the messages of a line into its mailbox, in order. The sender of a message that is not taken in time is
+    /// told.
     async fn hand_out(self: Arc<Self>, receiver: String) {
         loop {
             let next = self.lines.lock().next(&receiver);
@@ -179,7 +180,7 @@ impl Inner {
             let relay = self.outbox.relay(&message, &receiver);
             let explanation = match tokio::time::timeout_at(until.into(), relay).await {
                 Ok(Ok(())) => {
-                    // A mailbox that takes everything must not keep the thread from everybody else.
+                    // A mailbox that takes everything must not keep the thread from other tasks.
                     tokio::task::consume_budget().await;
                     continue;
                 }
@@ -237,7 +238,7 @@ impl Inner {
             }
             Turned::Loop => (StatusCode::LOOP_DETECTED, RefusalReason::NotPermitted),
         };
-        // One that has no room in its mailbox is no offence.
+        // A full mailbox is not an offence of the sender.
         if turned.what != Turned::Busy {
             let tried_by = format!("{} at {from}", turned.sender);
             self.outbox.bus().refused(
@@ -254,7 +255,7 @@ impl Inner {
         }
     }
 
-    /// Notes that a message is being delivered; `Some(delivered)` if it has come before.
+    /// Notes that a message is being delivered; `Some(delivered)` if the message has come before.
     fn come(&self, id: Option<&str>) -> Option<bool> {
         let id = id?;
         let mut seen = self.seen.lock();
@@ -275,7 +276,7 @@ impl Inner {
     }
 }
 
-/// A message that is being delivered. If it is not, it may come again.
+/// A message that is being delivered. If the delivery fails, the message may come again.
 struct Arrival<'a> {
     inner: &'a Inner,
     id: Option<String>,

@@ -1,19 +1,20 @@
-//! Finds out how long the messages in a mailbox have been there, from regular looks at their number: free of I/O.
+//! Estimates how long the messages in a mailbox have been there, from regular looks at their number. Free of I/O.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// When messages came into a mailbox that is read in order. A message counts from the first look at which it was there.
+/// The times at which messages came into a mailbox that is read in order. A message counts from the first look at which
+/// it was there.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     /// How many messages were taken.
     taken: u64,
-    /// How many messages had come, in all, at a time; more each time.
+    /// The number of messages that had come, in all, at a time. Both rise.
     looks: VecDeque<(u64, Instant)>,
 }
 
 impl Arrivals {
-    /// So many messages are in the mailbox now.
+    /// Notes that so many messages are in the mailbox now.
     pub(crate) fn look(&mut self, waiting: usize, now: Instant) {
         let come = self.taken + waiting as u64;
         if self.looks.back().is_none_or(|(known, _)| *known < come) {
@@ -21,7 +22,7 @@ impl Arrivals {
         }
     }
 
-    /// A message is taken; gives since when it was known to be there.
+    /// Notes that a message is taken. Returns the time since which it was known to be there.
     pub(crate) fn take(&mut self, now: Instant) -> Instant {
         self.taken += 1;
         while self

@@ -1,4 +1,4 @@
-//! Knowledge of other platforms: where they wrote from, their agents' addresses, and their encodings.
+//! Knowledge of other platforms: their network addresses, their agents' addresses, and their encodings.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -55,7 +55,7 @@ impl<V> Bounded<V> {
     }
 }
 
-/// Most network addresses of one platform that are remembered; the oldest gives way.
+/// The most network addresses remembered for one platform. The oldest is replaced.
 const MOST_SEEN: usize = 8;
 
 /// The addresses at which an agent claims to be reached, and the origin of that claim.
@@ -68,7 +68,7 @@ struct Claim {
 pub(crate) struct Book {
     /// By the name of the agent.
     addresses: Bounded<Claim>,
-    /// Network addresses that messages came from, by the name of the platform, in lower case.
+    /// The network addresses that messages came from, by the name of the platform, in lower case.
     seen: Bounded<Vec<IpAddr>>,
     /// By the name of the platform, in lower case.
     encodings: Bounded<Encoding>,
@@ -85,8 +85,8 @@ impl Default for Book {
 }
 
 impl Book {
-    /// Notes the sender of a message that was let in. A message of another origin than the first one may be anybody's: it
-    /// does not change where the agent is reached, unless its rule `is_located`.
+    /// Notes the sender of an admitted message. A message of another origin than the first may come from anybody. It
+    /// does not change the agent's address, unless its rule `is_located`.
     pub(crate) fn note(
         &mut self,
         agent: &str,
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(note("http://a:1/acc", &own, false), "http://a:1/acc");
         assert_eq!(note("http://evil:1/acc", &other, false), "http://a:1/acc");
         assert_eq!(note("http://b:1/acc", &own, false), "http://b:1/acc");
-        // A rule says where the platform is, and it came from there.
+        // A rule names the place of the platform, and the message came from there.
         assert_eq!(note("http://c:1/acc", &other, true), "http://c:1/acc");
         assert_eq!(book.seen("PLAT1"), [own.address, other.address]);
         for last in 3..20 {

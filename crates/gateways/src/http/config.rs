@@ -1,4 +1,4 @@
-//! How a gateway is to run.
+//! The configuration of a gateway.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,20 +11,20 @@ use super::address::{AddressError, HttpAddress};
 use super::policy::{GatewayPolicy, PolicyError};
 use super::transmission::Encoding;
 
-/// How a gateway is to run. Times are in seconds, sizes in bytes.
+/// The configuration of a gateway. Times are in milliseconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HttpGatewayConfig {
-    /// Where it listens; port 0 lets the system choose.
+    /// The address on which the gateway listens. Port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// The host that other platforms reach it by, a name or an address: that of `listen` by default.
+    /// The host by which other platforms reach the gateway, a name or an address. By default the host of `listen`.
     pub host: Option<String>,
-    /// The port that other platforms reach it by, where it differs from that of `listen`.
+    /// The port by which other platforms reach the gateway, if it differs from that of `listen`.
     pub port: Option<u16>,
     /// HTTPS in place of HTTP.
     pub tls: Option<TlsConfig>,
-    /// Certificates, in PEM, that `https` addresses of other platforms are checked against; by default the system's
-    /// (`/etc/ssl/certs/ca-certificates.crt`).
+    /// The certificates, in PEM, against which `https` addresses of other platforms are checked. By default the
+    /// system's (`/etc/ssl/certs/ca-certificates.crt`).
     pub trust: Option<PathBuf>,
     /// Other platforms that are known beforehand, by name.
     pub platforms: BTreeMap<String, KnownPlatform>,
@@ -38,11 +38,11 @@ pub struct HttpGatewayConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TlsConfig {
-    /// The certificate chain in PEM; the gateway's own of this platform by default.
+    /// The certificate chain in PEM. By default the gateway's own from this platform.
     pub certificate: Option<PathBuf>,
-    /// Its private key in PEM.
+    /// The certificate's private key in PEM.
     pub key: Option<PathBuf>,
-    /// Certificates, in PEM, of authorities whose clients are let in. Without it clients need no certificate.
+    /// The certificates, in PEM, of authorities whose clients are admitted. Without them clients need no certificate.
     pub clients: Option<PathBuf>,
 }
 
@@ -50,12 +50,14 @@ pub struct TlsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct KnownPlatform {
-    /// Its addresses, tried in order: messages to its agents go there, whatever addresses their identifiers name. They
-    /// may be of this machine or of a private network.
+    /// The platform's addresses, tried in order. Messages to its agents go there, whatever addresses their identifiers
+    /// name. The addresses may belong to this machine or to a private network.
     pub addresses: Vec<String>,
-    /// How messages to it are encoded: `string`, `xml`, `bitefficient`; by default as it last did itself, or `string`.
+    /// The encoding of messages to the platform: `string`, `xml`, `bitefficient`. By default the one that the platform
+    /// last used, or `string`.
     pub encoding: Option<String>,
-    /// How envelopes to it are encoded: `xml`, `bitefficient`; by default as it last did itself, or `xml`.
+    /// The encoding of envelopes to the platform: `xml`, `bitefficient`. By default the one that the platform last
+    /// used, or `xml`.
     pub envelope: Option<String>,
 }
 
@@ -63,38 +65,39 @@ pub struct KnownPlatform {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GatewayLimits {
-    /// Largest body of a request, in bytes. Default 16 MiB.
+    /// The largest body of a request, in bytes. Default 16 MiB.
     pub body: usize,
-    /// Bytes of bodies from one network address that are being read or delivered; at least `body`. Default 32 MiB.
+    /// The bytes of bodies from one network address that are being read or delivered. At least `body`. Default 32 MiB.
     pub bodies_per_address: usize,
-    /// Bytes of bodies that are being read or delivered, in all; at least `bodies-per-address`. Default 128 MiB.
+    /// The bytes of all bodies that are being read or delivered. At least `bodies-per-address`. Default 128 MiB.
     pub bodies: usize,
-    /// Largest head of a request, in bytes; at least 8192. Default 32 KiB.
+    /// The largest head of a request, in bytes. At least 8192. Default 32 KiB.
     pub head: usize,
-    /// Milliseconds a client may take to send the head of a request, also after the one before. Default 60 000.
+    /// The milliseconds that a client may take to send the head of a request, counted from the previous request.
+    /// Default 60 000.
     pub head_time: u64,
-    /// Milliseconds a client may take to send the body of a request. Default 30 000.
+    /// The milliseconds that a client may take to send the body of a request. Default 30 000.
     pub body_time: u64,
     /// Open connections from outside. Default 1024.
     pub connections: usize,
-    /// Open connections from one network address. Default 64.
+    /// The number of open connections from one network address. Default 64.
     pub connections_per_address: usize,
-    /// Milliseconds that a message from outside waits for room in its receiver's mailbox before its sender is told that
-    /// it was not delivered. Default 30 000.
+    /// The milliseconds that a message from outside waits for room in its receiver's mailbox. Then its sender is told
+    /// that it was not delivered. Default 30 000.
     pub receiver_time: u64,
-    /// Bytes of messages from outside that wait for room in mailboxes, and a quarter of it for one of them; beyond that
-    /// other platforms are told to try again. Default 32 MiB.
+    /// The bytes of messages from outside that wait for room in mailboxes. A quarter of them may wait for one mailbox.
+    /// Beyond that other platforms are told to try again. Default 32 MiB.
     pub waiting: usize,
-    /// Milliseconds after which a message that its platform has not taken comes back to its sender, unless its
+    /// The milliseconds after which a message that its platform has not taken comes back to its sender, unless its
     /// `:reply-by` comes first. Default 30 000.
     pub patience: u64,
-    /// Milliseconds another platform may take to answer. Default 20 000.
+    /// The milliseconds that another platform may take to answer. Default 20 000.
     pub answer_time: u64,
-    /// Requests to one platform written before the first of them is answered. Default 64.
+    /// The number of requests to one platform written before the first of them is answered. Default 64.
     pub window: usize,
-    /// Bytes of messages on their way to one platform. Default 32 MiB.
+    /// The bytes of messages on their way to one platform. Default 32 MiB.
     pub outgoing: usize,
-    /// Agents of other platforms that can be written to at a time. Default 20 000.
+    /// The number of agents of other platforms that can be written to at a time. Default 20 000.
     pub foreign_agents: usize,
 }
 
@@ -155,7 +158,7 @@ pub enum ConfigError {
         what: &'static str,
         /// The name given.
         name: String,
-        /// Those there are.
+        /// The known names.
         known: &'static str,
     },
     /// A rule.
@@ -164,15 +167,15 @@ pub enum ConfigError {
     /// An address that means all interfaces.
     #[error("the gateway listens on {0}, which others cannot reach it by: name its host")]
     Host(SocketAddr),
-    /// A certificate without key, or a key without certificate.
+    /// The configuration has a certificate without a key, or a key without a certificate.
     #[error("a certificate needs its key, and a key its certificate: name both, or none")]
     HalfACertificate,
     /// A limit that is too small.
     #[error("the limit '{name}' is {value}: it must be at least {least}")]
     Limit {
-        /// Its name.
+        /// The setting's name.
         name: &'static str,
-        /// Its value.
+        /// The setting's value.
         value: usize,
         /// The least.
         least: usize,
@@ -188,7 +191,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The encoding to use where the platform itself last used `own`.
+    /// The encoding to use, if the platform itself last used `own`.
     pub(crate) fn encoding(&self, own: Option<Encoding>) -> Encoding {
         let own = own.unwrap_or_default();
         let envelopes = sealbus_fipa::envelope::representations();
@@ -240,7 +243,7 @@ impl HttpGatewayConfig {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// [`ConfigError`]: what cannot be meant.
+    /// [`ConfigError`]: a setting makes no sense.
     pub fn check(&self) -> Result<(), ConfigError> {
         for (name, platform) in &self.platforms {
             platform.read(name)?;
@@ -281,7 +284,7 @@ impl HttpGatewayConfig {
         }
     }
 
-    /// The address others are told, of a gateway that listens on `bound`.
+    /// The address that others are told, for a gateway that listens on `bound`.
     pub(crate) fn address(&self, bound: SocketAddr) -> Result<HttpAddress, AddressError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let port = self.port.unwrap_or(bound.port());

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Why something was refused, or went wrong, on the way in.
+/// Why something was refused, or failed, on the way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
-    /// The request or its body is not what the protocol says.
+    /// The request or its body does not follow the protocol.
     Malformed,
     /// Larger than allowed.
     TooLarge,
@@ -16,7 +16,7 @@ pub enum Turned {
     TooSlow,
     /// Too many connections.
     TooMany,
-    /// A sender that claims to be of this platform, or that the envelope contradicts.
+    /// The sender claims to be of this platform, or the envelope contradicts the sender.
     ForgedSender,
     /// The policy does not allow it.
     NotPermitted,
@@ -72,17 +72,17 @@ pub(crate) struct Counts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GatewayCounters {
-    /// Messages from outside that were accepted, counted once for each receiver.
+    /// The messages from outside that were accepted, counted once for each receiver.
     pub received: u64,
-    /// Messages from outside that had come before and were not delivered again.
+    /// The messages from outside that had come before and were not delivered again.
     pub repeated: u64,
     /// Messages that other platforms took.
     pub sent: u64,
-    /// Times a connection to another platform had to be tried again.
+    /// The number of times a connection to another platform had to be tried again.
     pub retried: u64,
-    /// Messages that other platforms did not take; their senders were told.
+    /// The messages that other platforms did not take. Their senders were told.
     pub failed: u64,
-    /// Counts of refusals by reason; reasons that did not occur are left out.
+    /// The number of refusals by reason. Reasons that did not occur are omitted.
     pub refused: BTreeMap<String, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The gateway itself: between the bus and other platforms.
+//! The gateway itself. It stands between the bus and other platforms.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,22 +27,22 @@ use super::tls::{Tls, TlsSetupError};
 use super::transmission::Writer;
 use super::waiting::Lines;
 
-/// How often the gateway's own certificate is looked at; more often if it is short-lived.
+/// The pause between checks of the gateway's own certificate. A short-lived certificate is checked more often.
 const RENEWAL_CHECK: Duration = Duration::from_secs(20);
 const SHORTEST_RENEWAL_CHECK: Duration = Duration::from_secs(1);
-/// Messages from outside that are remembered so as not to be delivered twice.
+/// The number of messages from outside that are remembered, so that none is delivered twice.
 const REMEMBERED: usize = 65_536;
 
 /// Why a gateway was not opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Its configuration.
+    /// The gateway's configuration is faulty.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// HTTPS.
     #[error(transparent)]
     Tls(#[from] TlsSetupError),
-    /// Its address.
+    /// The address to listen on.
     #[error(
         "the gateway cannot listen on {address}: {error}; free it, or choose another in the manifest"
     )]
@@ -76,7 +76,7 @@ pub(super) struct Inner {
     pub(super) outbox: Arc<Outbox>,
     pub(super) policy: RwLock<Arc<GatewayPolicy>>,
     pub(super) book: Mutex<Book>,
-    /// Messages from outside, by id: whether they were delivered.
+    /// The messages from outside, by id, and whether they were delivered.
     pub(super) seen: Mutex<Bounded<bool>>,
     /// By platform, in lower case, and addresses.
     pub(super) peers: Mutex<HashMap<(String, Vec<HttpAddress>), PeerHandle>>,
@@ -93,12 +93,11 @@ pub(super) struct Inner {
 }
 
 impl HttpGateway {
-    /// Opens a gateway for the agent that `outbox` belongs to, which must be named
-    /// [`gateway`](sealbus_bus::GATEWAY). Whoever reads that agent's mailbox is to hand failure notices for agents of
-    /// other platforms to [`notice`](Self::notice).
+    /// Opens a gateway for the agent of `outbox`, which must be named [`gateway`](sealbus_bus::GATEWAY). The reader of
+    /// that agent's mailbox must hand failure notices for agents of other platforms to [`notice`](Self::notice).
     ///
     /// # Errors
-    /// [`OpenError`]; nothing is open then.
+    /// [`OpenError`]; then nothing is open.
     pub async fn open(config: HttpGatewayConfig, outbox: Arc<Outbox>) -> Result<Self, OpenError> {
         config.check()?;
         let bus = outbox.bus().clone();
@@ -124,7 +123,7 @@ impl HttpGateway {
             .collect::<Result<_, ConfigError>>()?;
         let tasks: Arc<Mutex<JoinSet<()>>> = Arc::default();
         let mut random = [0_u8; 16];
-        // Boundaries need not be secret; ids are told apart by the start of the gateway too.
+        // Boundaries need not be secret. The start time of the gateway also tells ids apart.
         let _ = aws_lc_rs::rand::fill(&mut random);
         let run: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let inner = Arc::new(Inner {
@@ -187,7 +186,7 @@ impl HttpGateway {
     /// Puts other rules in force, for messages that come from now on.
     ///
     /// # Errors
-    /// If a rule cannot be meant; the former ones stay in force then.
+    /// If a rule makes no sense. The former rules then stay in force.
     pub fn set_policy(&self, policy: GatewayPolicy) -> Result<(), PolicyError> {
         policy.check()?;
         *self.inner.policy.write() = Arc::new(policy);
@@ -199,8 +198,8 @@ impl HttpGateway {
         self.inner.counts.snapshot()
     }
 
-    /// Sends the notice that a message of an agent of another platform was not delivered, which the bus put into the
-    /// gateway's mailbox, to that agent. Returns false for anything else.
+    /// Sends a failure notice from the gateway's mailbox to the agent of another platform whose message was not
+    /// delivered. The bus had put the notice there. Returns false for any other message.
     pub async fn notice(&self, received: ReceivedMessage) -> bool {
         if !matches!(received.provenance(), sealbus_bus::Provenance::Platform) {
             return false;
@@ -219,7 +218,7 @@ impl HttpGateway {
         true
     }
 
-    /// Ends the gateway, after messages on their way were taken or `patience` is over.
+    /// Ends the gateway once messages on their way were taken, or after `patience`.
     pub async fn close(&self, patience: Duration) {
         let until = Instant::now() + patience;
         while Instant::now() < until && self.inner.is_busy() {
@@ -260,7 +259,7 @@ impl Inner {
                     let seconds = end
                         .as_unix_seconds()
                         .saturating_sub(begin.as_unix_seconds());
-                    // It is renewed at half its life.
+                    // The certificate is renewed at half its life.
                     pause = Duration::from_secs(seconds / 20)
                         .clamp(SHORTEST_RENEWAL_CHECK, RENEWAL_CHECK);
                 }

@@ -1,4 +1,4 @@
-//! The checks of a message from outside before its delivery: free of I/O.
+//! The checks of a message from outside before its delivery. Free of I/O.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub(crate) struct Accepted {
     pub(crate) message: Arc<AclMessage>,
     /// Names of agents of this platform, each once.
     pub(crate) receivers: Vec<String>,
-    /// The id that tells this message from others of the same platform, if it has one.
+    /// The id that tells this message apart from others of the same platform, if it has an id.
     pub(crate) id: Option<String>,
-    /// Whether rules that let it in name the network or the certificate of its platform.
+    /// Whether the rules that admit the message name the network or the certificate of its platform.
     pub(crate) is_located: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct TurnedAway {
 }
 
 impl TurnedAway {
-    /// A request that was turned away before its sender was known.
+    /// A request that was refused before its sender was known.
     pub(crate) fn before_its_sender_is_known(what: Turned, explanation: String) -> Self {
         Self {
             what,
@@ -47,7 +47,7 @@ impl TurnedAway {
     }
 }
 
-/// Judges what came from `origin`. `own` are the gateway's addresses.
+/// Judges a message that came from `origin`. `own` holds the gateway's addresses.
 pub(crate) fn judge(
     transmission: Transmission,
     origin: &Origin,
@@ -77,7 +77,7 @@ pub(crate) fn judge(
         return Err(turn(Turned::Loop, &sender, None, explanation));
     }
     let current = envelope.into_current();
-    // As JADE has it: what the message leaves out, the envelope says.
+    // The envelope fills in parameters that the message leaves out, as in JADE.
     match (&mut message.sender, &current.from) {
         (Some(said), Some(from)) if said.addresses.is_empty() && said.name == from.name => {
             said.addresses.clone_from(&from.addresses);
@@ -147,7 +147,7 @@ pub(crate) fn judge(
         );
         turn(Turned::Relay, &sender, Some(&other), explanation)
     })?;
-    // An agent that answers writes to those of ours that the sender must be allowed to write to itself.
+    // An agent that answers writes to other agents here. The sender must be permitted to write to those agents itself.
     for receiver in receivers.iter().chain(&answered) {
         let local = receiver.rsplit_once('@').map_or("", |(local, _)| local);
         match policy.admit(&home, origin, local) {
@@ -192,8 +192,8 @@ pub(crate) fn judge(
     })
 }
 
-/// The agents of ours that are to get answers, by the names they have here; the name of one that is neither ours nor of
-/// the sender's `home` is an error.
+/// The agents of this platform that are to get answers, by their names here. The name of an agent that belongs neither
+/// here nor to the sender's `home` is an error.
 fn answered(
     reply_to: &mut [Aid],
     home: &str,
@@ -241,7 +241,7 @@ fn receivers(
         }
     }
     match other {
-        // Those of `to` that are elsewhere get their own copies; the intended ones are all for here.
+        // Receivers in `to` that are elsewhere get their own copies. Intended receivers must all be here.
         Some(other) if is_intended || ours.is_empty() => {
             let explanation = format!(
                 "{} is not an agent of {platform}, and nothing is passed on to other platforms here",

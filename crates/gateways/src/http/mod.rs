@@ -1,9 +1,9 @@
-//! The FIPA agent message transport over HTTP (FIPA00084): how agents of this platform and of JADE, or any other FIPA
-//! platform, write to each other.
+//! The FIPA agent message transport over HTTP (FIPA00084). Agents of this platform and of JADE, or of any other FIPA
+//! platform, write to each other over it.
 //!
-//! An [`HttpGateway`] is opened for the agent `gateway` of a platform. From then on an agent identifier of another
-//! platform that names an `http://` or `https://` address is simply a receiver, and what other platforms may write is
-//! delivered with [`Provenance::Foreign`](sealbus_bus::Provenance::Foreign). The thinking is free of I/O:
+//! An [`HttpGateway`] is opened for the agent `gateway` of a platform. From then on, an agent of another platform is a
+//! receiver like any other if its identifier names an `http://` or `https://` address. Permitted messages from other
+//! platforms are delivered with [`Provenance::Foreign`](sealbus_bus::Provenance::Foreign). The logic is free of I/O:
 //! [`multipart`], [`transmission`], [`response`], [`queue`], [`policy`](GatewayPolicy).
 
 mod address;

@@ -1,13 +1,14 @@
 //! The body of a request: multipart/mixed with exactly two parts, envelope and message (FIPA00084, RFC 2046).
 //!
-//! Reading accepts what known platforms send: a preamble or none, white space around parameters, line feeds without
-//! carriage returns, the misprint `multipart-mixed` of the standard's example. Writing keeps to what JADE reads.
+//! The reader accepts the forms that known platforms send: a preamble or none, white space around parameters, line
+//! feeds without carriage returns, the misprint `multipart-mixed` of the standard's example. The writer keeps to the
+//! forms that JADE reads.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-/// Longest boundary: RFC 2046 allows 70 characters; some senders use more.
+/// The longest boundary. RFC 2046 allows 70 characters, and some senders use more.
 const LONGEST_BOUNDARY: usize = 200;
 /// Longest header block of a part, in bytes.
 const LONGEST_PART_HEADERS: usize = 4 << 10;
@@ -35,19 +36,19 @@ pub enum MultipartError {
     PartHeaders(usize),
 }
 
-/// One part: where its body is, and its content type.
+/// One part: the place of its body, and its content type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its `Content-Type`, without white space around it; empty if it names none.
+    /// The part's `Content-Type`, without white space around it. Empty if it names none.
     pub content_type: String,
-    /// Its body, as a range of the whole.
+    /// The part's body, as a range of the whole.
     pub body: Range<usize>,
 }
 
 /// The boundary in a content type.
 ///
 /// # Errors
-/// If it is not multipart/mixed, or names no boundary.
+/// If the content type is not multipart/mixed, or names no boundary.
 pub fn boundary(content_type: &str) -> Result<String, MultipartError> {
     let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let media_type = media_type.trim();
@@ -86,7 +87,7 @@ pub fn parameter(mut rest: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// The text up to the closing quote, and what follows it.
+/// The text up to the closing quote, and the text after it.
 fn unquote(quoted: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = quoted.char_indices();
@@ -135,9 +136,9 @@ pub fn parts(body: &[u8], boundary: &str) -> Result<[Part; 2], MultipartError> {
 
 /// A line that begins or ends a part.
 struct Delimiter {
-    /// Where it begins, with the line end before it.
+    /// The offset at which the delimiter begins, including the line end before it.
     begin: usize,
-    /// Where what follows it begins.
+    /// The offset of the bytes after the delimiter.
     end: usize,
     /// The body ends here.
     is_last: bool,
@@ -146,7 +147,7 @@ struct Delimiter {
 struct Delimiters<'a> {
     body: &'a [u8],
     boundary: &'a [u8],
-    /// Where the next line begins.
+    /// The beginning of the next line.
     line: Option<usize>,
 }
 
@@ -185,7 +186,7 @@ impl Iterator for Delimiters<'_> {
                     _ => None,
                 };
                 if let Some(end) = end {
-                    // The line end belongs to the next delimiter too if the part between them is empty.
+                    // If the part between two delimiters is empty, the line end also belongs to the next delimiter.
                     self.line = Some(end);
                     return Some(Delimiter {
                         begin,
@@ -237,7 +238,7 @@ fn part(body: &[u8], range: Range<usize>, number: usize) -> Result<Part, Multipa
     }
 }
 
-/// The content type of a body with this boundary. JADE wants the quotes.
+/// The content type of a body with this boundary. JADE requires the quotes.
 pub fn content_type(boundary: &str) -> String {
     format!("multipart/mixed ; boundary=\"{boundary}\"")
 }
@@ -246,7 +247,7 @@ pub fn content_type(boundary: &str) -> String {
 pub struct Body<'a>([&'a [u8]; 15]);
 
 impl<'a> Body<'a> {
-    /// The body of an envelope and a message, each with its content type. The boundary must occur in neither.
+    /// The body for an envelope and a message, each with its content type. The boundary must occur in neither.
     pub fn new(
         boundary: &'a str,
         envelope: (&'a str, &'a [u8]),

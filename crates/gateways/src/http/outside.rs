@@ -1,4 +1,4 @@
-//! A message as other platforms are to see it: with the gateway's address on every agent of this one.
+//! A message as other platforms must see it: with the gateway's address on every agent of this platform.
 
 use sealbus_bus::{ORIGIN_PARAMETER, is_foreign};
 use sealbus_fipa::management::ONTOLOGY;
@@ -30,8 +30,8 @@ impl Outside<'_> {
         }
     }
 
-    /// Rewrites the agents in the message's parameters, and in its content where that is about agent management:
-    /// what AMS and DF are asked and answer (FIPA00023).
+    /// Rewrites the agents in the message's parameters, and in content about agent management: the requests to AMS and
+    /// DF, and their answers (FIPA00023).
     pub(crate) fn message(&self, message: &mut AclMessage) {
         message
             .user_defined
@@ -182,7 +182,7 @@ impl Outside<'_> {
         )])
     }
 
-    /// The description of the platform, as it is given to who asks by GET.
+    /// The description of the platform, which answers a GET request.
     pub(crate) fn description(&self) -> String {
         let addresses = self.addresses.iter().cloned().map(Term::text).collect();
         let services = self.services(Term::Sequence(addresses));

@@ -1,4 +1,5 @@
-//! The way out: messages of our agents to agents of other platforms, until they are taken or have failed.
+//! The way out: messages from agents of this platform to agents of other platforms, until they are taken or have
+//! failed.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -22,15 +23,15 @@ use super::outside::{Outside, TRANSPORT};
 use super::peer::{MayReach, Outcome, Peer, PeerConfig, Request};
 use super::reach::{self, OutOfReach};
 
-/// A stand-in that nobody wrote to for so long is taken away.
+/// How long a stand-in stays without messages before it is removed.
 const IDLE_TIME: Duration = Duration::from_secs(600);
-/// While a message waits for room, how often it is looked how many wait behind it.
+/// How often a waiting message counts the messages behind it.
 const LOOK: Duration = Duration::from_secs(1);
-/// Requests that wait to be taken up by a peer's task; their bytes are limited apart from that.
+/// The number of requests that wait for a peer's task. A separate limit holds for their bytes.
 const WAITING: usize = 256;
 /// Messages taken from a mailbox at a time.
 const ROW: usize = 32;
-/// Messages for one agent take no more of the room than the whole divided by this.
+/// Messages for one agent take no more of the room than the whole divided by this number.
 const SHARE: usize = 16;
 /// Bytes one permit stands for.
 const UNIT: usize = 1 << 10;
@@ -43,7 +44,7 @@ pub(super) struct PeerHandle {
     room: Arc<Semaphore>,
 }
 
-/// Everything that a message on its way out carries with it.
+/// The data that a message carries with it on its way out.
 pub(super) struct Ticket {
     /// Without its content.
     message: AclMessage,
@@ -52,7 +53,7 @@ pub(super) struct Ticket {
     _share: Option<OwnedSemaphorePermit>,
 }
 
-/// How much of the room messages for one agent may take.
+/// The part of the room that messages for one agent may take.
 pub(super) struct Share {
     units: usize,
     room: Arc<Semaphore>,
@@ -75,7 +76,7 @@ impl Inner {
             || !self.lines.lock().is_empty()
     }
 
-    /// Carries messages from the mailbox of a stand-in to the agent it stands for.
+    /// Carries messages from the mailbox of a stand-in to the agent that it stands for.
     pub(super) async fn carry(self: Arc<Self>, name: Arc<str>, mut mailbox: Mailbox) {
         let mut row = Vec::new();
         let share = (self.config.limits.outgoing / UNIT / SHARE).max(1);
@@ -116,7 +117,7 @@ impl Inner {
         }
     }
 
-    /// Hands a message that has been here since `since` to the peer of its receiver, waiting for room as long as the
+    /// Hands a message that has been here since `since` to the peer of its receiver. Waits for room as long as the
     /// message is worth sending.
     pub(super) async fn send(
         self: &Arc<Self>,
@@ -126,7 +127,7 @@ impl Inner {
         share: Option<&Share>,
         since: Instant,
     ) {
-        // Mostly nobody else holds it any more, and nothing is copied.
+        // The message is usually not shared any more, and then nothing is copied.
         let mut message = Arc::unwrap_or_clone(message);
         let failed = |message: &AclMessage, reason: String| {
             Counts::add(&self.counts.failed, 1);
@@ -146,7 +147,7 @@ impl Inner {
         let whole = self.config.limits.outgoing / UNIT;
         let units = bytes.len() / UNIT + 1;
         let room = async {
-            // First the agent's own share: a message that waits for it takes no room from others.
+            // The agent's own share comes first: a message that waits for it takes no room from others.
             let own = match share {
                 Some(share) => taken(&share.room, units.min(share.units)).await,
                 None => None,
@@ -183,13 +184,13 @@ impl Inner {
         let reply_by = message.reply_by.and_then(|it| it.system_time(now).ok());
         match reply_by.map(|it| it.duration_since(now)) {
             Some(Ok(left)) => left.min(usual),
-            // An answer is late already; the message itself may still be of use.
+            // The answer is already late, but the message itself may still be of use.
             Some(Err(_)) | None => usual,
         }
     }
 
-    /// The request for a message, all but the first lines, and whom to hand it to. The message becomes what others are
-    /// to see.
+    /// The request for a message, except its first lines, and the peer to hand it to. The message is changed to the
+    /// form for other platforms.
     fn build(
         self: &Arc<Self>,
         message: &mut AclMessage,
@@ -277,7 +278,7 @@ impl Inner {
             date,
         );
         envelope.base.intended_receivers = vec![to];
-        // It tells this copy from any other, should it have to be sent again.
+        // The stamp tells this copy apart from any other, if it must be sent again.
         envelope.base.received = Some(Received {
             by: self.own[0].clone(),
             date,
@@ -295,13 +296,13 @@ impl Inner {
         Ok((peer, request.into()))
     }
 
-    /// Whether the gateway connects to a network address for an agent of a platform.
+    /// Checks that the gateway may connect to a network address for an agent of a platform.
     fn may_reach(&self, platform: &str, address: IpAddr) -> Result<(), OutOfReach> {
         let policy = self.policy.read().clone();
         reach::check(&policy, platform, self.book.lock().seen(platform), address)
     }
 
-    /// Takes out addresses that need no resolving to be known as out of reach; an error if none is left.
+    /// Takes out addresses that are out of reach even without resolving. An error if none is left.
     fn drop_out_of_reach(
         &self,
         platform: &str,
@@ -335,7 +336,7 @@ impl Inner {
         let (platform, addresses) = key.clone();
         let limits = &self.config.limits;
         let whole = limits.outgoing / UNIT;
-        // Those that nothing is on the way to are made anew when they are needed.
+        // Peers without traffic are made anew when they are needed.
         if peers.len() >= 256 {
             peers.retain(|_, peer| {
                 peer.room.available_permits() < whole || peer.requests.capacity() < WAITING
@@ -345,7 +346,7 @@ impl Inner {
         let gateway = Arc::downgrade(self);
         let may_reach: MayReach = Box::new(move |address| match gateway.upgrade() {
             Some(gateway) => gateway.may_reach(&platform, address),
-            // It is ending, and connects to nothing any more.
+            // The gateway is ending, and connects to nothing any more.
             None => Ok(()),
         });
         let config = PeerConfig {
@@ -365,7 +366,7 @@ impl Inner {
         handle
     }
 
-    /// Tells the sender of a message, an agent of this platform, that it did not get through.
+    /// Tells the sender of a message, an agent of this platform, that the message did not get through.
     fn tell(self: &Arc<Self>, message: &AclMessage, receiver: &str, reason: String) {
         let ams = self.aid("ams");
         let reason = UndeliverableReason::Foreign(reason);
@@ -378,7 +379,7 @@ impl Inner {
             return;
         };
         let outbox = self.outbox.clone();
-        // Its mailbox may be full: the peer goes on meanwhile.
+        // The sender's mailbox may be full. The peer continues meanwhile.
         self.spawn(async move {
             if let Err(error) = outbox.relay(&Arc::new(notice), &sender).await {
                 tracing::debug!(sender, %error, "a failure notice could not be delivered");

@@ -1,5 +1,5 @@
-//! The connection to one other platform: made when there is something to send, kept while it is used, made anew with
-//! growing pauses when it is lost.
+//! The connection to one other platform. It is made when there is something to send, and kept while it is used. A lost
+//! connection is made anew with growing pauses.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,18 +22,18 @@ use super::response::AnswerReader;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Connections in a row on which nothing was taken, before what was put off holds up everything.
+/// The number of successive connections on which nothing was taken. Then requests put off hold up everything.
 const MOST_OF_NO_USE: u32 = 3;
 /// How long one address may take to accept a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// A connection that was not used for so long is closed: before JADE closes it after 60 s.
+/// How long an unused connection stays open. It is closed before JADE closes it after 60 s.
 const IDLE_TIME: Duration = Duration::from_secs(45);
 /// Bytes written together at most.
 const BATCH: usize = 128 << 10;
 /// Bytes read together at most.
 const READ: usize = 16 << 10;
 
-/// A request to be sent, all but its head's address lines, which depend on the address it is sent to.
+/// A request to be sent, without its head's address lines, which depend on the address used.
 pub(crate) struct Request<T> {
     pub(crate) bytes: Bytes,
     pub(crate) expires: Instant,
@@ -56,7 +56,7 @@ pub(crate) type MayReach = Box<dyn Fn(IpAddr) -> Result<(), OutOfReach> + Send +
 pub(crate) struct PeerConfig {
     /// Tried in order.
     pub(crate) addresses: Vec<HttpAddress>,
-    /// Asked of what the addresses' names are resolved to; `None` where an operator named the addresses.
+    /// Checks the addresses to which names are resolved. `None` if an operator named the addresses.
     pub(crate) may_reach: Option<MayReach>,
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     pub(crate) window: usize,
@@ -84,9 +84,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// How a connection ended.
 enum Ended {
-    /// It was idle: nothing is left to do.
+    /// The connection was idle: nothing is left to do.
     Idle,
-    /// It is lost; the oldest unanswered request may be why.
+    /// The connection is lost. The oldest unanswered request may be the cause.
     Lost(String),
     /// There was none: no address accepted one.
     Unreachable(String),
@@ -103,7 +103,7 @@ pub(crate) struct Peer<T, O> {
     outcome: Arc<O>,
     /// The last error.
     trouble: String,
-    /// Whether anything was taken on the connection there was last.
+    /// Whether anything was taken on the last connection.
     is_of_use: bool,
     closed: bool,
 }
@@ -125,7 +125,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
         }
     }
 
-    /// Sends what comes, until nobody can send any more and all is settled.
+    /// Sends requests until no more can come and all are settled.
     pub(crate) async fn run(mut self) {
         let mut pause = SHORTEST_PAUSE;
         let mut of_no_use = 0;
@@ -166,7 +166,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                     self.trouble = trouble;
                     true
                 }
-                // Messages for others go on, unless the platform seems to take nothing at all.
+                // Requests for other agents continue, unless the platform seems to take nothing at all.
                 Ended::PutOff(trouble) => {
                     self.trouble = trouble;
                     of_no_use > MOST_OF_NO_USE
@@ -182,7 +182,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
             self.expire();
             if rests && self.queue.has_work() {
                 self.outcome.retried();
-                // Peers that lost the same platform shall not all come back in the same moment.
+                // Peers that lost the same platform must not all come back at the same moment.
                 let until = Instant::now() + pause.mul_f64(0.75 + jitter() / 2.0);
                 self.wait(until, false).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -210,8 +210,8 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
         }
     }
 
-    /// Waits, taking what comes meanwhile, and giving back what expires; not so long as there is work, if
-    /// `breaks_for_work`.
+    /// Waits. Meanwhile takes new requests, and gives back those that expire. With `breaks_for_work`, stops once there
+    /// is work.
     async fn wait(&mut self, until: Instant, breaks_for_work: bool) {
         loop {
             let expiry = self.queue.next_expiry().unwrap_or(until);
@@ -290,7 +290,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
             "POST {address} HTTP/1.1\r\nHost: {}\r\n",
             address.authority()
         );
-        // When the other side last gave a sign of life, or had nothing to answer.
+        // The time at which the other side last showed life, or had nothing to answer.
         let mut heard = Instant::now();
         loop {
             if written == output.len() {
@@ -365,7 +365,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
                 request = self.requests.recv(), if takes => match request {
                     Some(request) => {
                         self.push(request);
-                        // Those that wait together are written together.
+                        // Requests that wait together are written together.
                         while let Ok(request) = self.requests.try_recv() {
                             self.push(request);
                         }
@@ -392,7 +392,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
         }
     }
 
-    /// The end of a connection on which nothing was to be answered is nobody's fault.
+    /// The end of a connection without unanswered requests is nobody's fault.
     fn lost(&self, trouble: String) -> Ended {
         if self.queue.unanswered() == 0 {
             Ended::Idle
@@ -402,7 +402,7 @@ impl<T: Send, O: Outcome<T>> Peer<T, O> {
     }
 }
 
-/// From 0 to 1.
+/// A number from 0 to 1.
 fn jitter() -> f64 {
     let mut byte = [0_u8];
     // Without randomness there is none.

@@ -1,4 +1,4 @@
-//! Counts open connections from outside and the bytes of their bodies, and keeps both within limits: free of I/O.
+//! Counts open connections from outside and the bytes of their bodies, and keeps both within limits. Free of I/O.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     all: Arc<Places>,
 }
 
-/// The bytes of one body, counted from their reading until the request is answered.
+/// The bytes of one body, counted from the reading until the request is answered.
 #[derive(Debug)]
 pub(crate) struct BodyRoom<'a> {
     place: &'a Place,
@@ -100,7 +100,7 @@ impl BodyRoom<'_> {
     /// Takes room for more bytes of the body.
     ///
     /// # Errors
-    /// [`NoRoom`] with the name of the limit that is met.
+    /// [`NoRoom`] with the name of the exhausted limit.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let limits = &self.place.all.limits;
         let mut open = self.place.all.open.lock();

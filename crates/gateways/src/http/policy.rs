@@ -1,4 +1,5 @@
-//! Rules that say which other platforms may write to which agents here. Everything else is refused.
+//! The rules for messages from other platforms: which platforms may write to which agents here. All other messages are
+//! refused.
 
 use std::net::IpAddr;
 
@@ -7,10 +8,10 @@ use thiserror::Error;
 
 /// Most rules.
 const MOST_RULES: usize = 1024;
-/// The platform's own machinery: nothing from outside reaches it, whatever the rules say.
+/// The platform's own services. No message from outside reaches them, whatever the rules say.
 const CLOSED: [&str; 4] = ["master", "ca", "operator", sealbus_bus::GATEWAY];
 
-/// The rules. A message passes if one of them allows it.
+/// The rules. A message passes if any of them allows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatewayPolicy {
     /// In the order they were made.
@@ -21,18 +22,19 @@ pub struct GatewayPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GatewayRule {
-    /// Name of the platform: what stands behind the last `@` of its agents' names. `*` for every platform.
+    /// The name of the platform: the text after the last `@` of its agents' names. `*` for every platform.
     pub platform: String,
-    /// Local names of the agents of this platform that it may write to; `*` at the end stands for any rest.
+    /// The local names of the agents here that the platform may write to. `*` at the end stands for any rest.
     pub to: Vec<String>,
-    /// Network addresses it must come from, and at which it may be written to: `10.0.0.7`, or `10.0.0.0/24`. Empty: it
-    /// may come from anywhere, and is written to where it came from, on the open internet alone.
+    /// The network addresses that the platform must write from, and at which it may be written to: `10.0.0.7`, or
+    /// `10.0.0.0/24`. Empty: the platform may write from anywhere. Messages to it then go to the addresses that it
+    /// wrote from, and only on the open internet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
-    /// SHA-256 fingerprint of the certificate it must show, in hexadecimal.
+    /// The SHA-256 fingerprint, in hexadecimal, of the certificate that the platform must show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// Whether its agents may register themselves in the DF.
+    /// Whether the platform's agents may register themselves in the DF.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub register: bool,
 }
@@ -57,7 +59,7 @@ pub enum PolicyError {
     TooMany,
 }
 
-/// Where a message came from, as far as it is known.
+/// The origin of a message, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The network address of the connection.
@@ -69,14 +71,14 @@ pub struct Origin {
 /// The rights that the policy gives to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Its agents may register in the DF.
+    /// Whether the platform's agents may register in the DF.
     pub may_register: bool,
-    /// The rule names the network or the certificate of the platform, so that others cannot pass for it.
+    /// Whether the rule names the network or the certificate of the platform, so that others cannot pass for it.
     pub is_located: bool,
 }
 
 impl GatewayRule {
-    /// Lets a platform write to these agents, from wherever it is.
+    /// A rule that lets a platform write to these agents, from anywhere.
     pub fn new(
         platform: impl Into<String>,
         to: impl IntoIterator<Item = impl Into<String>>,
@@ -93,7 +95,7 @@ impl GatewayRule {
     /// Checks the rule.
     ///
     /// # Errors
-    /// [`PolicyError`]: what cannot be meant.
+    /// [`PolicyError`]: the rule makes no sense.
     pub fn check(&self) -> Result<(), PolicyError> {
         let is_name = |c: char| !c.is_control() && !c.is_whitespace() && c != '@';
         if self.platform.is_empty()
@@ -152,7 +154,7 @@ impl GatewayPolicy {
     /// Checks all rules.
     ///
     /// # Errors
-    /// [`PolicyError`]: what cannot be meant.
+    /// [`PolicyError`]: a rule makes no sense.
     pub fn check(&self) -> Result<(), PolicyError> {
         if self.rules.len() > MOST_RULES {
             return Err(PolicyError::TooMany);
@@ -160,7 +162,7 @@ impl GatewayPolicy {
         self.rules.iter().try_for_each(GatewayRule::check)
     }
 
-    /// Whether `platform`, coming from `origin`, may write to the agent with the local name `receiver`.
+    /// Whether `platform`, writing from `origin`, may write to the agent with the local name `receiver`.
     pub fn admit(&self, platform: &str, origin: &Origin, receiver: &str) -> Option<Admission> {
         if CLOSED.contains(&receiver) {
             return None;
@@ -179,14 +181,14 @@ impl GatewayPolicy {
         })
     }
 
-    /// Whether a rule says that `platform` is at `address`.
+    /// Whether a rule places `platform` at `address`.
     pub fn locates(&self, platform: &str, address: IpAddr) -> bool {
         self.rules
             .iter()
             .any(|rule| rule.is_for(platform) && rule.names(address))
     }
 
-    /// Whether a rule for this platform, and not for all, says where it is.
+    /// Whether a rule for this platform, and not for all, says where the platform is.
     pub fn is_located(&self, platform: &str) -> bool {
         self.rules
             .iter()

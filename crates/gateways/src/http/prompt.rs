@@ -1,4 +1,4 @@
-//! A connection on which what is read is acknowledged at once.
+//! A connection whose incoming bytes are acknowledged at once.
 
 use std::io;
 use std::pin::Pin;
@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// JADE leaves Nagle's algorithm on: it holds an answer back until the one before it is acknowledged, and the kernel
-/// acknowledges only after 40 ms where nothing is written the other way.
+/// JADE leaves Nagle's algorithm on: it holds an answer back until the answer before is acknowledged. The kernel
+/// acknowledges only after 40 ms if nothing is written the other way.
 pub(crate) struct PromptStream(pub(crate) TcpStream);
 
 impl PromptStream {
-    /// The kernel forgets it again; so it is asked after each read.
+    /// Asks the kernel to acknowledge at once. The kernel forgets this, so it is asked after each read.
     #[cfg(target_os = "linux")]
     fn acknowledge(&self) {
         // Without it things are slower, no more.

@@ -1,10 +1,10 @@
-//! The requests on their way to one platform, in order: not written yet, or written and not answered.
+//! The requests on their way to one platform, in order: not yet written, or written and not answered.
 //!
-//! Requests are written before earlier ones are answered, up to a window. Answers come in the order of requests. When
-//! a connection ends, everything not answered is written again on the next one, in the same order.
+//! Requests are written before earlier ones are answered, up to a window. Answers come in the order of requests. When a
+//! connection ends, all unanswered requests are written again on the next one, in the same order.
 //!
-//! Where the platform puts a request off, since its receiver has no room, everything for that receiver is set aside
-//! and goes on later, one request first to try; what is for others is not held up.
+//! A platform may put a request off because its receiver has no room. Then every request for that receiver is set
+//! aside. They continue later, with one request first as a trial. Requests for other receivers are not held up.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// How often a request may be written to an open connection that then ends without an answer, before it is taken for
-/// the cause.
+/// How often a request may be written to an open connection that then ends without an answer, before the request is
+/// taken for the cause.
 const UNANSWERED: u32 = 4;
-/// How long what was put off is set aside: longer each time.
+/// How long requests that were put off are set aside. The pause grows each time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -30,7 +30,7 @@ struct Item<T> {
 /// The requests that are set aside for one receiver.
 struct Aside<T> {
     items: VecDeque<Item<T>>,
-    /// When the first of it is to be tried; `None` while it is among the others to be tried.
+    /// The time to try the first of them; `None` while the first is already among the requests to write.
     at: Option<Instant>,
     pause: Duration,
     reason: String,
@@ -39,7 +39,7 @@ struct Aside<T> {
 /// The queue. `T` goes along with each request.
 pub struct OutgoingQueue<T> {
     items: VecDeque<Item<T>>,
-    /// How many from the front are written on the connection there is.
+    /// The number of requests from the front that are written on the present connection.
     written: usize,
     window: usize,
     aside: HashMap<Arc<str>, Aside<T>>,
@@ -59,15 +59,16 @@ pub struct Expired<T> {
 pub enum Verdict {
     /// The platform took the message.
     Taken,
-    /// It never will.
+    /// The platform will never take the message.
     Refused(String),
-    /// It may later: the connection is to be ended, since what follows on it must not overtake the message.
+    /// The platform may take the message later. The connection must end, since later messages on it must not overtake
+    /// this one.
     Later(String),
 }
 
 impl Verdict {
-    /// The meaning of a status code (RFC 9110, section 15). Redirections are refusals. The text of the answer is left out:
-    /// it would tell an agent what stands behind any address.
+    /// The meaning of a status code (RFC 9110, section 15). Redirections are refusals. The text of the answer is left
+    /// out, since it would tell an agent what stands behind any address.
     pub fn of(status: u16) -> Self {
         let known = hyper::StatusCode::from_u16(status).ok();
         let told = || match known.and_then(|it| it.canonical_reason()) {
@@ -93,7 +94,7 @@ impl<T> OutgoingQueue<T> {
         }
     }
 
-    /// Adds a request, which is not worth sending after `expires`.
+    /// Adds a request. It is not worth sending after `expires`.
     pub fn push(&mut self, request: Bytes, expires: Instant, receiver: Arc<str>, ticket: T) {
         let item = Item {
             request,
@@ -133,8 +134,9 @@ impl<T> OutgoingQueue<T> {
         Some(item.request.clone())
     }
 
-    /// An answer has come to the oldest written request. Returns its ticket unless it is to be sent again; `None` also
-    /// if no request waits for an answer. What was put off is set aside: the connection is to be ended.
+    /// An answer has come to the oldest written request. Returns its ticket, unless the request must be sent again.
+    /// Also `None` if no request waits for an answer. Requests that were put off are set aside, and the connection must
+    /// end.
     pub fn answered(&mut self, verdict: &Verdict, now: Instant) -> Option<T> {
         if self.written == 0 {
             return None;
@@ -147,7 +149,7 @@ impl<T> OutgoingQueue<T> {
         self.take_first()
     }
 
-    /// The connection has ended. `blamed`: nothing but the oldest unanswered request explains why; its ticket is
+    /// The connection has ended. `blamed`: only the oldest unanswered request can explain the end. Its ticket is
     /// returned if that has happened too often.
     pub fn connection_ended(&mut self, blamed: bool) -> Option<T> {
         let was_written = std::mem::take(&mut self.written) > 0;
@@ -162,7 +164,7 @@ impl<T> OutgoingQueue<T> {
         self.take_first()
     }
 
-    /// The first is settled. If it was to try whether its receiver has room again, what was set aside follows.
+    /// Settles the first request. If it was the trial for its receiver, the requests set aside follow it.
     fn take_first(&mut self) -> Option<T> {
         let item = self.items.pop_front()?;
         if let Some(aside) = self.aside.remove(&item.receiver) {
@@ -171,7 +173,7 @@ impl<T> OutgoingQueue<T> {
         Some(item.ticket)
     }
 
-    /// Sets the first, which was written, and all that is for the same receiver aside.
+    /// Sets the first request, which was written, aside with all others for its receiver.
     fn set_aside(&mut self, reason: &str, now: Instant) {
         let Some(first) = self.items.front() else {
             return;
@@ -202,7 +204,7 @@ impl<T> OutgoingQueue<T> {
         self.aside.values().filter_map(|aside| aside.at).min()
     }
 
-    /// Puts the first of what was set aside long enough among the others, to be tried.
+    /// Moves the first of the requests that were set aside long enough back among the others, as a trial.
     pub fn try_again(&mut self, now: Instant) {
         for aside in self.aside.values_mut() {
             if aside.at.is_some_and(|at| at <= now) {
@@ -212,7 +214,7 @@ impl<T> OutgoingQueue<T> {
         }
     }
 
-    /// Takes out expired requests that are not written; the oldest first.
+    /// Takes out expired requests that are not written, the oldest first.
     pub fn expired(&mut self, now: Instant) -> Vec<Expired<T>> {
         let mut expired = Vec::new();
         for item in take_expired(&mut self.items, self.written, now) {
@@ -221,7 +223,7 @@ impl<T> OutgoingQueue<T> {
                 ticket: item.ticket,
                 reason: aside.as_ref().map(|aside| aside.reason.clone()),
             });
-            // It was to be tried: the one behind it is, instead.
+            // The expired request was the trial. The request behind it replaces it.
             if let Some(aside) = aside {
                 aside.at = Some(now);
             }
@@ -289,7 +291,7 @@ mod tests {
         ]
     }
 
-    /// A platform that takes, and puts off what is for full mailboxes, over a connection that is lost at random.
+    /// A platform that takes requests and puts off those for full mailboxes, over a connection that is lost at random.
     struct Simulation {
         queue: OutgoingQueue<u32>,
         now: Instant,
@@ -329,8 +331,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost or sent again after it was answered, and for each receiver order is kept, whatever is put
-        /// off and however often the connection is lost; what is for others goes on.
+        /// No request is lost, or sent again after its answer. The order for each receiver is kept, whatever is put off
+        /// and however often the connection is lost. Requests for other receivers continue.
         #[test]
         fn nothing_is_lost_and_order_is_kept(
             steps in prop::collection::vec(step(), 1..300),
@@ -363,7 +365,7 @@ mod tests {
                 prop_assert_eq!(it.queue.unanswered(), it.on_wire.len());
                 prop_assert!(it.on_wire.len() <= window);
             }
-            // One mailbox stays full: everything else arrives, and nothing that is for it expires unseen.
+            // One mailbox stays full: everything else arrives, and every expired request for it is reported.
             it.is_full = [true, false, false];
             for _ in 0..2_000 {
                 while let Some(request) = it.queue.next_to_write() {

@@ -1,8 +1,9 @@
-//! Which network addresses the gateway connects to: free of I/O.
+//! The network addresses that the gateway connects to. Free of I/O.
 //!
-//! Anybody can write any address into an agent identifier, so an address is a claim. The gateway connects to what an
-//! operator named, to where the platform itself wrote from, and, for messages that agents of this platform begin, to the
-//! open internet. It asks about the address that a name was resolved to, just before it connects.
+//! Anybody can write any address into an agent identifier, so an address is only a claim. The gateway connects to
+//! addresses that an operator named and to addresses that the platform itself wrote from. For messages that agents of
+//! this platform begin, it also connects to the open internet. It checks the address that a name was resolved to, just
+//! before it connects.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +14,7 @@ use super::policy::GatewayPolicy;
 /// Why the gateway does not connect to an address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum OutOfReach {
-    /// An address that leads to this machine, its network or its machinery.
+    /// An address of this machine, its network or its infrastructure.
     #[error(
         "{address} is {kind}, which the gateway connects to only if an operator has named it: \
          sealbus gateway allow {platform} --from {address}, or an address under [gateway.http.platforms]"
@@ -31,10 +32,11 @@ pub(crate) enum OutOfReach {
     Elsewhere { platform: String, address: IpAddr },
 }
 
-/// Whether the gateway connects to `address` for an agent of `platform`, which has written from the addresses in `seen`.
+/// Checks that the gateway may connect to `address` for an agent of `platform`, which has written from the addresses in
+/// `seen`.
 ///
 /// # Errors
-/// [`OutOfReach`], with what to do about it.
+/// [`OutOfReach`], with the remedy.
 pub(crate) fn check(
     policy: &GatewayPolicy,
     platform: &str,
@@ -62,7 +64,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The kind of an address that is not of the open internet.
+/// The kind of an address outside the open internet.
 fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_v4(address),
@@ -157,7 +159,7 @@ mod tests {
             "fec0::1",
             "ff02::1",
         ] {
-            // Not even where the platform wrote from: the whole machine may be behind that address.
+            // This holds even if the platform wrote from there: the whole machine may be behind that address.
             let seen = [ip(address).to_canonical()];
             let refused = check(&anywhere, "plat1", &seen, ip(address));
             assert!(
@@ -190,7 +192,7 @@ mod tests {
                 address: third,
             })
         );
-        // A rule that names its network says where it is, before it has written too.
+        // A rule that names the platform's network locates the platform even before it has written.
         let located = GatewayPolicy {
             rules: vec![rule("plat1", &["198.51.100.0/24"])],
         };

@@ -1,14 +1,14 @@
 //! The answers of another platform, from the bytes of its connection.
 //!
-//! JADE's answers name no length and yet leave the connection open. So an answer without a length is complete with its
-//! head, as JADE's own client has it; what comes after it, up to a line that begins with `HTTP/1.`, is skipped.
+//! JADE's answers name no length and yet leave the connection open. An answer without a length is therefore complete
+//! with its head, as in JADE's own client. Bytes after the head are skipped, up to a line that begins with `HTTP/1.`.
 
 use memchr::memchr;
 use thiserror::Error;
 
 /// Longest head of an answer, in bytes.
 const LONGEST_HEAD: usize = 16 << 10;
-/// Longest body that is read, and most that is skipped.
+/// The longest body that is read, and the most that is skipped.
 const LONGEST_BODY: usize = 256 << 10;
 /// How much of a body is kept, to explain a refusal.
 const KEPT: usize = 300;
@@ -18,9 +18,9 @@ const MOST_HEADERS: usize = 64;
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its status code.
+    /// The status code.
     pub status: u16,
-    /// The beginning of its body, or the reason in its first line: for people.
+    /// The beginning of the body, or the reason in the first line, for people.
     pub detail: String,
     /// Whether the connection can be used for more requests.
     pub keeps_open: bool,
@@ -36,7 +36,7 @@ enum State {
     Between(usize),
     /// In a body of which so many bytes are still to come.
     Body(Answer, usize),
-    /// In a body that comes in chunks; so many bytes of it were read.
+    /// In a body that comes in chunks. So many bytes of the body were read.
     Chunks(Answer, usize),
 }
 
@@ -61,7 +61,7 @@ impl AnswerReader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next answer, if all of it is there.
+    /// The next answer, if it is complete.
     ///
     /// # Errors
     /// [`AnswerError`]: nothing more can be read from this connection.
@@ -108,7 +108,7 @@ impl AnswerReader {
         }
     }
 
-    /// Drops lines before the head; whether the head has begun.
+    /// Drops lines before the head. Returns whether the head has begun.
     fn skip(&mut self, mut skipped: usize) -> Result<bool, AnswerError> {
         const MARK: &[u8] = b"HTTP/1.";
         loop {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the answers are the same.
+        /// The answers are the same however the bytes are cut.
         #[test]
         fn answers_are_read_in_pieces(cuts in prop::collection::vec(1_usize..40, 1..60)) {
             let bytes = [JADE, CHUNKED, JADE, SIZED, "HTTP/1.1 100 Continue\r\n\r\n", JADE].concat();

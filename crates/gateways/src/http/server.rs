@@ -1,4 +1,4 @@
-//! The listening side: HTTP as other platforms speak it, hostile clients included.
+//! The listening side: HTTP in the dialects of other platforms, with hostile clients in mind.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -26,11 +26,11 @@ use super::counters::Turned;
 use super::places::{BodyRoom, NoRoom, Place, Places};
 use super::policy::Origin;
 
-/// How long a connection that ends is read on, and how much of it.
+/// How long an ending connection is still read, and how much of it.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
-/// Connections beyond the limits that are told so at a time; more are just closed. A TLS handshake takes the place of
-/// several: it costs a signature.
+/// The number of connections beyond the limits that get an answer at a time. Further connections are just closed. A TLS
+/// handshake takes the place of several, as it costs a signature.
 const TOLD: u32 = 64;
 const TOLD_BY_TLS: u32 = 8;
 const TOO_MANY: &str =
@@ -41,7 +41,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// The text that a GET is answered with.
     fn description(&self) -> String;
 
-    /// A whole request; returns the status, and what to say with it.
+    /// Takes a whole request. Returns the status, and the text for it.
     fn receive(
         self: &Arc<Self>,
         content_type: &str,
@@ -49,7 +49,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         origin: &Origin,
     ) -> impl Future<Output = Result<(), Refused>> + Send;
 
-    /// Something was turned away before there was a message.
+    /// Notes a refusal that came before there was a message.
     fn turned(&self, what: Turned, from: IpAddr, explanation: &str);
 }
 
@@ -65,12 +65,12 @@ pub(crate) struct Server<S> {
     limits: GatewayLimits,
     tls: Option<TlsAcceptor>,
     places: Arc<Places>,
-    /// Places for connections beyond the limits, to be told so.
+    /// Places for connections beyond the limits that get an answer.
     told: Arc<Semaphore>,
 }
 
-/// Reads on for a moment after the last answer: closing a connection with bytes unread would destroy the answer on its
-/// way, and the client would not learn why it was turned away.
+/// Reads on for a moment after the last answer. Closing a connection with unread bytes would destroy the answer on its
+/// way, and the client would not learn the reason.
 async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let reading = async {
         let mut buffer = [0; 4096];
@@ -88,7 +88,7 @@ async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = tokio::time::timeout(LINGER_TIME, reading).await;
 }
 
-/// Answers a connection that is not served, or has sent no whole request, and ends it.
+/// Answers a connection that is not served, or has sent no whole request, and ends the connection.
 async fn dismiss(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     status: StatusCode,
@@ -113,7 +113,7 @@ enum Unread {
     TooSlow,
 }
 
-/// Reads a body of at most so many bytes into the room there is.
+/// Reads a body of at most so many bytes into the available room.
 async fn read(mut body: Incoming, most: usize, room: &mut BodyRoom<'_>) -> Result<Bytes, Unread> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -152,7 +152,7 @@ impl<S: Service> Server<S> {
             while connections.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, mut from)) => {
-                    // An IPv4 address is one, whatever the socket makes of it.
+                    // An IPv4 address stays one, whatever form the socket gives it.
                     from.set_ip(from.ip().to_canonical());
                     let Some(place) = self.places.enter(from.ip()) else {
                         self.service.turned(Turned::TooMany, from.ip(), TOO_MANY);
@@ -178,7 +178,7 @@ impl<S: Service> Server<S> {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         match &self.tls {
             None => dismiss(stream, status, TOO_MANY).await,
-            // It would not understand the answer before the handshake.
+            // The client would not understand the answer before the handshake.
             Some(acceptor) => {
                 let time = milliseconds(self.limits.head_time);
                 let greeted = tokio::time::timeout(time, acceptor.accept(stream)).await;
@@ -301,8 +301,8 @@ impl<S: Service> Server<S> {
                 if refused.status == StatusCode::METHOD_NOT_ALLOWED {
                     headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
                 }
-                // Later requests on this connection would overtake the message that is to be sent again, or cannot be
-                // told from the rest of a body that was not read.
+                // Later requests on this connection would overtake the message that must be sent again, or cannot be
+                // told apart from the rest of an unread body.
                 let ends = refused.status.is_server_error()
                     || matches!(
                         refused.status,

@@ -1,4 +1,4 @@
-//! HTTPS, with the gateway's certificate of this platform or with files.
+//! HTTPS, with the gateway's certificate from this platform or with files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::config::TlsConfig;
 
-/// Where Debian and its kin keep the system's certificates.
+/// The file in which Debian and its kin keep the system's certificates.
 const SYSTEM_TRUST: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// HTTPS cannot be set up.
@@ -42,11 +42,11 @@ pub enum TlsSetupError {
 pub(crate) struct Tls {
     pub(crate) server: Option<Arc<ServerConfig>>,
     pub(crate) client: Option<Arc<ClientConfig>>,
-    /// The gateway's own certificate, where it is shown: to be renewed.
+    /// The gateway's own certificate, if it is shown. It must be renewed.
     pub(crate) own: Option<Arc<CertificateSource>>,
 }
 
-/// TLS 1.3 with the key exchanges of other platforms too.
+/// TLS 1.3, including the key exchanges of other platforms.
 fn wide_provider() -> Arc<CryptoProvider> {
     let ours = provider();
     let usual = rustls::crypto::aws_lc_rs::default_provider();

@@ -1,4 +1,4 @@
-//! One message on its way between two platforms: envelope and ACL message, as the body of a request and back.
+//! One message on its way between two platforms: envelope and ACL message as the body of a request, and back.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,11 @@ use thiserror::Error;
 
 use super::multipart::{self, MultipartError};
 
-/// The media types JADE gives the parts, whatever they hold; others are `application/` and the representation's name.
+/// The media types that JADE gives to the parts. An envelope in a representation other than XML has `application/` and
+/// the representation's name.
 const XML_TYPE: &str = "application/xml";
 const MESSAGE_TYPE: &str = "application/text";
-/// Most bytes that a buffer keeps between two messages.
+/// The most bytes that a buffer keeps between two messages.
 const KEPT: usize = 64 << 10;
 
 /// A received transmission.
@@ -44,7 +45,7 @@ impl std::fmt::Debug for Transmission {
 /// Why a body is no transmission.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransmissionError {
-    /// It has not the two parts.
+    /// The body does not have the two parts.
     #[error(transparent)]
     Multipart(#[from] MultipartError),
     /// The envelope's representation is not known.
@@ -68,7 +69,7 @@ pub enum TransmissionError {
 }
 
 impl TransmissionError {
-    /// Whether the body is well formed but of a kind that is not understood here.
+    /// Whether the body is well formed but of an unsupported kind.
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self,
@@ -102,7 +103,7 @@ pub fn read(
     {
         return Err(TransmissionError::Missing("receiver"));
     }
-    // The part's own type says nothing: JADE writes application/text on all.
+    // The part's own type carries no information: JADE writes application/text on all.
     let name = envelope
         .newest(|it| it.acl_representation.as_ref())
         .ok_or(TransmissionError::Missing("acl-representation"))?;
@@ -145,7 +146,7 @@ fn envelope_representation(
         .ok_or_else(|| TransmissionError::EnvelopeRepresentation(shorten(content_type)))
 }
 
-/// Text in UTF-8, which the decoders read; `None` if it is that already.
+/// The text in UTF-8, which the decoders read; `None` if it is already UTF-8.
 fn recode(charset: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, TransmissionError> {
     let is = |names: &[&str]| names.iter().any(|name| charset.eq_ignore_ascii_case(name));
     if charset.is_empty() || is(&["utf-8", "utf8", "us-ascii", "ascii"]) {
@@ -172,7 +173,7 @@ pub struct Encoding {
 }
 
 impl Default for Encoding {
-    /// XML envelopes and messages in the string encoding: what every platform reads.
+    /// XML envelopes and messages in the string encoding, which every platform reads.
     fn default() -> Self {
         Self {
             envelope: &envelope::xml::Xml,
@@ -192,7 +193,7 @@ impl std::fmt::Debug for Encoding {
     }
 }
 
-/// Writes transmissions, with buffers that are used again.
+/// Writes transmissions, with reused buffers.
 pub struct Writer {
     boundary: String,
     /// Finds the boundary in a part.
@@ -202,7 +203,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `boundary` is a boundary to begin with; where it occurs in a part, a longer one is taken.
+    /// A writer whose first boundary is `boundary`. If the boundary occurs in a part, a longer one is used.
     pub fn new(boundary: String) -> Self {
         Self {
             finder: memmem::Finder::new(boundary.as_bytes()).into_owned(),
@@ -212,9 +213,9 @@ impl Writer {
         }
     }
 
-    /// A request with this envelope and message, all but its first lines, which depend on where it is sent: the lines
-    /// of its head that describe the body, the empty line, and the body. What the envelope says about the payload is
-    /// filled in.
+    /// A request with this envelope and message, without its first lines, which depend on the address used. It has the
+    /// lines of the head that describe the body, the empty line, and the body. The parts of the envelope that describe
+    /// the payload are filled in.
     ///
     /// # Errors
     /// If the representations cannot carry envelope or message.
@@ -274,7 +275,7 @@ impl Writer {
         Cow::Owned(boundary)
     }
 
-    /// One large message does not keep its room for ever.
+    /// Frees the room of one large message.
     fn shrink(&mut self) {
         for buffer in [&mut self.envelope, &mut self.payload] {
             if buffer.capacity() > KEPT {

@@ -1,9 +1,9 @@
-//! Messages from outside whose receivers' mailboxes are full: each mailbox has a line of its own, so that nothing for
-//! others waits behind it. Free of I/O.
+//! Messages from outside whose receivers' mailboxes are full. Each mailbox has a line of its own, so that messages for
+//! other mailboxes do not wait behind it. Free of I/O.
 
 use std::collections::{HashMap, VecDeque};
 
-/// A line takes no more than the whole divided by this, unless it is empty.
+/// A line takes no more than the whole divided by this number, unless the line is empty.
 const SHARE: usize = 4;
 
 /// The lines. `T` is what waits.
@@ -24,7 +24,7 @@ struct Line<T> {
 /// How something joined a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// The line begins with it: who asked is to see that it is handed out.
+    /// The message begins the line: the caller must see that the line is handed out.
     First,
     /// Others are before it.
     Behind,
@@ -48,7 +48,7 @@ impl<T> Lines<T> {
         self.lines.is_empty()
     }
 
-    /// Whether something waits for this mailbox, or is in hand for it: whatever comes now must join the line.
+    /// Whether messages wait for this mailbox, or one is in hand for it. A new message must then join the line.
     pub(crate) fn is_open(&self, mailbox: &str) -> bool {
         self.lines.contains_key(mailbox)
     }
@@ -73,7 +73,7 @@ impl<T> Lines<T> {
         Ok(Joined::First)
     }
 
-    /// Takes the next item, after the last one was dealt with. `None`: the line has ended.
+    /// Takes the next item, after the last one was handled. `None`: the line has ended.
     pub(crate) fn next(&mut self, mailbox: &str) -> Option<T> {
         let line = self.lines.get_mut(mailbox)?;
         let done = std::mem::take(&mut line.in_hand);

@@ -11,7 +11,7 @@ use sealbus_gateways::http::{GatewayRule, HttpGateway, HttpGatewayConfig};
 use sealbus_seal::PlatformName;
 use tokio::runtime::Handle;
 
-/// No test waits longer than this; none is faster for it.
+/// No test waits longer than this. A smaller value would make no test faster.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Platform {
