@@ -94,7 +94,8 @@ pub(crate) enum Outcome<T> {
     },
 }
 
-/// Messages that one agent or one process has sent and the broker has not confirmed yet. `T` is the owner's note on each.
+/// Messages that one agent or one process has sent and the broker has not confirmed yet. `T` is the owner's note on
+/// each.
 #[derive(Debug)]
 pub(crate) struct Outgoing<T> {
     epoch: u64,

@@ -44,7 +44,8 @@ pub struct BusConfig {
 }
 
 impl BusConfig {
-    /// The usual configuration for a platform: messages are held for 30 s, up to 8 MiB for each agent and 64 MiB for all.
+    /// The usual configuration for a platform. Messages are held for 30 s, up to 8 MiB for each agent and 64 MiB for
+    /// all.
     pub fn new(platform: PlatformName) -> Self {
         Self {
             platform,

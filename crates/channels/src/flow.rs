@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The policy of a full subscription. Other subscriptions never wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlowPolicy {
-    /// Its publishers wait; nothing is lost.
+    /// The publishers wait, and nothing is lost.
     #[default]
     PushBack,
     /// The oldest event of the lowest priority is dropped to make room for the new event.

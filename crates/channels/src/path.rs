@@ -36,7 +36,7 @@ pub struct PathError {
 /// The fault in the text of a path or pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PathProblem {
-    /// It does not begin with `/`.
+    /// The path does not begin with `/`.
     #[error("expected '/': a channel is written from the root, such as /dates/business")]
     NotFromRoot,
     /// Nothing between two slashes, or at the end.

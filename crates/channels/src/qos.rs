@@ -133,7 +133,7 @@ impl Time {
 
 /// The promises of the bus for a message on a channel.
 ///
-/// Its text, in URLs and on the command line, lists what differs from the default, in any order:
+/// Its text, in URLs and on the command line, lists the differences from the default, in any order:
 /// `at-least-once,unordered,persistent=7d,priority=7,valid-from=10s,expiry=20300101T000000000Z,level=auth,ack=disk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qos {

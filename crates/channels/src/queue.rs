@@ -60,7 +60,7 @@ pub enum Pushed<T> {
 /// Why an item was not handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Its time was over.
+    /// The item's time was over.
     Expired,
     /// The policy dropped it.
     Dropped,

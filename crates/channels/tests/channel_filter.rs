@@ -1,4 +1,4 @@
-//! Filters: what they mean, against a second implementation of CEL too; where they are wrong; and that they cost little.
+//! Filters: their meaning, also against a second implementation of CEL, the places of their faults, and their low cost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -272,7 +272,7 @@ fn of(choices: &'static [&'static str]) -> impl Strategy<Value = String> + Clone
     prop::sample::select(choices).prop_map(str::to_owned)
 }
 
-/// Conditions that mostly can be decided.
+/// Conditions, most of which can be decided.
 fn condition() -> impl Strategy<Value = String> {
     let number = of(&[
         "0",
@@ -392,7 +392,7 @@ fn reference(text: &str) -> Result<bool, String> {
 
 #[test]
 fn a_second_implementation_of_the_language_agrees() {
-    // Its parser wants more stack than a test's thread has.
+    // The other parser wants more stack than a test's thread has.
     let compare = || {
         let config = ProptestConfig::with_cases(3_000);
         // The same expressions every time, so that what is counted below is the same too.

@@ -1,4 +1,4 @@
-//! The queue of a subscription, against a plain model of what it promises.
+//! The queue of a subscription, against a plain model of its promises.
 
 #![allow(clippy::unwrap_used)]
 

@@ -186,7 +186,7 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
                 .unwrap()
         })
         .collect();
-    // Listens, but does not answer: not asked.
+    // This agent listens but does not answer, so it is not asked.
     let (frank, _f) = agent(&bus, "frank");
     let listener = channels.subscribe(&frank, on("/offers")).unwrap();
     let ask = AclMessage::new(Performative::Cfp)
@@ -208,7 +208,7 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
                 assert_eq!(again, PublishError::NotAsked);
             }
             2 => subscription.decline(&request),
-            // Takes it and says nothing.
+            // The agent takes the request and says nothing.
             _ => {}
         }
     }
@@ -237,7 +237,7 @@ async fn everyone_is_asked_and_who_is_silent_is_known() {
     assert!(timeout(LONG, replies.next()).await.unwrap().is_some());
     assert!(timeout(LONG, replies.next()).await.unwrap().is_none());
     assert_eq!(replies.unanswered().len(), 3);
-    // Nobody there: over at once.
+    // No agent is there, so the request is over at once.
     let ask = AclMessage::new(Performative::Cfp);
     let replies = channels
         .request(
@@ -400,7 +400,7 @@ async fn times_and_priorities_are_kept() {
             .await
             .unwrap();
     }
-    // It expires unread.
+    // The event expires unread.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(next(&mut subscription).await, "urgent");
     assert_eq!(next(&mut subscription).await, "usual");

@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// An ACL message (FIPA00061): what it does, who says it to whom, and its content.
+/// An ACL message (FIPA00061): its act, its sender and receivers, and its content.
 ///
 /// ```
 /// use sealbus_fipa::{AclMessage, Aid, Performative};

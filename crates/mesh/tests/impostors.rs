@@ -284,7 +284,7 @@ async fn a_revoked_process_loses_its_connection() {
     let scene = Scene::new().await;
     let mut intruder = scene.ready(&scene.mallory()).await;
     deny(&scene, scene.credential.certificate().unwrap().serial());
-    // Whatever the agent sends from now on, the connection ends and nothing is delivered.
+    // The connection ends at the agent's next message of any kind, and nothing is delivered.
     let _ = intruder.message(0, 0, &from("mallory@factory")).await;
     intruder.until_end().await;
     let mut scene = scene;

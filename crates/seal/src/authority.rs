@@ -87,7 +87,7 @@ pub enum AuthorityError {
     WrongPlatform {
         /// The authority that was asked to sign.
         authority: Identity,
-        /// For whom.
+        /// The identity that the certificate is for.
         identity: Identity,
     },
     /// The authority's own certificate does not cover the whole requested period.

@@ -588,7 +588,7 @@ mod tests {
     /// Two providers in one tree panic at the first handshake, or one silently decides for the other.
     #[test]
     fn the_tree_holds_one_provider() {
-        // Not the lock file: that names optional dependencies which nobody turned on.
+        // The lock file would not do: it names optional dependencies that are not turned on.
         let output = std::process::Command::new(env!("CARGO"))
             .args(["tree", "--workspace", "--locked", "--offline"])
             .args(["--prefix", "none", "--format", "{lib} {p} features={f}"])

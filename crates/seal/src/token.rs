@@ -90,7 +90,7 @@ pub enum TokenError {
         purpose: Purpose,
         /// When it was used.
         at: Timestamp,
-        /// By whom.
+        /// The name of its user.
         by: Name,
     },
     /// The token was not used in time.
@@ -106,7 +106,7 @@ pub enum TokenError {
     WrongName {
         /// The kind of token.
         purpose: Purpose,
-        /// For whom it was made.
+        /// The name that the token was made for.
         expected: Name,
         /// The name that used it.
         found: Name,
@@ -398,7 +398,7 @@ pub struct TokenEntry {
     pub name: Option<Name>,
     /// The moment at which the token expires.
     pub expires: Timestamp,
-    /// When and by whom it was used.
+    /// The time of its use and the name of its user.
     pub redeemed: Option<(Timestamp, Name)>,
 }
 

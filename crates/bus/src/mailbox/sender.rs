@@ -63,7 +63,7 @@ impl MailboxSender {
         let _ = self.shared.unread.set(tell);
     }
 
-    /// Whether the agent may not send: the mailbox is closed, or the agent has left thousands of failure notices unread.
+    /// Whether the agent may not send: its mailbox is closed, or holds thousands of unread failure notices.
     pub fn is_barred(&self) -> bool {
         self.shared.is_barred.load(Ordering::Relaxed)
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::{Closed, MESSAGE_OVERHEAD, NO_WINDOW, Shared, Wake};
 use crate::message::ReceivedMessage;
 
-/// The allowance of one writer from another process; see [`MailboxSender::open_window`](super::MailboxSender::open_window).
+/// The allowance of one writer from another process; see
+/// [`MailboxSender::open_window`](super::MailboxSender::open_window).
 pub struct Window {
     pub(super) shared: Arc<Shared>,
     pub(super) index: u32,

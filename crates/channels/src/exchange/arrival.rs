@@ -161,7 +161,7 @@ impl Exchange {
             let Some(arrived) = peer.incoming.next_due() else {
                 break;
             };
-            // It was decoded once.
+            // The frame was decoded once.
             if let Ok(frame) = Frame::decode(&arrived.payload)
                 && let Some(stamp) = frame.stamp()
             {
@@ -240,7 +240,7 @@ impl Exchange {
                 if let Some(peer) = self.peers.get_mut(index) {
                     peer.is_known = true;
                     peer.awaited_until = None;
-                    // Those that it has not announced again have ended.
+                    // Subscriptions that the process has not announced again have ended.
                     self.forget_away(index, None);
                     self.announcements.open_all();
                 }

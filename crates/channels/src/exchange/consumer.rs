@@ -103,11 +103,11 @@ pub(crate) struct Consumer {
 
 /// The outcome for an event that was put into a queue.
 pub(super) enum Put {
-    /// It is in the queue.
+    /// The event is in the queue.
     Taken,
     /// The event is lost: dropped, expired, or the subscription has ended.
     Lost,
-    /// It is lost, and the subscription has ended by it.
+    /// The event is lost, and has ended the subscription.
     Disconnected,
     /// The event is not taken, because its process has sent far more than it had credit for.
     Beyond,

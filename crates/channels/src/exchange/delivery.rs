@@ -106,7 +106,7 @@ impl Exchange {
         targets.counts.received.fetch_add(1, Ordering::Relaxed);
         let chosen = self.pick(from, &header, &message, &targets, named, cost, now);
         if let HeadMechanism::Request { id } = head.mechanism {
-            // Those that are asked and are not here any more.
+            // Subscriptions that are asked and are no longer here.
             let missing: Vec<u32> = named
                 .iter()
                 .filter(|id| !chosen.iter().any(|consumer| consumer.id == *id))

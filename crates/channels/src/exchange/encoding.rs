@@ -8,7 +8,8 @@ use sealbus_fipa::{AclMessage, bitefficient};
 use super::Exchange;
 use super::publication::PublishError;
 
-/// Content of this length and above is shared with the publisher; shorter content is copied with the rest of the message.
+/// Content of this length and above is shared with the publisher. Shorter content is copied with the rest of the
+/// message.
 const SHARED: usize = 2 << 10;
 /// A buffer that has grown beyond this is not kept.
 pub(super) const LARGEST_SPARE: usize = 64 << 10;

@@ -79,11 +79,11 @@ impl SubscriptionOptions {
 /// Why a subscription has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its agent cancelled it, or has left.
+    /// The agent cancelled the subscription, or has left.
     Cancelled,
-    /// It was full, and its policy is to disconnect.
+    /// The subscription was full, and its policy is to disconnect.
     Disconnected,
-    /// Its agent may not read any of its channels any more.
+    /// The agent may no longer read any of the subscription's channels.
     NotPermitted,
 }
 

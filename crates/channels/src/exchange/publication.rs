@@ -61,10 +61,10 @@ pub enum PublishError {
     /// The message cannot be encoded.
     #[error("the message cannot be encoded: {0}")]
     Encoding(#[from] EncodeError),
-    /// It is larger than the transport carries.
+    /// The message is larger than the transport carries.
     #[error("the message has {size} bytes and the limit is {limit}: send less, or raise the limit")]
     TooLarge {
-        /// Its size, encoded.
+        /// The size of the encoded message.
         size: usize,
         /// The limit.
         limit: usize,
@@ -72,7 +72,7 @@ pub enum PublishError {
     /// More requests are under way than a process may have.
     #[error("{0} requests are under way, as many as may be: wait for answers")]
     TooManyRequests(usize),
-    /// It expires before it could be handed out.
+    /// The message expires before it can be handed out.
     #[error("it has expired already, or expires before it is valid")]
     Expired,
     /// A message that is another agent's.
@@ -96,7 +96,7 @@ pub enum PublishError {
     /// The log does not take it.
     #[error("the event is not kept: {0}")]
     NotKept(NotKept),
-    /// It was published, but not everybody acknowledges it.
+    /// The event was published, but not acknowledged by all.
     #[error("published, but not acknowledged by all: {0}")]
     Unacknowledged(UndeliverableReason),
 }
@@ -137,12 +137,12 @@ pub(crate) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// That of an agent that has not waited.
+    /// The turn of an agent that has not waited.
     pub(crate) fn of(agent: u64) -> Self {
         Self { agent, gate: None }
     }
 
-    /// That of an agent that has waited at `gate`.
+    /// The turn of an agent that has waited at `gate`.
     pub(crate) fn at(agent: u64, gate: &'a Arc<Gate>) -> Self {
         Self {
             agent,

@@ -244,7 +244,7 @@ impl Exchange {
         }
     }
 
-    /// Hands an answer to whom asked, if it is waited for.
+    /// Hands an answer to the requester, if the answer is awaited.
     pub(super) fn take_answer(
         &mut self,
         process: Option<u32>,
@@ -254,7 +254,7 @@ impl Exchange {
         answer: impl FnOnce() -> ReceivedEvent,
     ) -> bool {
         let Some(asking) = self.asking.get_mut(&request) else {
-            // It comes after the deadline, or after enough others.
+            // The answer comes after the deadline, or after enough others.
             return true;
         };
         let key = (process, subscription);

@@ -306,7 +306,7 @@ fn an_idle_subscription_of_this_process_holds_up_nobody_for_ever() {
         assert!(!scene.waits());
     }
     assert_eq!(missed(&idle), 3);
-    // It takes something, and is waited for again.
+    // The subscription takes something, and publishers wait for it again.
     assert_eq!(scene.take(0, &idle, 1), 1);
     assert!(!scene.waits());
     assert!(scene.waits());

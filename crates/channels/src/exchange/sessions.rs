@@ -63,7 +63,7 @@ impl Exchange {
                 return;
             };
             peer.epoch = from;
-            // It announces its subscriptions now.
+            // The process announces its subscriptions now.
             peer.is_excused = false;
             self.all_announced = false;
             if has_outlived {

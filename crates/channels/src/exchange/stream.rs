@@ -294,7 +294,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Has the oldest frames sent again if it is time.
+    /// Sends the oldest frames again if the time has come.
     pub(super) fn tick(&mut self, now: Duration, longest_pause: Duration) -> bool {
         let Some(at) = self.again_at else {
             return false;
@@ -372,11 +372,11 @@ impl Outgoing {
 /// The treatment of a numbered frame that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// It is the one that was due.
+    /// The frame is the one that was due.
     Due,
-    /// It comes before one that is due.
+    /// The frame is early: an earlier one is due first.
     Early,
-    /// It has come before.
+    /// The frame has come before.
     Known,
     /// The frame is too far ahead to be kept. It will be sent again.
     TooEarly,

@@ -20,7 +20,7 @@ pub enum SubscribeError {
     /// The filter is wrong.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// It would never get anything.
+    /// The subscription would never get anything.
     #[error(
         "a subscription that takes neither events nor requests gets nothing: choose at least one"
     )]

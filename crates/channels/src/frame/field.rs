@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
-                // One number has one form.
+                // Each number has one form.
                 return if byte == 0 && shift > 0 {
                     Err(FrameError::Limit(what))
                 } else {

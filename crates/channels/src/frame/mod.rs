@@ -187,7 +187,7 @@ pub enum Frame<'a> {
     Reply {
         /// The frame's place.
         stamp: Stamp,
-        /// Its head, which names the request.
+        /// The head of the reply, which names the request.
         head: Head<'a>,
         /// The subscription that answers.
         subscription: u32,
@@ -235,7 +235,7 @@ pub enum Frame<'a> {
 /// Why bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// It ends too early.
+    /// The frame ends too early.
     #[error("the frame ends where {0} is due")]
     Short(&'static str),
     /// A kind that is not known.

@@ -41,7 +41,7 @@ pub struct LogPlace {
 /// The wishes of a subscription for the logs of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogReading {
-    /// Its agent's name.
+    /// The name of the subscription's agent.
     pub agent: Arc<str>,
     /// The channels.
     pub pattern: ChannelPattern,

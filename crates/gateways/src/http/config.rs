@@ -28,7 +28,7 @@ pub struct HttpGatewayConfig {
     pub trust: Option<PathBuf>,
     /// Other platforms that are known beforehand, by name.
     pub platforms: BTreeMap<String, KnownPlatform>,
-    /// The first rules of who may write to whom.
+    /// The initial rules for messages from other platforms.
     pub allow: Vec<super::GatewayRule>,
     /// Limits.
     pub limits: GatewayLimits,
