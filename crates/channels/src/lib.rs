@@ -6,8 +6,8 @@
 //! carries an ordinary ACL message, so that content, performative and the proved `:sender` have their usual meaning. A
 //! small [`ChannelHeader`] goes with it.
 //!
-//! The model is the AgentBus of F. Kargl, T. Illmann and M. Weber, "Evaluation of Java Messaging Middleware as a Platform
-//! for Software Agent Communication".
+//! The model is the AgentBus of F. Kargl, T. Illmann and M. Weber, "Evaluation of Java Messaging Middleware as a
+//! Platform for Software Agent Communication".
 //!
 //! Processes tell each other their subscriptions and send each other published messages in [frames](frame). A transport
 //! carries the frames ([`ProcessDestination`](sealbus_bus::ProcessDestination)) and hands them in

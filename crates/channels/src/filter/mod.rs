@@ -35,22 +35,23 @@ pub const MAX_PATTERN_SIZE: usize = 256 << 10;
 /// ```
 ///
 /// **Variables** are the parameters of the ACL message: `performative`, `sender`, `receivers`, `reply_to`, `content`,
-/// `language`, `encoding`, `ontology`, `protocol`, `conversation_id`, `reply_with` and `in_reply_to`, where one that
-/// the message does not have reads as the empty text (or list); its user-defined parameters as `properties.NAME` or
-/// `properties["NAME"]`, where the `X-` of `X-NAME` may be left out; and of the channel's header `channel`, `mechanism`,
-/// `priority`, `persistent`, `number` and `published` (milliseconds since 1970). A property is a number, a truth value
-/// (the words `true` and `false`), a list, or a text.
+/// `language`, `encoding`, `ontology`, `protocol`, `conversation_id`, `reply_with` and `in_reply_to`. A parameter that
+/// the message does not have reads as the empty text (or list). User-defined parameters are `properties.NAME` or
+/// `properties["NAME"]`, where the `X-` of `X-NAME` may be left out. Variables of the channel's header are `channel`,
+/// `mechanism`, `priority`, `persistent`, `number` and `published` (milliseconds since 1970). A property is a number, a
+/// truth value (the words `true` and `false`), a list, or a text.
 ///
-/// **Operators** are CEL's: `&&`, `||`, `!`, `?:`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `+`, `-`, `*`, `/`, `%`, `[]` and lists; `has(properties.NAME)`,
-/// `size`, `startsWith`, `endsWith`, `contains`, `matches` (the regular expression a literal), `int`, `uint`, `double`, `string`, and `LIST.all(x, …)`
-/// and `LIST.exists(x, …)`. Of the language, maps, structures, bytes, times and the macros that make lists
-/// are left out: a filter decides, it does not transform.
+/// **Operators** are CEL's: `&&`, `||`, `!`, `?:`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `+`, `-`, `*`, `/`, `%`, `[]`
+/// and lists. **Functions** are `has(properties.NAME)`, `size`, `startsWith`, `endsWith`, `contains`, `matches` (with a
+/// literal as its regular expression), `int`, `uint`, `double`, `string`, `LIST.all(x, …)` and `LIST.exists(x, …)`. The
+/// language's maps, structures, bytes, times and list-making macros are left out: a filter decides and does not
+/// transform.
 ///
-/// An expression that cannot be evaluated for a message, because a property is missing or of another type, is not
-/// fulfilled by it; as in CEL, `&&` and `||` are decided by their other side where that suffices.
+/// A message does not fulfil an expression that cannot be evaluated for it because a property is missing or of another
+/// type. As in CEL, the other side of `&&` or `||` decides where that suffices.
 ///
-/// Filters come from other processes, so length, depth, the size of regular expressions and the cost of an evaluation are
-/// limited, and evaluating neither recurses deeper than [`MAX_FILTER_DEPTH`] nor touches a variable that is not needed.
+/// Filters come from other processes. Length, depth, the size of regular expressions and the cost of an evaluation are
+/// therefore limited. An evaluation neither recurses deeper than [`MAX_FILTER_DEPTH`] nor touches an unneeded variable.
 #[derive(Clone)]
 pub struct ChannelFilter {
     text: Arc<str>,

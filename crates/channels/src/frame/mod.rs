@@ -24,8 +24,9 @@
 //! | `24` | absent | process | stamp, frame number |
 //! | `30` | keep | agent | stamp, head, ACL message |
 //!
-//! A *stamp* is the session, 8 bytes, and the frame's number in it, 0 if the frame is neither acknowledged nor sent again.
-//! The session is [made](session) of the two epochs that the processes told each other by *hello*.
+//! A *stamp* is the session, 8 bytes, and the frame's number in the session. The number is 0 if the frame is neither
+//! acknowledged nor sent again. The session is [made](session) of the two epochs that the processes told each other by
+//! *hello*.
 //!
 //! A *head* is:
 //!
@@ -41,9 +42,9 @@
 //! · lifetime (ms), if byte 2 bit 3 · receiver (text) of a message · request number of a request or reply
 //! ```
 //!
-//! *Targets* are the subscriptions meant in the receiving process: their count and their numbers; a count of 0 means all
-//! whose pattern matches. The ACL message is in the bit-efficient encoding (FIPA00069), the last in the frame and the same
-//! for all receivers.
+//! *Targets* are the addressed subscriptions in the receiving process: their count and their numbers. A count of 0 means
+//! all subscriptions whose pattern matches. The ACL message is in the bit-efficient encoding (FIPA00069). It is the last
+//! part of the frame, and the same for all receivers.
 
 mod announcement;
 mod codec;
