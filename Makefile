@@ -114,13 +114,13 @@ test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster
 
 TRANSPORT ?= mesh
 demo: $(STAMPS)/tools ## Certified agents on two nodes talk, and impostors are refused; TRANSPORT=rabbitmq for a broker
-	$(call say,Building the sealbus binary (release; the first time takes some minutes))
-	$(CARGO) build --locked --release -p sealbus-cli
-	$(call say,Building the Python wheel (release))
-	cd python && $(abspath $(BIN))/maturin build --locked --release --out $(abspath $(WHEELS))
+	$(call say,Building the sealbus binary (optimised; the first time takes some minutes))
+	$(CARGO) build --locked --profile demo -p sealbus-cli
+	$(call say,Building the Python wheel (optimised))
+	cd python && $(abspath $(BIN))/maturin build --locked --profile demo --out $(abspath $(WHEELS))
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps $$(ls -t $(WHEELS)/sealbus-*.whl | head -1)
 	$(call say,Running the demo)
-	target/release/sealbus demo --transport $(TRANSPORT) --python $(BIN)/python $(DEMO)
+	target/demo/sealbus demo --transport $(TRANSPORT) --python $(BIN)/python $(DEMO)
 
 bench: $(STAMPS)/tools ## Figures beside their floors, in one run; report in bench/report
 	$(call say,Benchmark)
