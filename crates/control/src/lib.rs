@@ -21,6 +21,7 @@ pub mod clock;
 pub mod correspondence;
 pub mod directory;
 pub mod enrolment;
+mod exit;
 pub mod host;
 pub mod names;
 pub mod node;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attachment::{AgentReport, FrozenPart};
 use super::channel_log::{LogAnswer, LogRequest};
+pub use super::exit::Exit;
 use super::post::{LetterMark, PostedLetter, Trail, WaitingLetter};
 use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
@@ -235,58 +236,6 @@ pub struct RunningProcess {
     pub address: Option<SocketAddr>,
     /// The process's agents that reported a state, with the latest state.
     pub agents: Vec<(String, AgentState)>,
-}
-
-/// How a process ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "how", rename_all = "kebab-case")]
-pub enum Exit {
-    /// The process exited by itself.
-    Code {
-        /// The process's exit code; 0 is success.
-        code: i32,
-    },
-    /// A signal ended it.
-    Signal {
-        /// The signal's number.
-        signal: i32,
-    },
-    /// The process could not be started.
-    NotStarted {
-        /// The reason.
-        error: String,
-    },
-    /// A program with a ticket went away, or a process was lost while the node was down.
-    Lost,
-    /// A program with a ticket went away after all its agents had ended.
-    Detached,
-    /// The process's node ended it in order to leave.
-    NodeLeft,
-}
-
-impl Exit {
-    /// Whether the process must be restarted if its policy is to restart on failure.
-    pub fn is_failure(&self) -> bool {
-        !matches!(self, Self::Code { code: 0 } | Self::Detached)
-    }
-
-    /// Whether the process ended because of its node, and not by itself.
-    pub fn is_of_its_node(&self) -> bool {
-        matches!(self, Self::Lost | Self::NodeLeft)
-    }
-}
-
-impl std::fmt::Display for Exit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Code { code } => write!(f, "exit code {code}"),
-            Self::Signal { signal } => write!(f, "signal {signal}"),
-            Self::NotStarted { error } => write!(f, "not started: {error}"),
-            Self::Lost => f.write_str("lost"),
-            Self::Detached => f.write_str("left in order"),
-            Self::NodeLeft => f.write_str("its node left"),
-        }
-    }
 }
 
 /// Requests of the Master to a node, or of one node to another.

@@ -20,6 +20,7 @@ mod listing;
 mod operator;
 mod own_host;
 pub mod placement;
+mod reachable;
 pub mod registry;
 mod running;
 pub mod state;

@@ -14,7 +14,7 @@ use sealbus_seal::{Identity, Name};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{Desk, DeskHandle, News};
-use super::system::reachable;
+use super::reachable::reachable;
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
 use sealbus_control::clock::timestamp;

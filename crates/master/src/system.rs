@@ -13,6 +13,7 @@ use super::foundation::Foundation;
 use super::gateways::GatewayRules;
 use super::operator::Operator;
 use super::own_host::Place;
+use super::reachable::CONTROL_GROUP;
 use super::state::not_a_member;
 use super::vouching::{PlacementsOf, check_process};
 use super::{asking, telling};
@@ -23,15 +24,18 @@ use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYST
 use sealbus_control::node::{AuthorityAnswer, AuthorityRequest, MasterAnswer, MasterRequest};
 use sealbus_control::statement::Vouching;
 use sealbus_control::turns::{Turn, Turns};
-use sealbus_control::{Blob, Fault, FaultCode, ProcessContact, Subject, UnixMillis};
+use sealbus_control::{Blob, Fault, FaultCode, Subject, UnixMillis};
 use sealbus_management::LoadError;
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
 use sealbus_store::Store;
 
 /// Name of the group of the Master's own process.
 const SYSTEM_GROUP: &str = "system";
+<<<<<<< HEAD
 /// Name of the group of the control plane's process, if it has one of its own.
 const CONTROL_GROUP: &str = "control";
+=======
+>>>>>>> 7ebb111 (The reachable processes and the ends of processes have files of their own; the structure holds)
 
 /// The system agents. They exist as long as this value.
 pub(crate) struct SystemAgents {
@@ -63,6 +67,7 @@ pub enum SystemError {
     Directories(#[from] LoadError),
 }
 
+<<<<<<< HEAD
 /// The processes, out of `processes`, that a process of the Master can reach: one of the control plane (`of_control`)
 /// or one of agents.
 pub(crate) fn reachable(
@@ -81,6 +86,8 @@ pub(crate) fn reachable(
     processes
 }
 
+=======
+>>>>>>> 7ebb111 (The reachable processes and the ends of processes have files of their own; the structure holds)
 impl Place {
     /// The place of all system agents.
     pub(crate) fn system(listen: Option<SocketAddr>) -> Self {

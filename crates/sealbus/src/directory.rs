@@ -1,8 +1,7 @@
 //! Finding others through the directory facilitator (services that agents offer) and the agent management system (all
 //! agents). Both are asked in the language of FIPA00023, so agents of other platforms can ask and be asked too.
 //!
-//! The requests and the reading of answers are free of I/O ([`df_request`], [`done`], [`found`], …). [`Df`] and [`Ams`]
-//! send and wait.
+//! Requests and the reading of answers are free of I/O ([`df_request`], [`done`], …); [`Df`] and [`Ams`] send and wait.
 
 use std::time::{Duration, SystemTime};
 
