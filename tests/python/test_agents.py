@@ -199,7 +199,7 @@ async def test_a_full_mailbox_holds_back_its_writers_only(platform: Platform) ->
     await fast.send(AclMessage("inform", other.aid, "still here"))
     assert (await other.receive(timeout=60)).text == "still here"
     numbers = [(await slow.receive(timeout=60)).reply_with for _ in range(1000)]
-    assert numbers == list(range(1000))
+    assert numbers == [str(number) for number in range(1000)]
     assert await flooding == 1000
 
 

@@ -277,7 +277,7 @@ async fn a_frame_that_is_refused_comes_back_and_the_next_arrives() {
     let there = platform.process("node-2").await;
     let sender = Inlet::of(&here, None);
     let inlet = Inlet::of(&there, Some(b'!'));
-    platform.agent(&here, "eve@factory");
+    let _attached = platform.agent(&here, "eve@factory");
     let eve = here.bus.agent("eve@factory").unwrap();
     let way = way(&here, &there);
     // In one frame of the mesh, and in pieces.

@@ -18,9 +18,9 @@ use sealbus_fipa::{AclMessageRef, Aid, ExpressionRef, Performative};
 ///
 /// let offer = AclMessage::new(Performative::Propose).with_conversation_id("sale-7");
 /// let chat = AclMessage::new(Performative::Inform).with_conversation_id("sale-7");
-/// assert!(offers.takes(&offer.as_ref()));
-/// assert!(!offers.takes(&chat.as_ref()));
-/// assert!((!offers).takes(&chat.as_ref()));
+/// assert!(offers.takes(&offer.view()));
+/// assert!(!offers.takes(&chat.view()));
+/// assert!((!offers).takes(&chat.view()));
 /// ```
 #[derive(Clone)]
 pub struct Filter(Test);

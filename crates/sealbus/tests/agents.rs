@@ -313,7 +313,7 @@ async fn an_agent_that_panics_or_fails_takes_no_other_with_it() {
     assert!(failures.iter().any(|failure| failure.agent == "fails@home"
         && matches!(&failure.end, AgentEnd::Failed(error) if error.to_string().contains("invalid digit"))));
     assert_eq!(notes.all(), ["torn down"]);
-    let text = format!("{:?}", ended.unwrap_err());
+    let text = ended.unwrap_err().to_string();
     assert!(
         text.contains("panics@home panicked: this was not foreseen"),
         "{text}"
