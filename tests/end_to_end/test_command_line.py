@@ -91,6 +91,7 @@ def test_a_platform_is_found_by_name_and_alone_without_any(platform, tmp_path):
 
 def test_a_command_ends_quietly_when_nobody_reads_it_any_more(platform):
     factory = platform(PLAIN).up()
+    factory.active("worker")
     command = f"{SEALBUS} channel tail /offers/tea --state {factory.state} | head -1; echo exit ${{PIPESTATUS[0]}}"
     reader = factory.program("bash", "-c", command, name="reader")
 

@@ -32,12 +32,8 @@ pub const MASTER_NODE: &str = "master";
 /// # Errors
 /// [`FaultCode::IllegalName`].
 pub fn node_name(name: &str) -> Result<Name, Fault> {
-    let meant = |reserved: &&str| reserved.eq_ignore_ascii_case(name);
-    if SYSTEM_AGENTS
-        .iter()
-        .chain(&[GATEWAY, MASTER_NODE])
-        .any(|it| meant(&it))
-    {
+    let mut reserved = SYSTEM_AGENTS.iter().chain(&[GATEWAY, MASTER_NODE]);
+    if reserved.any(|reserved| reserved.eq_ignore_ascii_case(name)) {
         let message = format!("no node may be named {name}: the platform itself uses that name");
         return Err(Fault::new(FaultCode::IllegalName, message).advise("choose another name"));
     }

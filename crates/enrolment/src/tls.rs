@@ -66,7 +66,7 @@ impl Waiting {
     /// Writes a refusal to the log, unless strangers have caused too many such lines lately.
     pub fn refused(&self, why: &str) {
         if let Some(left_out) = self.door.refusals.lock().next(Instant::now()) {
-            tracing::warn!(peer = %self.peer, why = %why.escape_debug(), left_out, "a newcomer was refused");
+            tracing::warn!(peer = %self.peer, why = %sealbus_control::text::printable(why), left_out, "a newcomer was refused");
         }
     }
 
