@@ -164,7 +164,7 @@ pub(crate) fn shown(text: &str) -> String {
     let mut rest = text;
     let next_style = |text: &str| {
         let at = |style: &&str| text.find(style).map(|at| (at, style.len()));
-        STYLES.iter().filter_map(|style| at(style)).min()
+        STYLES.iter().filter_map(at).min()
     };
     while let Some((at, length)) = next_style(rest) {
         safe.push_str(&printable_but(&rest[..at], is_layout));

@@ -31,11 +31,6 @@ use sealbus_store::Store;
 
 /// Name of the group of the Master's own process.
 const SYSTEM_GROUP: &str = "system";
-<<<<<<< HEAD
-/// Name of the group of the control plane's process, if it has one of its own.
-const CONTROL_GROUP: &str = "control";
-=======
->>>>>>> 7ebb111 (The reachable processes and the ends of processes have files of their own; the structure holds)
 
 /// The system agents. They exist as long as this value.
 pub(crate) struct SystemAgents {
@@ -67,27 +62,6 @@ pub enum SystemError {
     Directories(#[from] LoadError),
 }
 
-<<<<<<< HEAD
-/// The processes, out of `processes`, that a process of the Master can reach: one of the control plane (`of_control`)
-/// or one of agents.
-pub(crate) fn reachable(
-    desk: &Desk,
-    mut processes: Vec<ProcessContact>,
-    of_control: bool,
-) -> Vec<ProcessContact> {
-    if desk.platform.is_control_apart() {
-        let is_control = |contact: &ProcessContact| {
-            let node = desk.state.nodes().get(&contact.node);
-            let group = desk.state.process(&contact.process).map(|(group, _)| group);
-            node.is_some_and(|node| node.process == contact.process) || group == Some(CONTROL_GROUP)
-        };
-        processes.retain(|contact| is_control(contact) == of_control);
-    }
-    processes
-}
-
-=======
->>>>>>> 7ebb111 (The reachable processes and the ends of processes have files of their own; the structure holds)
 impl Place {
     /// The place of all system agents.
     pub(crate) fn system(listen: Option<SocketAddr>) -> Self {

@@ -160,7 +160,7 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
     for SilentNode { node, why } in &silent {
         anstream::eprintln!(
             "warning: what {node} keeps is not shown: {}",
-            printable(&why)
+            printable(why)
         );
     }
     let listed = json!({ "subscriptions": &subscribers, "kept": &logs, "silent": &silent });

@@ -23,8 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_WAITING: usize = 1024;
 /// Most DFs asked in one search.
 const MOST_ASKED: usize = 32;
-/// The parameter of an agent identifier that names the other DF which found the agent.
-pub(super) const FOUND_IN: &str = "X-Sealbus-Found-In";
 
 /// Searches and questions that wait for other DFs.
 #[derive(Debug, Default)]
@@ -64,8 +62,8 @@ pub(super) struct Here {
 impl Waiting {
     /// Adds an entry that another DF has found, if it describes an agent of that DF's own platform and is within the
     /// limits.
-    fn add(&mut self, mut entry: DfAgentDescription, df: &str, limits: &DirectoryLimits) {
-        let Some(name) = &mut entry.name else {
+    fn add(&mut self, entry: DfAgentDescription, df: &str, limits: &DirectoryLimits) {
+        let Some(name) = &entry.name else {
             return;
         };
         if !is_of_same_platform(&name.name, df) {
@@ -77,9 +75,6 @@ impl Waiting {
         if self.found.len() >= self.most || self.found.iter().any(is_known) {
             return;
         }
-        name.user_defined
-            .retain(|(parameter, _)| !parameter.eq_ignore_ascii_case(FOUND_IN));
-        name.user_defined.push((FOUND_IN.to_owned(), df.into()));
         let length = entry.to_term().to_bytes().len();
         if length <= self.room && limits.check_description(&entry).is_ok() {
             self.room -= length;

@@ -861,10 +861,7 @@ fn a_search_that_may_go_deeper_goes_on_in_the_dfs_registered_here() {
     let (performative, content) = one(&df.handle(&real, &agent("df@far"), now()).messages);
     assert_eq!(performative, "inform");
     assert_eq!(content.matches("far-pinger@far").count(), 1);
-    assert!(
-        content.contains(":name far-pinger@far :X-Sealbus-Found-In df@far"),
-        "{content}"
-    );
+    assert!(!content.contains(":X-"), "{content}");
     assert_eq!(content.matches(":name pinger@pyplat").count(), 1);
     for injected in ["victim@factory", "seller@third"] {
         assert!(!content.contains(injected), "{content}");

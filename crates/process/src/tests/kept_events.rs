@@ -370,7 +370,7 @@ async fn no_process_uses_up_the_numbers_of_another() {
         let mut frame = Vec::new();
         Frame::Keep {
             stamp: Stamp { session, number },
-            head: head.clone(),
+            head,
             body,
         }
         .encode(&mut frame);
