@@ -104,7 +104,8 @@ impl Context {
     ///
     /// ```no_run
     /// # use std::time::{Duration, SystemTime};
-    /// # use sealbus::{AclMessage, Acknowledgement, AgentResult, Context, Delivery};
+    /// # use sealbus::process::{Acknowledgement, Delivery};
+    /// # use sealbus::{AclMessage, AgentResult, Context};
     /// # async fn hook(context: &mut Context, order: AclMessage) -> AgentResult {
     /// let delivery = Delivery::persistent()
     ///     .until(SystemTime::now() + Duration::from_secs(3600))
