@@ -40,7 +40,7 @@ impl Acknowledgement {
         Self::OnMajority,
     ];
 
-    /// The acknowledgement's name in the text of a [`Qos`](crate::channel::Qos) and in errors.
+    /// The acknowledgement's name in the text of a channel's QoS and in errors.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ReceiverProcess => "process",
