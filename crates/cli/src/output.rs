@@ -157,9 +157,20 @@ impl Cells {
     }
 }
 
-/// `text` made safe for a terminal. Of its control characters, only line ends, tabs and bold heads are kept.
+/// `text` made safe for a terminal. Of its control characters, only line ends, tabs and this program's own styles are
+/// kept, which change how text looks and nothing else.
 pub(crate) fn shown(text: &str) -> String {
-    const STYLES: [&str; 2] = ["\u{1b}[1m", "\u{1b}[0m"];
+    // Reset, bold, dim, red, green, yellow, cyan, and the default colour.
+    const STYLES: [&str; 8] = [
+        "\u{1b}[0m",
+        "\u{1b}[1m",
+        "\u{1b}[2m",
+        "\u{1b}[31m",
+        "\u{1b}[32m",
+        "\u{1b}[33m",
+        "\u{1b}[36m",
+        "\u{1b}[39m",
+    ];
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
     let next_style = |text: &str| {
