@@ -72,7 +72,7 @@ def test_a_node_of_another_ca_is_not_believed(platform, stranger):
     # It believes its own platform's root: it is not talked into joining another one.
     misled = stranger.goes_to(factory, addresses=addresses)
     wait_for(lambda: "unknown issuer" in misled.output(), "it to say why it waits", also=factory.logs)
-    assert "of another platform or somebody stands between" in misled.output()
+    assert "belongs to another platform, or somebody intercepts the connection" in misled.output()
     why = "the peer does not know the issuer of our certificate"
     wait_for(lambda: why in master.read_text(), "the Master to note it", also=factory.logs)
     assert misled.end() == 0

@@ -274,7 +274,7 @@ impl Inbox {
             .filter(|identity| matches!(identity, Identity::Process { .. }))
             .ok_or_else(|| {
                 let why = format!(
-                    "{named:?} is no process of this platform, and only processes write frames"
+                    "{named:?} is not a process of this platform, and only processes write frames"
                 );
                 refused(RefusalReason::WrongIdentity, why)
             })?;

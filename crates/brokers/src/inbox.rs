@@ -339,7 +339,7 @@ impl Inbox {
             })?;
             let identity = self.link.wire.shared.client.identity_of(user);
             let (sender, identity) = identity.and_then(agent).ok_or_else(|| {
-                let text = format!("the user {user:?} is no agent of this platform");
+                let text = format!("the user {user:?} is not an agent of this platform");
                 refused(&claimed, RefusalReason::WrongIdentity, text)
             })?;
             if *sender != *claimed {

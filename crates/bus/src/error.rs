@@ -22,7 +22,7 @@ pub enum UndeliverableReason {
     #[error("the agent has ended")]
     ReceiverGone,
     /// The agent could not be found, or was in transit, for too long.
-    #[error("the agent was not to be found for {seconds} s ({last}): send again later")]
+    #[error("the agent could not be found for {seconds} s ({last}): send again later")]
     NotFoundInTime {
         /// How long the message was kept.
         seconds: u64,
@@ -49,24 +49,24 @@ pub enum UndeliverableReason {
         limit: usize,
     },
     /// The message waited for its receiver until its expiry.
-    #[error("it expired before {receiver} took it")]
+    #[error("the message expired before {receiver} took it")]
     Expired {
         /// The receiver.
         receiver: String,
     },
     /// No node kept the message for its receiver.
-    #[error("it could not be kept for its receiver: {0}")]
+    #[error("the message could not be kept for its receiver: {0}")]
     NotKept(String),
     /// The message cannot be encoded.
     #[error("the message cannot be encoded: {0}")]
     Encoding(#[from] EncodeError),
     /// The receiver belongs to another platform, and this platform speaks to no others.
     #[error(
-        "it is an agent of another platform, and this platform has no gateway: add [gateway.http] to its manifest"
+        "the receiver belongs to another platform, and this platform has no gateway: add [gateway.http] to the manifest"
     )]
     NoGateway,
     /// The receiver's platform did not take it.
-    #[error("its platform did not take the message: {0}")]
+    #[error("the receiver's platform did not accept the message: {0}")]
     Foreign(String),
     /// There is no transport that leads there.
     #[error("this process has no transport to other processes")]
@@ -138,7 +138,7 @@ pub enum SendError {
     },
     /// The message has an option that only a kept message can have.
     #[error(
-        "agent {sender} sent a message with {what}: only persistent ones can have that; send it with persistence"
+        "agent {sender} sent a message with {what}: only a persistent message can have it; send it with persistence"
     )]
     NeedsPersistence {
         /// The sending agent.
@@ -170,7 +170,7 @@ pub enum SendError {
 #[derive(Debug, Error)]
 pub enum TrySendError {
     /// There is no room now. Finish the message with [`Outbox::finish`](crate::Outbox::finish), or drop it.
-    #[error("no room for a message to {} now", .0.waiting_for())]
+    #[error("there is no room for a message to {} now", .0.waiting_for())]
     Full(Unsent),
     /// The message cannot be sent.
     #[error(transparent)]

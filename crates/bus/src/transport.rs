@@ -192,7 +192,7 @@ pub enum Rejected {
 pub enum TransportError {
     /// An agent without certificate at a level that demands one.
     #[error(
-        "agent {agent} has no certificate, and level {level} demands one: attach it with its credential"
+        "agent {agent} has no certificate, but level {level} requires one: attach it with its credential"
     )]
     NoCredential {
         /// The agent.

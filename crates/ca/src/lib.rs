@@ -121,7 +121,7 @@ pub enum CaServiceError {
         index: u64,
     },
     /// The stored deny list is not this CA's, or is damaged.
-    #[error("the stored deny list is not good: {0}")]
+    #[error("the stored deny list is invalid: {0}")]
     DenyList(#[from] DenyListError),
 }
 

@@ -112,7 +112,7 @@ pub enum AddressProblem {
     #[error("expected two hexadecimal digits after '%'")]
     Percent,
     /// The encoded bytes are no UTF-8.
-    #[error("the percent-encoded bytes are no UTF-8")]
+    #[error("the percent-encoded bytes are not UTF-8")]
     NotUtf8,
     /// A character that must be encoded.
     #[error("the character {0:?} must be percent-encoded here")]

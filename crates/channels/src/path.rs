@@ -40,7 +40,7 @@ pub enum PathProblem {
     #[error("expected '/': a channel is written from the root, such as /dates/business")]
     NotFromRoot,
     /// Nothing between two slashes, or at the end.
-    #[error("expected a level; there is nothing between two slashes, or after the last")]
+    #[error("expected a level between two slashes and after the last one")]
     EmptyLevel,
     /// A character that no level holds.
     #[error("the character {0:?} is not allowed in a level")]
@@ -49,7 +49,7 @@ pub enum PathProblem {
     #[error("a level cannot be '.' or '..'")]
     DotLevel,
     /// `*` or `**` in a path, which names one channel.
-    #[error("'*' stands for many channels; one is needed here")]
+    #[error("'*' stands for many channels, but one is needed here")]
     Wildcard,
     /// `*` as a part of a level.
     #[error("'*' stands for a whole level: write /dates/*, not /dates/b*")]

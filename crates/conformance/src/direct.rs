@@ -227,7 +227,7 @@ pub(super) async fn crash(world: &dyn World) -> Outcome {
 fn failure(received: &ReceivedMessage) -> Result<(String, u64), Failure> {
     let message = received.message();
     check(message.performative() == Performative::Failure, || {
-        "a message that is no failure notice".to_owned()
+        "a message that is not a failure notice".to_owned()
     })?;
     // Messages that an ended agent left at a broker come back through the platform's agent.
     let is_ams = message

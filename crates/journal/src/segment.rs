@@ -73,7 +73,7 @@ impl SegmentHeader {
             return Err("it is shorter than the header of a segment");
         };
         if &fixed[..8] != MAGIC {
-            return Err("it is no segment of a journal, or of another version");
+            return Err("it is not a segment of a journal, or it has another version");
         }
         let word = |at: usize| {
             u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]])

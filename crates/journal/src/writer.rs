@@ -162,7 +162,7 @@ impl Writer {
         if let Some(tail) = self.tails.get_mut(&id)
             && let Err(error) = tail.retain()
         {
-            tracing::warn!(stream = %tail.stream.name, %error, "what is no longer kept was not removed");
+            tracing::warn!(stream = %tail.stream.name, %error, "records that are no longer kept were not removed");
         }
     }
 }

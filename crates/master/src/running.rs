@@ -124,7 +124,7 @@ pub enum MasterError {
         error: io::Error,
     },
     /// The address stands for all interfaces.
-    #[error("{0} is no address of this machine alone: name one that others reach it by")]
+    #[error("{0} does not name this machine alone: set an address by which others reach it")]
     Unspecified(IpAddr),
     /// The Master's own process could not be opened.
     #[error(transparent)]

@@ -44,7 +44,7 @@ pub enum BindError {
     #[error("the bus has a transport already")]
     TransportTaken,
     /// There is no randomness to be had.
-    #[error("the system gives no random numbers")]
+    #[error("the operating system provides no random numbers")]
     NoRandomness,
 }
 

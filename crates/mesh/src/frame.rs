@@ -48,7 +48,7 @@ struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// A body longer than allowed.
-    #[error("a frame of {length} bytes, where {limit} are allowed")]
+    #[error("a frame has {length} bytes, and the limit is {limit}")]
     TooLong {
         /// Announced length.
         length: usize,

@@ -30,11 +30,11 @@ pub(crate) enum GreetingError {
         reason: RefusalReason,
         explanation: String,
     },
-    #[error("the peer does not take the connection ({reason:?}): {text}")]
+    #[error("the peer refused the connection ({reason:?}): {text}")]
     Goodbye { reason: GoodbyeReason, text: String },
-    #[error("the peer ended the connection before it said who it is")]
+    #[error("the peer closed the connection before it identified itself")]
     Ended,
-    #[error("the peer did not say who it is in time")]
+    #[error("the peer did not identify itself in time")]
     TooSlow,
 }
 
@@ -112,7 +112,7 @@ impl Greeting {
             }),
             Ok(other) => refused(
                 RefusalReason::WrongIdentity,
-                format!("{other} is no process"),
+                format!("{other} is not a process"),
             ),
             Err(error) => refused(RefusalReason::Malformed, error.to_string()),
         }

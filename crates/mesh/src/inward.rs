@@ -30,7 +30,7 @@ pub(crate) enum Broken {
     Session(#[from] Violation),
     #[error("{0}")]
     Rule(&'static str),
-    #[error("the peer says goodbye ({reason:?}): {text}")]
+    #[error("the peer closed the connection ({reason:?}): {text}")]
     Goodbye { reason: GoodbyeReason, text: String },
 }
 

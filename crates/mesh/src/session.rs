@@ -42,7 +42,7 @@ pub enum Violation {
         expected: u64,
     },
     /// The peer wants to continue from a frame that it acknowledged before.
-    #[error("the peer wants frame {wanted} again, which it had acknowledged")]
+    #[error("the peer asks again for frame {wanted}, which it had acknowledged")]
     Forgotten {
         /// The first frame it has not received.
         wanted: u64,

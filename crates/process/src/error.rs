@@ -58,7 +58,7 @@ pub enum OpenError {
     #[error("the platform did not take the address of this process: {0}")]
     Announcement(Fault),
     /// The host's commands were taken before.
-    #[error("another process object stands on this host already")]
+    #[error("this host already has a process")]
     HostInUse,
 }
 
@@ -75,7 +75,7 @@ pub enum OpenAgentError {
         source: CertificationError,
     },
     /// The name belongs to one of the platform's own agents.
-    #[error("no program's agent can be named {0}: it is the platform's agent for that purpose")]
+    #[error("a program's agent cannot be named {0}: that is the name of the platform's own agent")]
     Reserved(String),
     /// The bus did not accept the agent.
     #[error(transparent)]

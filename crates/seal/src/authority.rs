@@ -83,7 +83,7 @@ pub enum AuthorityError {
     #[error("{0} is not a certification authority")]
     NotAnAuthority(Identity),
     /// The authority certifies for another platform.
-    #[error("{authority} does not certify {identity}: it is of another platform")]
+    #[error("{authority} does not certify {identity}, which belongs to another platform")]
     WrongPlatform {
         /// The authority that was asked to sign.
         authority: Identity,

@@ -66,13 +66,13 @@ pub struct Credential {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CertificateError {
     /// Longer than [`MAX_CERTIFICATE_LENGTH`].
-    #[error("a certificate of {0} bytes; at most {MAX_CERTIFICATE_LENGTH} are read")]
+    #[error("the certificate has {0} bytes, and the limit is {MAX_CERTIFICATE_LENGTH}")]
     TooLong(usize),
     /// The bytes are not X.509 in DER.
     #[error("not an X.509 certificate in DER: {0}")]
     Malformed(String),
     /// The key is of another algorithm than Ed25519.
-    #[error("the certificate is for a key of another algorithm than Ed25519")]
+    #[error("the certificate's key is not an Ed25519 key")]
     NotEd25519,
     /// The serial number has more than 16 bytes.
     #[error("the certificate's serial number is longer than 16 bytes")]
@@ -89,7 +89,7 @@ pub enum CertificateError {
         problem: &'static str,
     },
     /// The chain has no certificate, or more than [`MAX_CHAIN_LENGTH`].
-    #[error("a chain of {0} certificates; 1 to {MAX_CHAIN_LENGTH} are read")]
+    #[error("the chain has {0} certificates; it must have 1 to {MAX_CHAIN_LENGTH}")]
     ChainLength(usize),
     /// The bytes of a chain end too early or too late.
     #[error("the encoded certificate chain is cut short or followed by other bytes")]

@@ -117,13 +117,13 @@ pub enum DenyListError {
     #[error("not a deny list: {0}")]
     Name(#[from] IdentityError),
     /// The list's authority is not trusted.
-    #[error("a deny list of an authority that is not trusted: {0}")]
+    #[error("the authority of this deny list is not trusted: {0}")]
     NotTrusted(#[from] VerifyError),
     /// The list is not signed by the authority that it names.
     #[error("the deny list of {0} is not signed by it")]
     NotSigned(Identity),
     /// A newer list is in force.
-    #[error("the deny list of {authority} in version {received} is older than the {held} held")]
+    #[error("the deny list of {authority} has version {received}, which is older than version {held} held here")]
     Stale {
         /// The authority of the list.
         authority: Identity,

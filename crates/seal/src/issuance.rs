@@ -38,7 +38,7 @@ pub enum Refusal {
     #[error("the certificate of the node {0} holds no IP address")]
     NoAddress(Name),
     /// The identity is of another platform.
-    #[error("{wanted} is not of the platform of the node {node}")]
+    #[error("{wanted} does not belong to the platform of the node {node}")]
     WrongPlatform {
         /// The asking node.
         node: Name,

@@ -90,7 +90,7 @@ pub enum LogError {
     },
     /// The older tree is not the beginning of the newer, or the proof is wrong.
     #[error(
-        "the log of {old} entries is not the beginning of the one of {new}: history was rewritten"
+        "the log of {old} entries is not the beginning of the log of {new} entries: history was rewritten"
     )]
     NotConsistent {
         /// The older size.
@@ -451,12 +451,12 @@ impl Checkpoint {
             .next()
             .filter(|size| *size == "0" || !size.starts_with(['0', '+']))
             .and_then(|size| size.parse().ok())
-            .ok_or(malformed("its second line is no size"))?;
+            .ok_or(malformed("its second line is not a size"))?;
         let root = lines
             .next()
             .and_then(|root| base64.decode(root).ok())
             .and_then(|root| root.try_into().ok())
-            .ok_or(malformed("its third line is no hash"))?;
+            .ok_or(malformed("its third line is not a hash"))?;
         if lines.next().is_some() {
             return Err(malformed("it has more than three lines"));
         }

@@ -145,7 +145,7 @@ pub enum PolicyError {
     #[error("the policy has {0} rules, but at most {MAX_RULES} may be given; use groups")]
     TooManyRules(usize),
     /// The policy tells too many kinds of agents apart.
-    #[error("the policy tells more than {MAX_CLASSES} kinds of agents apart; use groups")]
+    #[error("the policy distinguishes more than {MAX_CLASSES} kinds of agents; use groups")]
     TooManyClasses,
 }
 

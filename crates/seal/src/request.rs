@@ -24,7 +24,7 @@ pub struct SigningRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// Longer than [`MAX_REQUEST_LENGTH`].
-    #[error("the signing request has {0} bytes; at most {MAX_REQUEST_LENGTH} are read")]
+    #[error("the signing request has {0} bytes, and the limit is {MAX_REQUEST_LENGTH}")]
     TooLong(usize),
     /// The bytes are not a PKCS#10 request in DER.
     #[error("the signing request is not PKCS#10 in DER: {0}")]

@@ -32,7 +32,7 @@ use crate::trust::{Trust, VerifiedIdentity, VerifyError};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TlsError {
     /// The level has no TLS.
-    #[error("the security level {0} uses no TLS")]
+    #[error("the security level {0} does not use TLS")]
     NoTls(SecurityLevel),
     /// rustls refused the configuration.
     #[error("TLS cannot be set up: {0}")]

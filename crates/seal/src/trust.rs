@@ -84,7 +84,7 @@ pub enum TrustError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum VerifyError {
     /// The peer showed no certificate.
-    #[error("no certificate was shown: this platform's level asks for one from each process")]
+    #[error("no certificate was presented: this platform's level requires one from each process")]
     NoCertificate,
     /// A certificate could not be read.
     #[error("unreadable certificate: {0}")]
@@ -138,7 +138,7 @@ pub enum VerifyError {
         denial: Denial,
     },
     /// The certificate is for another platform.
-    #[error("wrong platform: {identity} is not of the platform {expected}")]
+    #[error("wrong platform: {identity} does not belong to the platform {expected}")]
     WrongPlatform {
         /// The identity in the certificate.
         identity: Identity,
@@ -163,7 +163,7 @@ pub enum VerifyError {
     },
     /// None of the peer's certificates is the root whose fingerprint the token carries.
     #[error(
-        "unknown issuer: the server did not show the root certificate {expected} that the token names; the token is of another platform or somebody stands between"
+        "unknown issuer: the server did not show the root certificate {expected} that the token names; the token belongs to another platform, or somebody intercepts the connection"
     )]
     WrongRoot {
         /// The fingerprint in the token.

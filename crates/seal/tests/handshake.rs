@@ -269,7 +269,7 @@ fn a_client_without_a_certificate_is_refused_at_auth() {
     let (client, server) = must_fail(client, server);
     let server = server.unwrap_err();
     assert_eq!(server, RustlsError::NoCertificatesPresented);
-    assert!(tls::explain(&server, &refusal).contains("no certificate was shown"));
+    assert!(tls::explain(&server, &refusal).contains("no certificate was presented"));
     let client = client.unwrap_err();
     assert_eq!(
         client,

@@ -29,7 +29,7 @@ use crate::config::BrokerSecurity;
 #[derive(Debug, Error)]
 pub(super) enum ConnectError {
     /// The address is none.
-    #[error("{0:?} is no address of a broker: write HOST:PORT")]
+    #[error("{0:?} is not a broker address: write HOST:PORT")]
     Address(String),
     /// The certificate cannot be used.
     #[error("{who} cannot log in to the broker: {why}")]

@@ -60,7 +60,7 @@ pub enum ManagementError {
         answer: String,
     },
     /// The interface's answer cannot be understood.
-    #[error("the broker's answer cannot be understood, asked to {what}: {why}")]
+    #[error("cannot read the broker's answer to the request to {what}: {why}")]
     Nonsense {
         /// The request.
         what: String,

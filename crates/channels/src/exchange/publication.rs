@@ -70,10 +70,10 @@ pub enum PublishError {
         limit: usize,
     },
     /// More requests are under way than a process may have.
-    #[error("{0} requests are under way, as many as may be: wait for answers")]
+    #[error("{0} requests are under way, which is the limit: wait for answers")]
     TooManyRequests(usize),
     /// The message expires before it can be handed out.
-    #[error("it has expired already, or expires before it is valid")]
+    #[error("the message has already expired, or expires before it becomes valid")]
     Expired,
     /// A message that is another agent's.
     #[error(

@@ -41,7 +41,7 @@ pub enum SubscribeError {
     )]
     NoLog,
     /// More subscriptions than other processes take.
-    #[error("this process has {0} subscriptions, as many as it may have")]
+    #[error("this process has {0} subscriptions, which is the limit")]
     TooMany(usize),
     /// Another subscription of the agent already has the durable name.
     #[error(
@@ -54,7 +54,7 @@ pub enum SubscribeError {
         durable: String,
     },
     /// No durable name.
-    #[error("{0:?} cannot be a durable name: it has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
+    #[error("{0:?} cannot be a durable name: a durable name has 1 to {max} bytes and no control characters", max = frame::LONGEST_NAME)]
     DurableName(String),
     /// The agent has left this process.
     #[error("agent {0} has left this process and cannot subscribe")]

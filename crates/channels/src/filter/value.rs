@@ -27,7 +27,7 @@ pub enum EvaluationError {
     #[error("a calculation has no result")]
     Arithmetic,
     /// A text cannot be read as a number.
-    #[error("a text that should be a number is none")]
+    #[error("a text that should be a number is not one")]
     Conversion,
     /// The evaluation reached [`MAX_FILTER_COST`](super::MAX_FILTER_COST).
     #[error("evaluating the filter costs too much for this message")]

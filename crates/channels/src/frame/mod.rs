@@ -240,7 +240,7 @@ pub enum FrameError {
     #[error("the frame ends where {0} is due")]
     Short(&'static str),
     /// A kind that is not known.
-    #[error("0x{0:02x} is no kind of frame")]
+    #[error("0x{0:02x} is not a kind of frame")]
     Kind(u8),
     /// A value outside its range.
     #[error("{0} is not within its limits")]

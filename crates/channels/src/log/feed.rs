@@ -377,7 +377,7 @@ async fn finished(tracker: &Tracker) {
 fn open(event: &LoggedEvent, logged: Logged) -> Result<ReceivedEvent, String> {
     let frame = Frame::decode(&event.frame).map_err(|error| error.to_string())?;
     let Frame::Keep { head, body, .. } = frame else {
-        return Err("it is no event".to_owned());
+        return Err("it is not an event".to_owned());
     };
     let channel = ChannelPath::new(head.channel).map_err(|error| error.to_string())?;
     let bytes: Bytes = event.frame.slice_ref(body);

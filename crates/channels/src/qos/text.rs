@@ -38,7 +38,7 @@ pub enum QosProblem {
     )]
     Unknown(String),
     /// Two that say something about the same.
-    #[error("says twice what {0} is to be")]
+    #[error("{0} is given twice")]
     Twice(&'static str),
     /// No priority.
     #[error("expected a priority from 0 to 9, such as priority=7")]
@@ -52,13 +52,13 @@ pub enum QosProblem {
     )]
     Time(DateTimeError),
     /// A date before 1970.
-    #[error("a date before 1970 cannot be meant")]
+    #[error("a date before 1970 is not allowed")]
     BeforeEpoch,
     /// No security level.
     #[error(transparent)]
     Level(#[from] UnknownSecurityLevel),
     /// No acknowledgement.
-    #[error("expected what is to acknowledge: none, process, agent, disk or majority")]
+    #[error("expected one of none, process, agent, disk or majority")]
     Acknowledgement,
 }
 

@@ -224,7 +224,7 @@ fn message(
 ) -> Result<AclMessage, CliError> {
     let Some(performative) = Performative::standard(performative.as_bytes()) else {
         return Err(CliError::Usage {
-            message: format!("{performative:?} is no performative of FIPA"),
+            message: format!("{performative:?} is not a FIPA performative"),
             help: "such as inform, request, cfp or query-ref".to_owned(),
         });
     };

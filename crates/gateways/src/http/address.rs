@@ -20,7 +20,7 @@ pub struct HttpAddress {
 
 /// Why a text is not the address of a platform that this gateway can reach.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{}' is no address that can be reached from here ({problem}): it must look like http://host:7778/acc", .text.escape_debug())]
+#[error("'{}' is not an address that can be reached from here ({problem}): it must look like http://host:7778/acc", .text.escape_debug())]
 pub struct AddressError {
     /// The text, shortened.
     pub text: String,
@@ -110,7 +110,7 @@ impl FromStr for HttpAddress {
         let is_name =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':');
         if host.is_empty() || host.len() > 255 || !host.bytes().all(is_name) {
-            return Err(wrong("its host is no name"));
+            return Err(wrong("its host is not a name"));
         }
         let port = match port {
             None | Some("") => {
@@ -124,7 +124,7 @@ impl FromStr for HttpAddress {
                 .parse()
                 .ok()
                 .filter(|port| *port != 0)
-                .ok_or_else(|| wrong("its port is no number from 1 to 65535"))?,
+                .ok_or_else(|| wrong("its port is not a number from 1 to 65535"))?,
         };
         let path = match path.split('#').next() {
             None | Some("") => "/".to_owned(),

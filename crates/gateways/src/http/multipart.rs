@@ -32,7 +32,7 @@ pub enum MultipartError {
     #[error("the body has {0} parts: send two, an envelope and a message")]
     Parts(usize),
     /// A part whose headers do not end, or are no headers.
-    #[error("the headers of part {0} are no header lines that end with an empty one")]
+    #[error("the headers of part {0} are malformed: header lines end with an empty line")]
     PartHeaders(usize),
 }
 

@@ -73,7 +73,7 @@ enum ConnectError {
         "{0} needs certificates to check it against: name a file as trust in the gateway's configuration"
     )]
     NoTrust(HttpAddress),
-    #[error("{0}: {1} is no name that a certificate can be for")]
+    #[error("{0}: {1} is not a name that a certificate can carry")]
     Name(HttpAddress, String),
     #[error("{0}: {1}")]
     OutOfReach(HttpAddress, OutOfReach),

@@ -43,16 +43,16 @@ pub struct GatewayRule {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
     /// No platform, or a name that is none.
-    #[error("'{}' is no name of a platform: write it as it stands behind the @ of its agents' names, or * for all", .0.escape_debug())]
+    #[error("'{}' is not a platform name: write what follows the @ in its agents' names, or * for all", .0.escape_debug())]
     Platform(String),
     /// No receivers.
     #[error("the rule for {0} names no receivers: write *, or the names of agents")]
     Receivers(String),
     /// Something that is no network address.
-    #[error("'{}' is no network address: write 10.0.0.7, or 10.0.0.0/24", .0.escape_debug())]
+    #[error("'{}' is not a network address: write 10.0.0.7, or 10.0.0.0/24", .0.escape_debug())]
     Network(String),
     /// Something that is no fingerprint.
-    #[error("'{}' is no SHA-256 fingerprint: write 64 hexadecimal digits", .0.escape_debug())]
+    #[error("'{}' is not a SHA-256 fingerprint: write 64 hexadecimal digits", .0.escape_debug())]
     Certificate(String),
     /// Too many rules.
     #[error("there are {MOST_RULES} rules already")]

@@ -28,7 +28,7 @@ pub struct Answer {
 
 /// The bytes are no answer, or too many.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("it sent what is no HTTP answer ({0})")]
+#[error("its answer is not HTTP ({0})")]
 pub struct AnswerError(pub &'static str);
 
 enum State {
@@ -172,7 +172,7 @@ impl AnswerReader {
             Head::Body(State::Chunks(answer, 0))
         } else {
             match content_length {
-                Some(Err(_)) => return Err(AnswerError("the length of the body is no number")),
+                Some(Err(_)) => return Err(AnswerError("the length of the body is not a number")),
                 Some(Ok(length)) if length > LONGEST_BODY => {
                     return Err(AnswerError("the body is too long"));
                 }

@@ -259,7 +259,7 @@ impl<S: Service> Server<S> {
                 "the head of a request is larger than the limit head",
             ))
         } else if error.is_parse() {
-            Some((Turned::Malformed, "it sent what is no HTTP request"))
+            Some((Turned::Malformed, "it did not send an HTTP request"))
         } else if error.is_timeout() && !has_asked.load(Ordering::Relaxed) {
             // A connection that was of use may be idle until its time is over.
             let explanation = "the head of a request took longer than the limit head-time";

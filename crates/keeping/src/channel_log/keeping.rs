@@ -55,9 +55,9 @@ impl ChannelLogs {
         let refuse = |text: String| Fault::new(FaultCode::BadRequest, text);
         let bytes = Bytes::from(event.frame.0);
         let frame = Frame::decode(&bytes)
-            .map_err(|error| refuse(format!("what is to be kept is no event: {error}")))?;
+            .map_err(|error| refuse(format!("the record to keep is not an event: {error}")))?;
         let Frame::Keep { stamp, head, body } = frame else {
-            return Err(refuse("what is to be kept is no event".to_owned()));
+            return Err(refuse("the record to keep is not an event".to_owned()));
         };
         let channel = ChannelPath::new(head.channel).map_err(|error| refuse(error.to_string()))?;
         self.check(obeyed, &event.publisher, &channel, &head, body)?;

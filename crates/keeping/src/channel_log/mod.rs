@@ -265,7 +265,7 @@ impl ChannelLogs {
             return Err(Fault::new(
                 FaultCode::Full,
                 format!(
-                    "{} keeps {MOST_LOGS} channels, as many as it may",
+                    "{} keeps {MOST_LOGS} channels, which is the limit",
                     self.node
                 ),
             ));

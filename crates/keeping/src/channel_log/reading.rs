@@ -175,7 +175,7 @@ impl ChannelLogs {
             return Ok(());
         }
         let message = format!(
-            "{agent} has {MOST_DURABLE} durable subscriptions on {}, as many as an agent may",
+            "{agent} has {MOST_DURABLE} durable subscriptions on {}, which is the limit",
             self.node
         );
         let advice = "subscribe under a durable name that it had before";

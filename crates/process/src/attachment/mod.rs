@@ -36,7 +36,7 @@ const COMMANDS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The address is not the address of a node.
-    #[error("`{0}` is no address of a node: SEALBUS_ATTACH is to be unix:/path/to/socket")]
+    #[error("`{0}` is not a node's address: set SEALBUS_ATTACH to unix:/path/to/socket")]
     NoAddress(String),
     /// The ticket cannot be read.
     #[error(transparent)]
