@@ -3,29 +3,30 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use miette::Diagnostic;
+use annotate_snippets::{Group, Level, Renderer};
+use sealbus_control::text::printable_but;
+use sealbus_manifest::ManifestError;
 use serde_json::json;
 
+use crate::output::is_layout;
+
 /// The reason why a command failed. The help text says what to do about it.
-#[derive(Debug, thiserror::Error, Diagnostic)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// No Master listens in the state directory.
     #[error("no platform is running at {}", directory.display())]
-    #[diagnostic(help("start one with `sealbus up`, or name its state directory with --state"))]
     NoPlatform {
         /// The state directory that was tried.
         directory: PathBuf,
     },
     /// Several platforms run here, and the command line names none of them.
     #[error("several platforms run here: {}", names.join(", "))]
-    #[diagnostic(help("say which with --platform NAME"))]
     SeveralPlatforms {
         /// The platforms' names.
         names: Vec<String>,
     },
     /// The named thing does not exist.
     #[error("{message}")]
-    #[diagnostic(help("{help}"))]
     NotFound {
         /// The missing name, in a sentence.
         message: String,
@@ -38,12 +39,10 @@ pub(crate) enum CliError {
         /// The platform's own words.
         message: String,
         /// The platform's advice.
-        #[help]
         advice: Option<String>,
     },
     /// The command line is well-formed but makes no sense.
     #[error("{message}")]
-    #[diagnostic(help("{help}"))]
     Usage {
         /// The mistake.
         message: String,
@@ -66,13 +65,11 @@ pub(crate) enum CliError {
         /// The event.
         message: String,
         /// The advice.
-        #[help]
         help: Option<String>,
     },
-    /// An error that already carries its own place, label and help, such as an error in a manifest.
+    /// The manifest has mistakes; each has its own place and help.
     #[error(transparent)]
-    #[diagnostic(transparent)]
-    Located(Box<dyn Diagnostic + Send + Sync>),
+    Manifest(ManifestError),
 }
 
 impl CliError {
@@ -83,17 +80,46 @@ impl CliError {
             Self::NoPlatform { .. } | Self::SeveralPlatforms { .. } => 3,
             Self::NotFound { .. } => 4,
             Self::Refused { .. } => 5,
-            Self::File { .. } | Self::Failed { .. } | Self::Located(_) => 1,
+            Self::File { .. } | Self::Failed { .. } | Self::Manifest(_) => 1,
         })
+    }
+
+    /// What to do about the error.
+    fn help(&self) -> Option<&str> {
+        match self {
+            Self::NoPlatform { .. } => {
+                Some("start one with `sealbus up`, or name its state directory with --state")
+            }
+            Self::SeveralPlatforms { .. } => Some("say which with --platform NAME"),
+            Self::NotFound { help, .. } | Self::Usage { help, .. } => Some(help),
+            Self::Refused { advice: help, .. } | Self::Failed { help, .. } => help.as_deref(),
+            Self::File { .. } | Self::Manifest(_) => None,
+        }
     }
 
     /// Writes the error to standard error, as text, or as one JSON object for programs.
     pub(crate) fn print(self, as_json: bool) {
         if as_json {
-            let help = self.help().map(|help| help.to_string());
-            anstream::eprintln!("{}", json!({ "error": self.to_string(), "help": help }));
+            let text = json!({ "error": self.to_string(), "help": self.help() });
+            anstream::eprintln!("{text}");
         } else {
-            anstream::eprintln!("{:?}", miette::Report::new(self));
+            anstream::eprintln!("{}", self.report());
+        }
+    }
+
+    /// The error as people read it. Text of others is made safe for a terminal.
+    fn report(&self) -> String {
+        if let Self::Manifest(mistakes) = self {
+            return mistakes.report();
+        }
+        let line = |level: Level<'static>, text: &str| {
+            let title = level.primary_title(printable_but(text, is_layout).into_owned());
+            Renderer::styled().render(&[Group::with_title(title)])
+        };
+        let error = line(Level::ERROR, &self.to_string());
+        match self.help() {
+            Some(help) => format!("{error}\n{}", line(Level::HELP, help)),
+            None => error,
         }
     }
 }

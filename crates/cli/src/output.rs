@@ -38,16 +38,6 @@ impl Output {
             Color::Always => true,
             Color::Never => false,
         };
-        // This fails only if a hook is already set, and this is the only place that sets one.
-        let _ = miette::set_hook(Box::new(move |_| {
-            Box::new(
-                miette::MietteHandlerOpts::new()
-                    .color(colours)
-                    .unicode(colours)
-                    .wrap_lines(std::io::stderr().is_terminal())
-                    .build(),
-            )
-        }));
         Self {
             json: general.json,
             coloured: colours,
@@ -186,7 +176,8 @@ pub(crate) fn shown(text: &str) -> String {
     safe
 }
 
-fn is_layout(character: char) -> bool {
+/// Characters that lay text out and do nothing else to a terminal.
+pub(crate) fn is_layout(character: char) -> bool {
     matches!(character, '\n' | '\t')
 }
 

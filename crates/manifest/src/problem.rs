@@ -1,24 +1,23 @@
 //! Mistakes in a manifest, each with its place and the correct form.
 
-use miette::{Diagnostic, NamedSource, SourceSpan};
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use toml::de::DeValue;
 
 /// All mistakes in a manifest. With such an error nothing was started.
-#[derive(Debug, thiserror::Error, Diagnostic)]
+#[derive(Debug, thiserror::Error)]
 #[error("{file} has {} and nothing was started", plural(.problems.len()))]
-#[diagnostic(code(sealbus::manifest))]
 pub struct ManifestError {
     /// The file's name.
     pub file: String,
-    #[source_code]
-    pub(super) source_code: NamedSource<String>,
+    pub(super) text: String,
     /// The mistakes, in the order of the file.
-    #[related]
     pub problems: Vec<ManifestProblem>,
 }
 
 /// One mistake in a manifest.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Diagnostic)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ManifestProblem {
     /// Line, counted from 1.
@@ -26,10 +25,29 @@ pub struct ManifestProblem {
     /// The description of the mistake.
     pub message: String,
     /// The correct form.
-    #[help]
     pub help: Option<String>,
-    #[label("here")]
-    pub(super) span: SourceSpan,
+    pub(super) span: Range<usize>,
+}
+
+impl ManifestError {
+    /// The mistakes as people read them: each with its line of the file and the correct form. The text has colours;
+    /// a printer that writes elsewhere than to a terminal strips them.
+    pub fn report(&self) -> String {
+        let title = Group::with_title(Level::ERROR.primary_title(self.to_string()));
+        let problems = self.problems.iter().map(|problem| {
+            let end = self.text.len();
+            let start = problem.span.start.min(end);
+            let place = AnnotationKind::Primary.span(start..problem.span.end.clamp(start, end));
+            let snippet = Snippet::source(&self.text).path(&self.file).annotation(place);
+            let group = Level::ERROR.secondary_title(&problem.message).element(snippet);
+            match &problem.help {
+                Some(help) => group.element(Level::HELP.message(help)),
+                None => group,
+            }
+        });
+        let report: Vec<_> = std::iter::once(title).chain(problems).collect();
+        Renderer::styled().render(&report)
+    }
 }
 
 fn plural(count: usize) -> String {
@@ -41,14 +59,10 @@ fn plural(count: usize) -> String {
 }
 
 /// The reason why a manifest file cannot be used.
-#[derive(Debug, thiserror::Error, Diagnostic)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read the manifest {file}: {error}")]
-    #[diagnostic(
-        code(sealbus::manifest::unreadable),
-        help("name the file: sealbus up platform.toml")
-    )]
     Unreadable {
         /// The file's name.
         file: String,
@@ -57,7 +71,6 @@ pub enum ReadError {
     },
     /// The file has mistakes.
     #[error(transparent)]
-    #[diagnostic(transparent)]
     Mistakes(#[from] ManifestError),
 }
 

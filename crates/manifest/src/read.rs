@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::path::Path;
 
-use miette::NamedSource;
 use sealbus_seal::{Name, PlatformName, SecurityLevel};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -72,11 +71,10 @@ impl Manifest {
         match manifest {
             Some(manifest) if problems.is_empty() => Ok(manifest),
             _ => {
-                problems.sort_by_key(|problem| problem.span.offset());
-                let source_code = NamedSource::new(file, text.to_owned()).with_language("toml");
+                problems.sort_by_key(|problem| problem.span.start);
                 Err(ManifestError {
                     file: file.to_owned(),
-                    source_code,
+                    text: text.to_owned(),
                     problems,
                 })
             }
@@ -106,7 +104,7 @@ impl<'t> Reader<'t> {
             line,
             message: message.into(),
             help,
-            span: span.into(),
+            span,
         });
     }
 
@@ -529,7 +527,7 @@ mod tests {
     #[test]
     fn the_report_shows_the_file_and_the_place() {
         let error = parse("[platform]\nname = \"f\"\nlevl = \"auth\"\n").unwrap_err();
-        let report = format!("{:?}", miette::Report::new(error));
+        let report = error.report();
         assert!(report.contains("platform.toml"), "{report}");
         assert!(report.contains("did you mean `level`?"), "{report}");
     }

@@ -108,7 +108,7 @@ fn manifest(general: &General, up: &Up) -> Result<Manifest, CliError> {
     let name = general.platform.as_deref().unwrap_or(UNNAMED);
     let text = format!("[platform]\nname = {}\n", serde_json::Value::from(name));
     Manifest::parse("the command line", &text, Path::new("."))
-        .map_err(|mistakes| CliError::from(ReadError::from(mistakes)))
+        .map_err(CliError::Manifest)
 }
 
 fn settings(
@@ -217,7 +217,13 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
 
 impl From<ReadError> for CliError {
     fn from(error: ReadError) -> Self {
-        Self::Located(Box::new(error))
+        match error {
+            ReadError::Unreadable { .. } => Self::Failed {
+                message: error.to_string(),
+                help: Some("name the file: sealbus up platform.toml".to_owned()),
+            },
+            ReadError::Mistakes(mistakes) => Self::Manifest(mistakes),
+        }
     }
 }
 
