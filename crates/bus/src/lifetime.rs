@@ -10,7 +10,9 @@ pub struct Lifetime(pub Duration);
 
 /// The argument is not a length of time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a length of time: write a whole number followed by ms, s, m, h or d, such as 90s")]
+#[error(
+    "`{0}` is not a length of time: write a whole number followed by ms, s, m, h or d, such as 90s"
+)]
 pub struct LifetimeError(String);
 
 impl FromStr for Lifetime {

@@ -38,8 +38,12 @@ impl ManifestError {
             let end = self.text.len();
             let start = problem.span.start.min(end);
             let place = AnnotationKind::Primary.span(start..problem.span.end.clamp(start, end));
-            let snippet = Snippet::source(&self.text).path(&self.file).annotation(place);
-            let group = Level::ERROR.secondary_title(&problem.message).element(snippet);
+            let snippet = Snippet::source(&self.text)
+                .path(&self.file)
+                .annotation(place);
+            let group = Level::ERROR
+                .secondary_title(&problem.message)
+                .element(snippet);
             match &problem.help {
                 Some(help) => group.element(Level::HELP.message(help)),
                 None => group,

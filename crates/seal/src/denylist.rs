@@ -123,7 +123,9 @@ pub enum DenyListError {
     #[error("the deny list of {0} is not signed by it")]
     NotSigned(Identity),
     /// A newer list is in force.
-    #[error("the deny list of {authority} has version {received}, which is older than version {held} held here")]
+    #[error(
+        "the deny list of {authority} has version {received}, which is older than version {held} held here"
+    )]
     Stale {
         /// The authority of the list.
         authority: Identity,

@@ -107,8 +107,7 @@ fn manifest(general: &General, up: &Up) -> Result<Manifest, CliError> {
     }
     let name = general.platform.as_deref().unwrap_or(UNNAMED);
     let text = format!("[platform]\nname = {}\n", serde_json::Value::from(name));
-    Manifest::parse("the command line", &text, Path::new("."))
-        .map_err(CliError::Manifest)
+    Manifest::parse("the command line", &text, Path::new(".")).map_err(CliError::Manifest)
 }
 
 fn settings(
