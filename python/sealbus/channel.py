@@ -362,6 +362,14 @@ class ChannelSubscription:
         """The next event, if one is there."""
         return self._handle.try_next()
 
+    def settle(self) -> None:
+        """Says that the events taken so far are dealt with; asking for the next one says the same.
+
+        An agent that moves gets nothing more from its subscriptions once ``save`` is called. A durable subscription goes on
+        behind the events dealt with by then. An event still in the hands of a task comes again, marked, where the agent is.
+        """
+        self._handle.settle()
+
     async def wait(self) -> str | None:
         """Waits until there is an event to take, or says why there will be none any more."""
         why: str | None = await self._life.call(self._handle.wait)

@@ -455,8 +455,15 @@ class Life:
     async def _hand_over(self) -> None:
         """Gives the agent's state to the platform, which carries it to another node."""
         self._freeze = False
+        # The handlers have dealt with their events. A task that reads a subscription gets nothing more.
+        for listener in self._listeners:
+            listener.subscription.settle()
+        self.handle.come_to_rest()
         try:
             state = await self.agent.save()
+        except asyncio.CancelledError:
+            self.handle.decline_move("it is being stopped")
+            raise
         except Exception as raised:
             log.error("%s: save raised, so the agent stays", self.name, exc_info=raised)
             self.handle.decline_move(f"save raised {type(raised).__name__}: {raised}")

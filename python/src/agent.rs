@@ -325,6 +325,11 @@ impl PyAgentHandle {
         Ok(state.map(|state| PyBytes::new(py, &state)))
     }
 
+    /// Lets the agent's subscriptions rest, before its state is saved.
+    fn come_to_rest(&self) -> PyResult<()> {
+        self.with(|handle| handle.come_to_rest())
+    }
+
     /// Hands the agent's state to the platform. The outcome says whether the agent goes on elsewhere.
     fn hand_over(&self, pump: &PyPump, call: u64, state: Vec<u8>) -> PyResult<()> {
         let place = self.place.get()?.clone();

@@ -1,6 +1,5 @@
 //! Channels, for `sealbus/channel.py`. Nothing here waits: an operation that must wait is a call of the pump.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -322,13 +321,7 @@ type Counts = (u64, u64, u64, u64, u64, u64, u64);
 
 /// A subscription of one agent.
 #[pyclass(frozen, module = "sealbus._sealbus", name = "SubscriptionHandle")]
-pub(crate) struct PySubscriptionHandle(Mutex<Option<Owned<Open>>>);
-
-struct Open {
-    subscription: Arc<ChannelSubscription>,
-    /// The results of waits that nobody has taken yet. They are kept so that a cancelled wait loses nothing.
-    found: Arc<Mutex<VecDeque<ChannelEvent>>>,
-}
+pub(crate) struct PySubscriptionHandle(Mutex<Option<Owned<Arc<ChannelSubscription>>>>);
 
 /// Subscribes with the options that `sealbus/channel.py` gives.
 pub(crate) fn subscribe(
@@ -386,10 +379,8 @@ pub(crate) fn subscribe(
         SubscribeError::Filter(problem) => error::filter(problem),
         _ => error::channel(problem),
     })?;
-    Ok(PySubscriptionHandle(Mutex::new(Some(Owned::new(Open {
-        subscription: Arc::new(subscription),
-        found: Arc::default(),
-    })))))
+    let subscription = Owned::new(Arc::new(subscription));
+    Ok(PySubscriptionHandle(Mutex::new(Some(subscription))))
 }
 
 #[pymethods]
@@ -398,39 +389,32 @@ impl PySubscriptionHandle {
     fn try_next(&self, py: Python<'_>) -> PyResult<Option<Py<PyChannelEvent>>> {
         let open = self.0.lock();
         let Some(open) = &*open else { return Ok(None) };
-        let open = open.get()?;
-        let found = open.found.lock().pop_front();
-        let event = found.or_else(|| open.subscription.try_next());
-        event
-            .map(|event| PyChannelEvent::make(py, event, Some(&open.subscription)))
+        let subscription = open.get()?;
+        subscription
+            .try_next()
+            .map(|event| PyChannelEvent::make(py, event, Some(subscription)))
             .transpose()
     }
 
-    /// Waits until there is an event. The outcome is whether there is one, or why there will be none any more.
+    /// Says that the events taken so far are dealt with.
+    fn settle(&self) -> PyResult<()> {
+        if let Some(open) = &*self.0.lock() {
+            open.get()?.settle();
+        }
+        Ok(())
+    }
+
+    /// Waits until there is an event, which stays there. The outcome is nothing, or why there will be no event any more.
     fn wait(&self, pump: &PyPump, call: u64) -> PyResult<()> {
-        let (subscription, found) = match &*self.0.lock() {
-            Some(open) => {
-                let open = open.get()?;
-                (open.subscription.clone(), open.found.clone())
-            }
+        let subscription = match &*self.0.lock() {
+            Some(open) => open.get()?.clone(),
             None => return Err(error::channel("the subscription was cancelled")),
         };
         pump.call(call, async move {
-            let is_there = !found.lock().is_empty();
-            let event = if is_there {
-                true
-            } else {
-                match poll_fn(|waiting| subscription.poll_next(waiting)).await {
-                    Some(event) => {
-                        found.lock().push_back(event);
-                        true
-                    }
-                    None => false,
-                }
-            };
+            let is_there = poll_fn(|waiting| subscription.poll_ready(waiting)).await;
             let ended = subscription.ended();
             move |py: Python<'_>| {
-                let why = (!event).then(|| ended.unwrap_or(Ended::Cancelled).to_string());
+                let why = (!is_there).then(|| ended.unwrap_or(Ended::Cancelled).to_string());
                 Ok(why.into_pyobject(py)?.into_any().unbind())
             }
         })
@@ -441,7 +425,7 @@ impl PySubscriptionHandle {
     fn counters(&self) -> PyResult<Option<Counts>> {
         let open = self.0.lock();
         let Some(open) = &*open else { return Ok(None) };
-        let counters = open.get()?.subscription.counters();
+        let counters = open.get()?.counters();
         Ok(Some((
             counters.taken,
             counters.handed_out,
@@ -459,7 +443,7 @@ impl PySubscriptionHandle {
         let Some(open) = &*open else {
             return Ok(Vec::new());
         };
-        let damaged = open.get()?.subscription.damaged().into_iter();
+        let damaged = open.get()?.damaged().into_iter();
         let damaged =
             damaged.map(|log| (log.node.to_string(), log.channel.to_string(), log.damage));
         Ok(damaged.collect())

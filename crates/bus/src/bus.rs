@@ -423,6 +423,26 @@ impl Bus {
     /// Takes an agent out of this process. Its reader keeps the messages still in its mailbox. Later messages go back
     /// to their senders, or follow the agent if its mailbox was [drained](Mailbox::drain) first.
     pub fn detach(&self, name: &str) {
+        self.take_off(name, true);
+    }
+
+    /// Gives an agent a new mailbox with these messages, after its former one was emptied and closed for a move that did
+    /// not come about. Its subscriptions go on.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub fn attach_again(
+        &self,
+        name: &str,
+        unread: Vec<ReceivedMessage>,
+    ) -> Result<(Outbox, Mailbox), AttachError> {
+        let credential = self.agent(name).and_then(|agent| agent.credential());
+        self.take_off(name, false);
+        self.attach_moved(name, credential, None, unread)
+    }
+
+    /// Takes an agent out of this process, which leaves or is attached again.
+    fn take_off(&self, name: &str, leaves: bool) {
         let Some(agent) = self.inner.agents.write().remove(name) else {
             return;
         };
@@ -435,7 +455,7 @@ impl Bus {
             .write()
             .take_if(|stand_ins| stand_ins.is_of(name));
         self.forget_way_to(&agent);
-        if let Some(inlet) = self.inner.inlet.get() {
+        if leaves && let Some(inlet) = self.inner.inlet.get() {
             inlet.agent_left(name);
         }
         self.inner

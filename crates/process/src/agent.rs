@@ -9,6 +9,7 @@ use std::task::{Poll, Waker};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sealbus_bus::{Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError};
+use sealbus_channels::Channels;
 use sealbus_fipa::{AclMessage, Aid};
 
 use super::Process;
@@ -318,9 +319,29 @@ impl AgentHandle {
         self.state.take().map(Vec::from)
     }
 
+    /// Begins the answer to [`Wish::Freeze`]: from now on the agent's subscriptions, also those that tasks of it read,
+    /// hand out nothing and count nothing more as dealt with. An agent calls this before it saves its state. They go on
+    /// when [`hand_over`](Self::hand_over) says so, or after [`decline_move`](Self::decline_move).
+    pub fn come_to_rest(&self) {
+        self.channels().rest(&self.entry.aid.name);
+    }
+
     /// Answers [`Wish::Freeze`]: hands over the state and the unread messages, and waits for the outcome of the move.
     /// The agent must be at rest: messages it sends or changes it makes from here on are lost if it moves.
     pub async fn hand_over(&mut self, state: Vec<u8>) -> Thawed {
+        self.come_to_rest();
+        let thawed = self.until_thawed(state).await;
+        if thawed == Thawed::GoOn {
+            self.channels().go_on(&self.entry.aid.name);
+        }
+        thawed
+    }
+
+    fn channels(&self) -> Channels {
+        Channels::of(&self.process.shared.bus)
+    }
+
+    async fn until_thawed(&mut self, state: Vec<u8>) -> Thawed {
         let Some(rest) = self.entry.rest.lock().take() else {
             return Thawed::GoOn;
         };
@@ -353,6 +374,7 @@ impl AgentHandle {
             rest.decline(reason.to_owned());
         }
         self.entry.withdraw_freeze();
+        self.channels().go_on(&self.entry.aid.name);
     }
 
     /// Leaves the platform in this way. Unread messages go back to their senders.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use sealbus_bus::{ForeignOrigin, Mailbox, Outbox, Provenance, ReceivedMessage};
+use sealbus_channels::Channels;
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
@@ -22,6 +24,9 @@ use sealbus_control::{Blob, FrozenAgent, WaitingMessage, WaitingProvenance};
 
 /// How long all agents may take to come to rest.
 const COME_TO_REST: Duration = Duration::from_secs(15);
+
+/// How long the nodes may take to note the events that the agents have dealt with.
+const LAST_EVENTS: Duration = Duration::from_secs(3);
 
 /// An agent that has handed over everything. Dropping this value tells the agent that it is over here.
 pub(super) struct Resting {
@@ -132,9 +137,12 @@ async fn collect(
             thaw,
         });
     }
-    // Otherwise the next process would get letters again that were taken here.
+    // Otherwise the next process would get letters and events again that were taken here.
     if failed.is_none() {
         failed = shared.inbox.all_confirmed().await.err();
+    }
+    if failed.is_none() {
+        note_progress(shared, &resting).await;
     }
     match failed {
         None => Ok((frozen, resting)),
@@ -143,6 +151,21 @@ async fn collect(
             Err(error)
         }
     }
+}
+
+/// Waits until the nodes know which events the agents have dealt with. Without that note they come again, marked.
+async fn note_progress(shared: &Shared, resting: &[Resting]) {
+    let channels = Channels::of(&shared.bus);
+    let noting = resting.iter().map(|Resting { entry, .. }| async {
+        let agent = &entry.aid.name;
+        if !channels.rest_is_noted(agent, LAST_EVENTS).await {
+            tracing::warn!(
+                agent,
+                "a node did not take note of the events that were dealt with: they may come again"
+            );
+        }
+    });
+    join_all(noting).await;
 }
 
 /// Ends a failed move: agents at rest go on with the messages they had.
@@ -155,11 +178,8 @@ pub(super) fn thaw(shared: &Shared, resting: Vec<Resting>) {
     {
         entry.withdraw_freeze();
         let name = &entry.aid.name;
-        let credential = shared.bus.agent(name).and_then(|agent| agent.credential());
-        shared.bus.detach(name);
-        match shared.bus.attach(name, credential, None) {
+        match shared.bus.attach_again(name, messages) {
             Ok((outbox, mailbox)) => {
-                shared.put_back(name, messages);
                 let outbox = Arc::new(outbox);
                 entry.outbox.store(outbox.clone());
                 // The agent no longer waits for this only if it has ended in the meantime.

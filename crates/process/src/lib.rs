@@ -500,18 +500,6 @@ impl Shared {
         awaited.remove(name) && awaited.is_empty()
     }
 
-    /// Puts messages that were accepted earlier into an agent's mailbox.
-    fn put_back(&self, agent: &str, messages: Vec<sealbus_bus::ReceivedMessage>) {
-        let Some(agent) = self.bus.agent(agent) else {
-            return;
-        };
-        for message in messages {
-            if agent.mailbox().push_accepted(message).is_err() {
-                tracing::warn!(agent = %agent.name(), "a message that was accepted found the mailbox closed");
-            }
-        }
-    }
-
     fn stop(&self, wish: Stopping) {
         let first = self.stopping.send_if_modified(|stopping| {
             let first = stopping.is_none();

@@ -127,6 +127,10 @@ pub trait Agent: Send + 'static {
     ///
     /// Messages that the agent has not seen yet travel with it, and messages sent in the meantime follow it. None is
     /// lost and none comes twice. After an error the agent stays where it is and goes on running.
+    ///
+    /// The agent's subscriptions rest before this is called, also those that its tasks read: they hand out nothing until
+    /// the agent goes on. A durable subscription goes on at the other node where it rests here. Any other ends with the
+    /// move, and the log says how many events it missed.
     fn save(&mut self, context: &mut Context) -> impl Future<Output = AgentResult<Vec<u8>>> + Send {
         let _ = context;
         async { Ok(Vec::new()) }

@@ -171,14 +171,20 @@ async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Cou
                     break;
                 }
             }
-            Next::Freeze => match within_grace(&wishes, Box::pin(agent.save(context))).await {
-                None => break,
-                Some(Err(error)) => context.handle().decline_move(&error.to_string()),
-                Some(Ok(state)) => match context.handle().hand_over(state).await {
-                    Thawed::GoOn => {}
-                    Thawed::Gone => return Ok(Course::Moved),
-                },
-            },
+            Next::Freeze => {
+                context.come_to_rest();
+                match within_grace(&wishes, Box::pin(agent.save(context))).await {
+                    None => {
+                        context.handle().decline_move("it is being stopped");
+                        break;
+                    }
+                    Some(Err(error)) => context.handle().decline_move(&error.to_string()),
+                    Some(Ok(state)) => match context.handle().hand_over(state).await {
+                        Thawed::GoOn => {}
+                        Thawed::Gone => return Ok(Course::Moved),
+                    },
+                }
+            }
         }
     }
     Ok(Course::Leave)

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use sealbus::channel::{Channel, Replay};
+use sealbus::process::AgentHandle;
 use sealbus::{
     AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, agent,
 };
@@ -259,6 +261,156 @@ async fn an_agent_that_cannot_be_saved_goes_on_where_it_is() {
     let (host, _tell) = Moving::new(&here, Vec::new());
     let beside = Platform::open(host, Some(here.bus())).await.unwrap();
     beside.run([agent("asker", Asker)]).await.unwrap();
+    process.stop("the test is over");
+    running.await.unwrap().unwrap();
+}
+
+/// Reads a durable subscription in a task beside its hooks. Its state is the texts that the task has read.
+struct Reader {
+    read: Arc<Mutex<Vec<String>>>,
+    /// Events that come again to the carried state, and events that were marked as repetitions.
+    again: Arc<Mutex<Vec<String>>>,
+    task: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        Reader {
+            read: Arc::default(),
+            again: Arc::default(),
+            task: None,
+        }
+    }
+
+    fn listen(&mut self, context: &Context) -> AgentResult {
+        let mut subscription = context
+            .subscribe("/numbers")?
+            .durable("all")
+            .since(Replay::Last(u64::MAX))
+            .open()?;
+        let (read, again) = (self.read.clone(), self.again.clone());
+        self.task = Some(tokio::spawn(async move {
+            while let Some(event) = subscription.next().await {
+                let text = event.text().unwrap().to_owned();
+                if event.may_be_again() {
+                    again.lock().unwrap().push(text.clone());
+                }
+                read.lock().unwrap().push(text);
+            }
+        }));
+        Ok(())
+    }
+}
+
+impl Agent for Reader {
+    async fn setup(&mut self, context: &mut Context) -> AgentResult {
+        self.listen(context)
+    }
+
+    async fn save(&mut self, _: &mut Context) -> AgentResult<Vec<u8>> {
+        Ok(self.read.lock().unwrap().join(" ").into_bytes())
+    }
+
+    async fn restore(&mut self, context: &mut Context, state: Vec<u8>) -> AgentResult {
+        let state = String::from_utf8(state)?;
+        let read = state.split_whitespace().map(str::to_owned);
+        *self.read.lock().unwrap() = read.collect();
+        self.listen(context)
+    }
+}
+
+async fn publish(writer: &AgentHandle, numbers: std::ops::Range<u32>) {
+    let channel = Channel::open(
+        writer.outbox().clone(),
+        "home",
+        "sealbus:persistent,ack=disk:///numbers/",
+    )
+    .unwrap();
+    for number in numbers {
+        let event = AclMessage::new(Performative::Inform).with_content(number.to_string());
+        channel.publish(event).await.unwrap();
+    }
+}
+
+async fn until_read(read: &Mutex<Vec<String>>, last: u32) {
+    let last = last.to_string();
+    while !read.lock().unwrap().contains(&last) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn texts(numbers: std::ops::Range<u32>) -> Vec<String> {
+    numbers.map(|number| number.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_task_reads_nothing_of_a_durable_subscription_once_its_agent_is_saved() {
+    let home = embedded().await;
+    let (host, _tell) = Moving::new(&home, Vec::new());
+    let beside = Platform::open(host, Some(home.bus())).await.unwrap();
+    let writer = beside.process().agent("writer").await.unwrap();
+    let (host, tell) = Moving::new(&home, Vec::new());
+    let platform = Platform::open(host, Some(home.bus())).await.unwrap();
+    let reader = Reader::new();
+    let read = reader.read.clone();
+    let running = tokio::spawn(async move { platform.run([agent("reader", reader)]).await });
+    publish(&writer, 0..10).await;
+    until_read(&read, 9).await;
+    // Events keep coming while the agent is moved.
+    let frozen = freeze(&tell).await.unwrap();
+    publish(&writer, 10..20).await;
+    tell.send(Command::Stop {
+        grace: Duration::from_secs(5),
+        reason: "moved".to_owned(),
+    })
+    .await
+    .unwrap();
+    running.await.unwrap().unwrap();
+    let saved = String::from_utf8(frozen[0].state.0.clone()).unwrap();
+    assert_eq!(read.lock().unwrap().join(" "), saved);
+
+    let (host, _tell) = Moving::new(&home, frozen);
+    let platform = Platform::open(host, Some(home.bus())).await.unwrap();
+    let process = platform.process().clone();
+    let reader = Reader::new();
+    let (read, again) = (reader.read.clone(), reader.again.clone());
+    let running = tokio::spawn(async move { platform.run([agent("reader", reader)]).await });
+    until_read(&read, 19).await;
+    assert_eq!(*read.lock().unwrap(), texts(0..20));
+    // The node had given some of them out before, and says so.
+    assert!(
+        again
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|text| !saved.split(' ').any(|it| it == text))
+    );
+    process.stop("the test is over");
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn subscriptions_go_on_after_a_move_that_did_not_come_about() {
+    let home = embedded().await;
+    let (host, _tell) = Moving::new(&home, Vec::new());
+    let beside = Platform::open(host, Some(home.bus())).await.unwrap();
+    let writer = beside.process().agent("writer").await.unwrap();
+    let (host, tell) = Moving::new(&home, Vec::new());
+    let platform = Platform::open(host, Some(home.bus())).await.unwrap();
+    let process = platform.process().clone();
+    let reader = Reader::new();
+    let (read, again) = (reader.read.clone(), reader.again.clone());
+    let running = tokio::spawn(async move { platform.run([agent("reader", reader)]).await });
+    publish(&writer, 0..5).await;
+    until_read(&read, 4).await;
+    freeze(&tell).await.unwrap();
+    publish(&writer, 5..10).await;
+    tell.send(Command::Thaw).await.unwrap();
+    until_read(&read, 9).await;
+    publish(&writer, 10..15).await;
+    until_read(&read, 14).await;
+    assert_eq!(*read.lock().unwrap(), texts(0..15));
+    assert!(again.lock().unwrap().is_empty());
     process.stop("the test is over");
     running.await.unwrap().unwrap();
 }

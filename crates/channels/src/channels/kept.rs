@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use sealbus_fipa::{AclMessage, bitefficient};
 use tokio::sync::oneshot;
@@ -61,6 +62,31 @@ impl Channels {
     /// first asked for. Returns false if a service was set before.
     pub fn set_logs(&self, logs: Arc<dyn ChannelLogs>) -> bool {
         self.shared.logs.set(logs).is_ok()
+    }
+
+    /// The subscriptions of an agent that moves hand out nothing from now on, and count nothing more as dealt with, until
+    /// the agent [goes on](Self::go_on) here, or leaves. Events wait. What is in the hands of a task of the agent is not
+    /// dealt with: it comes again, marked, if the agent goes on elsewhere.
+    pub fn rest(&self, agent: &str) {
+        self.shared
+            .work(|exchange, _| exchange.set_resting(agent, true));
+    }
+
+    /// The subscriptions of an agent that rested go on.
+    pub fn go_on(&self, agent: &str) {
+        self.shared
+            .work(|exchange, _| exchange.set_resting(agent, false));
+    }
+
+    /// Waits until the nodes know the progress of an agent that rests, for `limit` at most. Returns whether they do.
+    pub async fn rest_is_noted(&self, agent: &str, limit: Duration) -> bool {
+        let consumers = self
+            .shared
+            .work(|exchange, _| exchange.set_resting(agent, true));
+        let durable = consumers.iter().filter(|it| it.options.durable.is_some());
+        let trackers = durable.filter_map(|it| it.tracker.as_ref());
+        let noted = join_all(trackers.map(|tracker| tracker.all_noted()));
+        tokio::time::timeout(limit, noted).await.is_ok()
     }
 
     /// Waits until the nodes know the progress of durable subscriptions that have ended.
@@ -197,7 +223,7 @@ impl Channels {
                 positions: None,
                 events: 0,
                 bytes: 0,
-                wait: std::time::Duration::ZERO,
+                wait: Duration::ZERO,
             },
             limits: options.limits,
         };

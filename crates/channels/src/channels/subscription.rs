@@ -33,7 +33,8 @@ impl Subscription {
     }
 
     /// Waits until there is an event, message or request, then appends up to `most` of them to `out`. Returns their
-    /// number; 0 only if the subscription has [ended](Self::ended). Safe to cancel.
+    /// number; 0 only if the subscription has [ended](Self::ended). Safe to cancel. Those of one call are dealt with
+    /// together, when the next ones are asked for.
     pub async fn recv_many(&mut self, out: &mut Vec<ReceivedEvent>, most: usize) -> usize {
         tokio::task::consume_budget().await;
         poll_fn(|context| match self.take_many(Some(context), out, most) {
@@ -49,6 +50,25 @@ impl Subscription {
             Some(event) => Poll::Ready(Some(event)),
             None if self.consumer.ended().is_some() => Poll::Ready(None),
             None => Poll::Pending,
+        }
+    }
+
+    /// Whether there is an event, message or request to take, without taking it. False: the subscription has
+    /// [ended](Self::ended), and none is left. For hand-written futures; only the task that polled last is woken.
+    pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut aftermath = Aftermath::default();
+        let now = Moment::from(SystemTime::now());
+        let polled = self
+            .consumer
+            .poll_ready(now, context.waker(), &mut aftermath);
+        self.channels.shared.settle(&self.consumer, aftermath);
+        polled
+    }
+
+    /// The agent has dealt with all that it took. Asking for the next event says the same.
+    pub fn settle(&self) {
+        if let Some(tracker) = &self.consumer.tracker {
+            tracker.settle();
         }
     }
 

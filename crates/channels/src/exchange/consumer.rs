@@ -1,5 +1,7 @@
 //! Consumers: subscriptions of this process. The exchange fills a consumer's queue, and its agent empties the queue.
 
+mod resting;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -41,6 +43,12 @@ impl Entry {
         let is_kept = self.event.header.qos.reliability != Reliability::BestEffort;
         self.source.peer().filter(|_| is_kept)
     }
+
+    /// Whether the event is missed if it is not taken. An event of a log stays there.
+    fn is_transient(&self) -> bool {
+        let is_logged = matches!(self.source, Source::Log(_));
+        !is_logged && !matches!(self.event.header.mechanism, Mechanism::Request { .. })
+    }
 }
 
 /// The outcome of a request that an agent has taken.
@@ -64,6 +72,8 @@ struct State {
     open: VecDeque<Open>,
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
+    /// The agent rests, because it moves. It takes nothing.
+    rests: bool,
     waker: Option<Waker>,
     /// How often publishers of this process had to wait since the last report, and when to report again.
     waits: u64,
@@ -133,6 +143,7 @@ impl Consumer {
                 open: VecDeque::new(),
                 lost: Vec::new(),
                 ended: None,
+                rests: false,
                 waker: None,
                 waits: 0,
                 next_report: Moment::default(),
@@ -293,8 +304,8 @@ impl Consumer {
         }
     }
 
-    /// Takes up to `most` events out of the queue. 0: there is none now, and `waker` is woken when that may have
-    /// changed.
+    /// Takes up to `most` events out of the queue. The agent has then dealt with those that it took before. 0: there is
+    /// none now, or the agent rests; `waker` is woken when that may have changed.
     pub(crate) fn take(
         &self,
         now: Moment,
@@ -303,10 +314,13 @@ impl Consumer {
         mut out: impl FnMut(ReceivedEvent),
         aftermath: &mut Aftermath,
     ) -> usize {
+        if let Some(tracker) = &self.tracker {
+            tracker.settle();
+        }
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let mut count = 0;
-        while count < most {
+        while count < most && !state.rests {
             let entry = state.queue.pop(now, &mut state.lost);
             state.settle_lost(self, aftermath);
             let Some(entry) = entry else { break };
@@ -414,16 +428,19 @@ impl Consumer {
         next
     }
 
-    /// Ends the subscription. Events in the queue stay with the agent, unless the queue is `drained`.
-    pub(super) fn end(&self, why: Ended, aftermath: &mut Aftermath) {
+    /// Ends the subscription. Events in the queue stay with the agent, unless the subscription was cancelled. Returns how
+    /// many events the agent misses because it moved while they waited.
+    pub(super) fn end(&self, why: Ended, aftermath: &mut Aftermath) -> u64 {
         if let Some(tracker) = &self.tracker {
             tracker.finish();
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.ended.get_or_insert(why);
+        let mut missed = 0;
         if why == Ended::Cancelled {
             for entry in state.queue.drain() {
+                missed += u64::from(state.rests && entry.is_transient());
                 state.give_up(&entry, self, aftermath);
             }
         }
@@ -436,6 +453,7 @@ impl Consumer {
             waker.wake();
         }
         self.gate.open_all();
+        missed
     }
 
     pub(crate) fn ended(&self) -> Option<Ended> {

@@ -61,7 +61,7 @@ mod targets;
 mod time;
 mod verdicts;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,6 +147,8 @@ pub(crate) struct Exchange {
     rights: Arc<ChannelPermissions>,
     // Sorted, so that output does not depend on the order of a hash table.
     consumers: BTreeMap<u32, Arc<Consumer>>,
+    /// Agents that rest, because they move.
+    resting: HashSet<Arc<str>>,
     next_subscription: u32,
     here: PatternIndex<u32>,
     peers: Peers,
@@ -187,6 +189,7 @@ impl Exchange {
             config,
             rights: Arc::default(),
             consumers: BTreeMap::new(),
+            resting: HashSet::new(),
             next_subscription: 1,
             here: PatternIndex::new(),
             peers: Peers::default(),

@@ -105,6 +105,9 @@ impl Exchange {
         let id = self.next_subscription;
         self.next_subscription += 1;
         let consumer = Arc::new(Consumer::new(id, agent.clone(), options, filter));
+        if self.resting.contains(agent) {
+            consumer.set_resting(true);
+        }
         self.here.insert(&consumer.options.pattern, id);
         self.consumers.insert(id, consumer.clone());
         self.generation += 1;
@@ -142,7 +145,10 @@ impl Exchange {
             .remove(&consumer.options.pattern, |other| *other == id);
         self.generation += 1;
         let mut aftermath = Aftermath::default();
-        consumer.end(why, &mut aftermath);
+        let missed = consumer.end(why, &mut aftermath);
+        if missed > 0 {
+            self.note_missed(&consumer, missed, now);
+        }
         // The process of the subscription announces its end. Credit need not be announced as well.
         aftermath.credit.clear();
         self.settle(id, aftermath, now);
@@ -172,6 +178,25 @@ impl Exchange {
         for id in ids {
             self.unsubscribe(id, Ended::Cancelled, now);
         }
+        self.resting.remove(agent);
+    }
+
+    /// Whether an agent rests from now on: its subscriptions hand out nothing and settle nothing. Returns them.
+    pub(crate) fn set_resting(&mut self, agent: &str, rests: bool) -> Vec<Arc<Consumer>> {
+        if rests {
+            self.resting.insert(agent.into());
+        } else {
+            self.resting.remove(agent);
+        }
+        let consumers = self.consumers.values();
+        let consumers: Vec<_> = consumers
+            .filter(|consumer| *consumer.agent == *agent)
+            .cloned()
+            .collect();
+        for consumer in &consumers {
+            consumer.set_resting(rests);
+        }
+        consumers
     }
 
     /// Handles the aftermath of events that have left the queue of a subscription.

@@ -1,8 +1,9 @@
 //! The progress of a subscription in the logs: read, handed to its agent, and dealt with.
 //!
-//! An agent deals with an event by asking for the next one, or by ending the subscription. An event that expires before
-//! the agent gets it also counts as dealt with. All events before the first that is not dealt with are *settled*: a
-//! durable subscription that returns continues there.
+//! An agent deals with the events that it took by asking for the next one, or by ending the subscription. An event that
+//! expires before the agent gets it also counts as dealt with. All events before the first that is not dealt with are
+//! *settled*: a durable subscription that returns continues there. While the agent rests, nothing more is settled: the
+//! events that it takes now are no part of the state that it has handed over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,8 +27,10 @@ struct State {
     nodes: HashMap<Arc<str>, OfNode>,
     /// Events and bytes that were read and not taken.
     waiting: (usize, usize),
-    /// The event that the agent took last and is dealing with.
-    in_hand: Option<(Arc<str>, ChannelPath, u64)>,
+    /// The events that the agent took last and is dealing with.
+    in_hand: Vec<(Arc<str>, ChannelPath, u64)>,
+    /// The agent rests, because it moves.
+    rests: bool,
     /// The subscription has ended. Events it has not taken wait in the logs.
     is_over: bool,
 }
@@ -71,7 +74,7 @@ pub(crate) struct LogNote {
 }
 
 impl LogNote {
-    /// The agent has taken this event, and has dealt with the one before.
+    /// The agent has taken this event.
     pub(crate) fn taken(&self) {
         let this = (self.node.clone(), self.channel.clone(), self.number);
         let mut state = self.tracker.state.lock();
@@ -79,9 +82,7 @@ impl LogNote {
             return;
         }
         state.is_taken(&self.node, &self.channel, self.number);
-        if let Some((node, channel, number)) = state.in_hand.replace(this) {
-            state.is_done(&node, &channel, number);
-        }
+        state.in_hand.push(this);
         drop(state);
         self.tracker.news.notify_waiters();
     }
@@ -120,6 +121,17 @@ impl State {
         if let Some(log) = self.log(node, channel) {
             log.open.remove(&number);
         }
+    }
+
+    /// The agent has dealt with the events that it took, unless it rests. Returns whether there were any.
+    fn settle(&mut self) -> bool {
+        if self.rests || self.in_hand.is_empty() {
+            return false;
+        }
+        for (node, channel, number) in std::mem::take(&mut self.in_hand) {
+            self.is_done(&node, &channel, number);
+        }
+        true
     }
 }
 
@@ -212,13 +224,24 @@ impl Tracker {
         state.nodes.iter().flat_map(of).collect()
     }
 
+    /// The agent has dealt with the events that it took.
+    pub(crate) fn settle(&self) {
+        let has_news = self.state.lock().settle();
+        if has_news {
+            self.news.notify_waiters();
+        }
+    }
+
+    /// Whether the agent rests from now on.
+    pub(crate) fn set_resting(&self, rests: bool) {
+        self.state.lock().rests = rests;
+    }
+
     /// The agent has ended the subscription: it has dealt with the events that it took.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
+        state.settle();
         state.is_over = true;
-        if let Some((node, channel, number)) = state.in_hand.take() {
-            state.is_done(&node, &channel, number);
-        }
         drop(state);
         self.news.notify_waiters();
     }
@@ -245,6 +268,26 @@ impl Tracker {
             if let Some(log) = state.log(node, channel) {
                 log.noted = log.noted.max(*position);
             }
+        }
+        drop(state);
+        self.news.notify_waiters();
+    }
+
+    /// Waits until all nodes have noted what is settled.
+    pub(crate) async fn all_noted(&self) {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            let is_noted = {
+                let state = self.state.lock();
+                let mut logs = state.nodes.values().flat_map(|of| of.logs.iter().flatten());
+                logs.all(|(_, log)| log.settled() <= log.noted)
+            };
+            if is_noted {
+                return;
+            }
+            news.await;
         }
     }
 }
@@ -293,8 +336,10 @@ mod tests {
         events[0].2.taken();
         assert_eq!(settled(&tracker), [3]);
         assert_eq!(tracker.waiting(), (2, 10));
+        tracker.settle();
         events[1].2.taken();
         assert_eq!(settled(&tracker), [4]);
+        tracker.settle();
         // An event is taken out of order, as may happen with one of a higher priority.
         let more = tracker.take_in(&node, vec![part([6, 9], 10)]);
         assert_eq!(more.len(), 1, "6 was there before");
@@ -302,6 +347,8 @@ mod tests {
         assert_eq!(settled(&tracker), [6]);
         events[2].2.lost();
         assert_eq!(settled(&tracker), [9]);
+        tracker.settle();
+        assert_eq!(settled(&tracker), [10]);
         let rest = tracker.take_in(&node, vec![part([10], 11)]);
         tracker.finish();
         // Nobody gets it now; it waits in the log.
@@ -312,6 +359,29 @@ mod tests {
         assert!(tracker.unnoted("node").is_empty());
         let positions: Vec<u64> = tracker.positions("node").unwrap().into_values().collect();
         assert_eq!(positions, [11]);
+    }
+
+    #[test]
+    fn events_taken_together_are_settled_together_and_none_while_the_agent_rests() {
+        let tracker = Arc::new(Tracker::default());
+        let node: Arc<str> = "node".into();
+        let events = tracker.take_in(&node, vec![part([1, 2, 3, 4], 5)]);
+        events[0].2.taken();
+        events[1].2.taken();
+        assert_eq!(settled(&tracker), [1]);
+        tracker.settle();
+        events[2].2.taken();
+        assert_eq!(settled(&tracker), [3]);
+        tracker.set_resting(true);
+        tracker.settle();
+        assert_eq!(settled(&tracker), [3]);
+        tracker.set_resting(false);
+        tracker.settle();
+        assert_eq!(settled(&tracker), [4]);
+        events[3].2.taken();
+        tracker.set_resting(true);
+        tracker.finish();
+        assert_eq!(settled(&tracker), [4]);
     }
 
     #[test]

@@ -71,8 +71,9 @@ impl Subscribing {
     /// Makes the subscription durable on persistent channels. It goes on where the subscription of this name stopped.
     /// The first time it begins now, or at [`since`](Self::since).
     ///
-    /// An event counts as handled when the agent asks for the next one, or ends the subscription. If its process is
-    /// killed before, the event comes again, and says so: [`ChannelEvent::may_be_again`].
+    /// An event counts as handled when the agent asks for the next one, ends the subscription, or says so
+    /// ([`ChannelSubscription::settle`]). If its process is killed before, or moves, the event comes again, and says so:
+    /// [`ChannelEvent::may_be_again`].
     #[must_use]
     pub fn durable(mut self, name: impl Into<String>) -> Self {
         self.options.durable = Some(name.into());
@@ -119,6 +120,21 @@ impl ChannelSubscription {
     pub fn poll_next(&self, waiting: &mut Waiting<'_>) -> Poll<Option<ChannelEvent>> {
         let polled = self.0.poll_recv(waiting);
         polled.map(|received| received.map(ChannelEvent::new))
+    }
+
+    /// Whether there is something to take, without taking it. False: the subscription has [ended](Self::ended), and
+    /// nothing is left. For callers that write futures themselves; only the task that polled last is woken.
+    pub fn poll_ready(&self, waiting: &mut Waiting<'_>) -> Poll<bool> {
+        self.0.poll_ready(waiting)
+    }
+
+    /// The agent has handled all events that it took. Asking for the next one says the same.
+    ///
+    /// An agent that [moves](crate::Agent::save) gets nothing more from its subscriptions once `save` is called. A
+    /// durable subscription goes on behind the events handled by then, wherever the agent is. A task that handles events
+    /// beside the hooks says with this call that `save` may include its latest event.
+    pub fn settle(&self) {
+        self.0.settle();
     }
 
     /// Answers a request that came from this subscription. Each request can be answered once.

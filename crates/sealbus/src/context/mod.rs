@@ -404,6 +404,14 @@ impl Context {
         self.tearing_down = true;
     }
 
+    /// Lets all subscriptions rest before the agent saves its state. The hooks have dealt with their events.
+    pub(crate) fn come_to_rest(&mut self) {
+        for (_, subscription) in &self.listening {
+            subscription.settle();
+        }
+        self.handle.come_to_rest();
+    }
+
     /// Waits for the next event for the agent at rest.
     pub(crate) async fn next(&mut self) -> Next {
         let wishes = self.handle.wishes();
