@@ -480,6 +480,13 @@ class Life:
             # What came meanwhile.
             self._news()
 
+    async def _hear_failures(self) -> None:
+        """In a process that the platform has given up: lets the agent hear of each message that may not have arrived."""
+        if not self._takes_messages:
+            return
+        while (failure := self.handle.try_receive_failure()) is not None:
+            await self.agent._dispatch(failure)
+
     async def _leave(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -489,6 +496,8 @@ class Life:
             listener.subscription.cancel()
         try:
             if not self._moved:
+                async with asyncio.timeout(TEARDOWN_LIMIT):
+                    await self._hear_failures()
                 async with asyncio.timeout(TEARDOWN_LIMIT):
                     await self.agent.teardown()
         except Exception as raised:

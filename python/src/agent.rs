@@ -262,6 +262,14 @@ impl PyAgentHandle {
         }
     }
 
+    /// After the platform has given up this process: the next failure that the agent has not received.
+    fn try_receive_failure(&self, py: Python<'_>) -> PyResult<Option<Py<PyMessage>>> {
+        let failure = self.with(AgentHandle::try_receive_failure)?;
+        failure
+            .map(|received| PyMessage::make(py, received))
+            .transpose()
+    }
+
     /// The first message that none of `filters` takes. A filter of None takes every message.
     fn try_receive_except(
         &self,

@@ -128,6 +128,8 @@ pub(crate) struct Inner {
     refusals: RefusalLog,
     pub(crate) held_bytes: Arc<AtomicUsize>,
     pub(crate) runtime: Handle,
+    /// Why the platform has given up this process.
+    pub(crate) given_up: OnceLock<String>,
     /// Messages accepted from agents that have left.
     accepted_before: AtomicU64,
     undeliverable: AtomicU64,
@@ -166,6 +168,7 @@ impl Bus {
                 refusals: RefusalLog::default(),
                 held_bytes: Arc::default(),
                 runtime,
+                given_up: OnceLock::new(),
                 accepted_before: AtomicU64::new(0),
                 undeliverable: AtomicU64::new(0),
                 returned: AtomicU64::new(0),

@@ -159,6 +159,14 @@ pub enum SendError {
     /// The agent has ended, or is moving.
     #[error("agent {0} has left this process and cannot send")]
     Detached(Arc<str>),
+    /// The platform has given up the agent's process.
+    #[error("agent {sender} cannot send: the platform has given up this process ({why})")]
+    GivenUp {
+        /// The sending agent.
+        sender: Arc<str>,
+        /// The reason.
+        why: String,
+    },
     /// The agent does not read its failure notices.
     #[error(
         "agent {0} has thousands of failure notices unread in its mailbox: receive before sending more"

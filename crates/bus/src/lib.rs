@@ -14,6 +14,7 @@ mod error;
 mod failure;
 mod foreign;
 mod gate;
+mod given_up;
 mod inlet;
 mod letter;
 mod lifetime;

@@ -105,6 +105,7 @@ impl Outbox {
         if !delivery.persistent {
             return self.send(message).await;
         }
+        self.check_process()?;
         let message = self.signed(message.into())?;
         let mut encoded = Vec::new();
         if let Err(error) = sealbus_fipa::bitefficient::encode(&message, &mut encoded) {
@@ -238,6 +239,9 @@ impl Outbox {
             let answer = waiting
                 .gate()
                 .pass_as(self.agent.number(), || {
+                    if self.bus.given_up().is_some() {
+                        return Some(Sent::Stale);
+                    }
                     match route.try_send(&self.bus, parcel, true) {
                         Sent::Full(now) if now.is_same(&waiting) => None,
                         answer => Some(answer),
@@ -371,7 +375,19 @@ impl Outbox {
         }
     }
 
+    /// Checks that the platform has not given up this process.
+    fn check_process(&self) -> Result<(), SendError> {
+        match self.bus.given_up() {
+            None => Ok(()),
+            Some(why) => Err(SendError::GivenUp {
+                sender: self.agent.name().clone(),
+                why: why.to_owned(),
+            }),
+        }
+    }
+
     fn check_standing(&self) -> Result<(), SendError> {
+        self.check_process()?;
         let mailbox = self.agent.mailbox();
         if !mailbox.is_barred() {
             return Ok(());

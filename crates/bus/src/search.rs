@@ -181,24 +181,34 @@ impl Search {
         Stopped::Sent
     }
 
-    /// Tells the senders of all held messages, and forgets the route: the next message looks again.
     fn give_up(&self, bus: &Bus, route: &Arc<Route>, reason: &UndeliverableReason) {
-        // No message may slip into the route between emptying and removing it.
-        let mut routes = bus.inner.routes.write();
-        let mut state = route.state.lock();
-        let held = match &mut *state {
-            State::Held(held) if held.search == self.number => held,
-            _ => return,
-        };
-        let lost = held.drain();
-        *state = State::Ended;
-        routes.remove(&route.name);
-        drop(state);
-        drop(routes);
-        route.gate.open_all();
-        for message in lost {
-            fail(bus, &message, &route.name, reason);
-        }
+        abandon(bus, route, Some(self.number), reason);
+    }
+}
+
+/// Tells the senders of all messages held on a route, and forgets the route: the next message looks again. With the number
+/// of a search, only if that search is the present one.
+pub(crate) fn abandon(
+    bus: &Bus,
+    route: &Arc<Route>,
+    search: Option<u64>,
+    reason: &UndeliverableReason,
+) {
+    // No message may slip into the route between emptying and removing it.
+    let mut routes = bus.inner.routes.write();
+    let mut state = route.state.lock();
+    let held = match &mut *state {
+        State::Held(held) if search.is_none_or(|search| held.search == search) => held,
+        _ => return,
+    };
+    let lost = held.drain();
+    *state = State::Ended;
+    routes.remove(&route.name);
+    drop(state);
+    drop(routes);
+    route.gate.open_all();
+    for message in lost {
+        fail(bus, &message, &route.name, reason);
     }
 }
 

@@ -102,6 +102,13 @@ pub trait Transport: Send + Sync {
     /// remembered.
     fn forget_process(&self, process: &Identity);
 
+    /// The platform has given up this process. Messages that were accepted and not acknowledged are reported, with this
+    /// reason, before this returns. A transport whose broker keeps accepted messages has nothing to report.
+    fn give_up<'a>(&'a self, why: &'a str) -> BoxFuture<'a, ()> {
+        let _ = why;
+        Box::pin(std::future::ready(()))
+    }
+
     /// Waits until all accepted messages have arrived, for `grace` at most, then closes all connections.
     fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()>;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -25,6 +25,9 @@ use crate::greeting::{self, Greeted, GreetingError, Opened, say_goodbye};
 use crate::inward::Inward;
 use crate::link::{Link, MeshDestination};
 use crate::task::Task;
+
+/// How long the links of a process that was given up may take to report their messages.
+const GIVING_UP: Duration = Duration::from_secs(2);
 
 /// Why an endpoint could not be opened.
 #[derive(Debug, Error)]
@@ -92,6 +95,8 @@ pub(crate) struct Inner {
     deferred: Arc<Mutex<Vec<Arc<Link>>>>,
     next_connection: AtomicU64,
     unproved: Semaphore,
+    /// Why the platform has given up this process.
+    pub(crate) given_up: OnceLock<String>,
     end: Notify,
 }
 
@@ -144,6 +149,7 @@ impl MeshEndpoint {
             deferred: Arc::default(),
             next_connection: AtomicU64::new(1),
             unproved: Semaphore::new(config.unproved_connections),
+            given_up: OnceLock::new(),
             end: Notify::new(),
             config: Arc::new(config),
         });
@@ -225,11 +231,7 @@ impl MeshEndpoint {
     pub async fn shut_down(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while Instant::now() < deadline {
-            let links: Vec<_> = self.inner.links.lock().values().cloned().collect();
-            if links
-                .iter()
-                .all(|link| !link.outward.lock().needs_connection())
-            {
+            if !self.inner.are_any_unacknowledged() {
                 break;
             }
             sleep(Duration::from_millis(5)).await;
@@ -273,6 +275,14 @@ impl Inner {
     ) -> Result<Opened, GreetingError> {
         let secure = self.tls.as_ref().map(|tls| (&tls.connector, &tls.trust));
         greeting::open(address, peer, self.config.security.level(), secure).await
+    }
+
+    /// Whether any link has messages that the peer has not acknowledged.
+    fn are_any_unacknowledged(&self) -> bool {
+        let links: Vec<_> = self.links.lock().values().cloned().collect();
+        links
+            .iter()
+            .any(|link| link.outward.lock().needs_connection())
     }
 
     fn for_each_link(&self, each: impl Fn(&Link)) {
@@ -453,6 +463,22 @@ impl Transport for Mesh {
 
     fn forget_process(&self, process: &Identity) {
         self.endpoint().forget_process(process);
+    }
+
+    fn give_up<'a>(&'a self, why: &'a str) -> BoxFuture<'a, ()> {
+        // The first reason counts.
+        let _ = self.0.given_up.set(why.to_owned());
+        self.0
+            .for_each_link(|link| link.requests.make(|requests| &requests.forget));
+        Box::pin(async move {
+            let are_told = async {
+                while self.0.are_any_unacknowledged() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            // The links' tasks do it as soon as they run.
+            let _ = timeout(GIVING_UP, are_told).await;
+        })
     }
 
     fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()> {

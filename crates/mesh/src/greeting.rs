@@ -32,6 +32,8 @@ pub(crate) enum GreetingError {
     },
     #[error("the peer refused the connection ({reason:?}): {text}")]
     Goodbye { reason: GoodbyeReason, text: String },
+    #[error("it says that the platform has revoked this process")]
+    Disowned,
     #[error("the peer closed the connection before it identified itself")]
     Ended,
     #[error("the peer did not identify itself in time")]
@@ -298,18 +300,35 @@ fn proof<Data>(
     }))
 }
 
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// A server judges the client's certificate when the client's part of the handshake is over, so its verdict comes with the
+/// first bytes.
+fn disowned(error: io::Error) -> GreetingError {
+    use rustls::AlertDescription as Alert;
+    match tls_error(&error) {
+        Some(rustls::Error::AlertReceived(Alert::CertificateRevoked)) => GreetingError::Disowned,
+        _ => error.into(),
+    }
+}
+
 fn failed_handshake(
     error: io::Error,
     refusal: &HandshakeRefusal,
     level: SecurityLevel,
 ) -> GreetingError {
     use rustls::AlertDescription as Alert;
-    let Some(inner) = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-    else {
+    let Some(inner) = tls_error(&error) else {
         return error.into();
     };
+    if matches!(
+        inner,
+        rustls::Error::AlertReceived(Alert::CertificateRevoked)
+    ) {
+        return GreetingError::Disowned;
+    }
     let explanation = tls::explain(inner, refusal);
     if let Some(reason) = refusal.get() {
         return GreetingError::Refused {
@@ -368,14 +387,15 @@ impl Opened {
     /// Waits for the other side's hello, on the accepting side.
     pub(crate) async fn wait(mut self) -> Result<Greeted, GreetingError> {
         let mut inbox = Vec::new();
-        self.wire.read_early(&mut inbox)?;
+        self.wire.read_early(&mut inbox).map_err(disowned)?;
         let greeting = loop {
             if let Some((greeting, length)) = read_hello(&inbox)? {
                 inbox.drain(..length);
                 break greeting;
             }
             self.wire.tcp.readable().await?;
-            if self.wire.read(&mut inbox)? == Progress::Ended && read_hello(&inbox)?.is_none() {
+            let progress = self.wire.read(&mut inbox).map_err(disowned)?;
+            if progress == Progress::Ended && read_hello(&inbox)?.is_none() {
                 return Err(GreetingError::Ended);
             }
         };

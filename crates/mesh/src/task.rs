@@ -167,6 +167,9 @@ impl Task {
                         }
                     }
                     last = error.to_string();
+                    if let GreetingError::Disowned = &error {
+                        self.lose(&last, false);
+                    }
                 }
                 Err(None) => continue,
             }
@@ -384,6 +387,8 @@ impl Task {
 
     /// Gives the session up and tells the senders.
     fn lose(&mut self, why: &str, is_reachable: bool) {
+        let given_up = self.endpoint.given_up.get();
+        let (why, is_reachable) = given_up.map_or((why, is_reachable), |why| (why, false));
         let actions = self.link.outward.lock().lose(why, is_reachable);
         self.inward.reset();
         self.link.act(actions);

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use sealbus_bus::{Delivery, Mailbox, Outbox, ReceivedMessage, SendError, TrySendError};
 use sealbus_channels::Channels;
-use sealbus_fipa::{AclMessage, Aid};
+use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::Process;
 use super::rest::Rest;
@@ -299,6 +299,17 @@ impl AgentHandle {
     /// The wish for this agent.
     pub fn wishes(&self) -> Wishes {
         Wishes(self.entry.clone())
+    }
+
+    /// After the platform has given up this process: the next failure that the agent has not received, of a message that
+    /// was accepted and may not have arrived.
+    pub fn try_receive_failure(&mut self) -> Option<ReceivedMessage> {
+        self.process.bus().given_up()?;
+        let is_failure = |received: &ReceivedMessage| {
+            received.provenance().is_of_platform()
+                && received.message().performative() == Performative::Failure
+        };
+        self.mailbox.try_receive_matching(is_failure)
     }
 
     /// Calls `hook` at each new wish, and at each message that arrives after a receive attempt found none. The hook

@@ -31,7 +31,7 @@ impl Shared {
         if let Some((identity, standing)) = own
             && let Some(reason) = standing.revoked(&identity, lists())
         {
-            return self.process_revoked(&reason);
+            return self.process_revoked(&reason).await;
         }
         let entries: Vec<_> = self.agents.lock().by_number.values().cloned().collect();
         for (index, entry) in entries.iter().enumerate() {
@@ -67,12 +67,13 @@ impl Shared {
         }
     }
 
-    /// Ends the process because it was revoked.
-    pub(super) fn process_revoked(&self, reason: &str) {
+    /// Ends the process because it was revoked. Its agents are told first of the messages that may not have arrived.
+    pub(super) async fn process_revoked(&self, reason: &str) {
         if self.has_moved_out() {
             return freeze::moved(self);
         }
         tracing::error!(target: "sealbus::revocation", "leaving: this process was revoked: {reason}");
+        self.bus.give_up(&format!("it was revoked: {reason}")).await;
         self.end(ProcessEnd::Revoked {
             who: "this process".to_owned(),
             reason: reason.to_owned(),

@@ -275,7 +275,7 @@ async fn renew_process(shared: &Shared) {
     if let Err(error) = &certified
         && is_final(error)
     {
-        return shared.process_revoked(&error.to_string());
+        return shared.process_revoked(&error.to_string()).await;
     }
     let now = shared.clock();
     let mut own = shared.own.lock();

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::agent::{Agent, AgentResult};
 use crate::context::{Context, Next};
+use crate::message::Message;
 
 /// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
 pub const HOOK_GRACE: Duration = Duration::from_secs(1);
@@ -122,6 +123,7 @@ async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
         Ok(Course::Moved) => return AgentEnd::Moved,
         Err(error) => AgentEnd::Failed(error),
     };
+    hear_failures(agent, context).await;
     context.begin_teardown();
     match tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(agent.teardown(context))).await {
         Ok(Ok(())) => end,
@@ -131,6 +133,26 @@ async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
         Err(_) => AgentEnd::Failed(
             format!("teardown took longer than {} s", TEARDOWN_LIMIT.as_secs()).into(),
         ),
+    }
+}
+
+/// Lets an agent of a process that the platform has given up hear of each message that may not have arrived.
+async fn hear_failures<A: Agent>(agent: &mut A, context: &mut Context) {
+    let hearing = async {
+        while let Some(failure) = context.handle().try_receive_failure() {
+            if let Err(error) = agent.on_message(context, Message::new(failure)).await {
+                tracing::warn!(agent = context.name(), %error, "failed while it heard what was not delivered");
+                return;
+            }
+        }
+    };
+    let heard = tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(hearing)).await;
+    if heard.is_err() {
+        tracing::warn!(
+            agent = context.name(),
+            "did not hear of all messages that were not delivered within {} s",
+            TEARDOWN_LIMIT.as_secs()
+        );
     }
 }
 

@@ -236,7 +236,8 @@ async fn until_all_have_left(
 /// that is shorter.
 async fn cut_off(process: &Process) {
     const MARGIN: Duration = Duration::from_secs(1);
-    let longest = HOOK_GRACE + TEARDOWN_LIMIT + MARGIN;
+    // In a process that was given up agents first hear of messages that were not delivered.
+    let longest = HOOK_GRACE + TEARDOWN_LIMIT * 2 + MARGIN;
     let stopping = process.stopping().await;
     // The last moment is reserved for saying goodbye.
     let given = stopping

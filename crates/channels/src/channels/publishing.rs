@@ -174,6 +174,12 @@ impl Channels {
         if outbox.agent().mailbox().is_barred() {
             return Err(PublishError::Barred(outbox.name().clone()));
         }
+        if let Some(why) = outbox.bus().given_up() {
+            return Err(PublishError::GivenUp {
+                agent: outbox.name().clone(),
+                why: why.to_owned(),
+            });
+        }
         let (capabilities, transport) = self.shared.capabilities();
         qos.check_against(capabilities, transport)?;
         sign(outbox.agent(), message)

@@ -90,6 +90,14 @@ pub enum PublishError {
         "agent {0} cannot publish: it has left this process, or has thousands of failure notices unread"
     )]
     Barred(Arc<str>),
+    /// The platform has given up the agent's process.
+    #[error("agent {agent} cannot publish: the platform has given up this process ({why})")]
+    GivenUp {
+        /// The agent.
+        agent: Arc<str>,
+        /// The reason.
+        why: String,
+    },
     /// The QoS asked for cannot be had.
     #[error(transparent)]
     Unavailable(#[from] crate::qos::UnavailableQos),

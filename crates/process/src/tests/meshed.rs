@@ -104,6 +104,84 @@ async fn a_revoked_agent_is_cut_off_everywhere() {
     assert_eq!(read_proved(&mut bob, "alice@factory").await, "3");
 }
 
+#[tokio::test]
+async fn senders_of_a_process_that_was_given_up_hear_what_was_not_confirmed() {
+    let world = World::new();
+    let (process, _, _tell) = open(&world, &["alice"], HOUR).await;
+    let mut alice = process.agent("alice").await.unwrap();
+    // Nobody answers for bob, and nobody knows where carol is.
+    let deaf = tokio::net::TcpListener::bind((ADDRESS, 0)).await.unwrap();
+    let bob = AgentLocation::Process(ProcessContact {
+        node: "node-2".to_owned(),
+        process: ProcessId::random().unwrap().to_string(),
+        address: deaf.local_addr().unwrap(),
+    });
+    world.place("bob", bob).await;
+    world.place("carol", AgentLocation::InTransit).await;
+    for number in 0..3 {
+        alice.send(numbered(&process, "bob", number)).await.unwrap();
+        alice
+            .send(numbered(&process, "carol", number))
+            .await
+            .unwrap();
+    }
+    assert!(alice.try_receive_failure().is_none());
+    world.deny_process(&process.membership().process).await;
+    alice.wishes().stop_wished().await;
+    let mut lost = Vec::new();
+    while let Some(failure) = alice.try_receive_failure() {
+        let failure = failure.message();
+        let text = failure.content_text().unwrap().into_owned();
+        assert!(
+            text.contains("whether it received the message is not known"),
+            "{text}"
+        );
+        assert!(text.contains("it was revoked"), "{text}");
+        lost.push(text);
+    }
+    for receiver in ["bob@factory", "carol@factory"] {
+        let of = lost.iter().filter(|text| text.contains(receiver));
+        assert_eq!(of.count(), 3, "{lost:?}");
+    }
+    let refused = alice.send(numbered(&process, "bob", 4)).await.unwrap_err();
+    assert!(matches!(refused, SendError::GivenUp { .. }), "{refused}");
+}
+
+/// A process does not wait for its platform's word if a peer shows that the platform has revoked it.
+#[tokio::test]
+async fn a_peer_that_knows_of_a_revocation_is_believed_at_once() {
+    let world = World::new();
+    let (one, _, tell) = open(&world, &["alice"], HOUR).await;
+    let (two, _, _tell) = open(&world, &["bob"], HOUR).await;
+    let mut alice = one.agent("alice").await.unwrap();
+    let _bob = two.agent("bob").await.unwrap();
+    // The node of the first process cannot tell it.
+    world
+        .processes
+        .lock()
+        .retain(|other| !other.same_channel(&tell));
+    let version = || {
+        two.shared
+            .trust
+            .deny_lists()
+            .iter()
+            .map(|list| list.version())
+            .max()
+    };
+    let before = version();
+    world.deny_process(&one.membership().process).await;
+    while version() == before {
+        tokio::task::yield_now().await;
+    }
+    alice.send(numbered(&one, "bob", 1)).await.unwrap();
+    let failure = alice.receive().await.unwrap();
+    let text = failure.message().content_text().unwrap().into_owned();
+    assert!(
+        text.contains("the platform has revoked this process"),
+        "{text}"
+    );
+}
+
 /// A process moves while another writes to its agent without pause. Every message arrives once and in order.
 #[tokio::test]
 async fn a_move_under_traffic_loses_nothing() {
