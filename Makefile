@@ -76,7 +76,7 @@ test-python: package
 	$(call say,Python tests)
 	$(BIN)/pytest tests/python
 
-# A test waits for processes most of its time, so two run side by side.
+# A test with processes or brokers waits most of its time, so WORKERS of them run side by side.
 WORKERS ?= 2
 test-end-to-end: binary package
 	$(call say,End-to-end tests: real binaries$(comma) real processes)
@@ -98,12 +98,11 @@ test-jade: binary package $(JADE)/jade-4.3.jar ## Agents of a real JADE and of S
 rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not started
 	tests/rabbitmq/install
 
-# The Rust tests start a broker each; one after the other they need less memory.
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_conformance --test rabbitmq_kept_conformance --test cluster -- --ignored --test-threads=1
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_conformance --test rabbitmq_kept_conformance --test cluster -- --ignored --test-threads=$(WORKERS)
 	$(call say,RabbitMQ: platforms and attacks)
-	$(BIN)/pytest tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
 
 # Minutes on a machine that has nothing else to do: a node that gets no processor for 8 s is given up, and its agents start anew.
 test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster of three brokers that are killed under traffic

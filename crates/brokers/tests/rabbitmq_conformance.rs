@@ -71,10 +71,10 @@ impl Setting for RabbitMq {
     fn lacks(&self, promise: Promise) -> Option<&'static str> {
         match promise {
             Promise::PushBack | Promise::PushBackAlone => {
-                Some("what an agent does not read waits at the broker, on its disk")
+                Some("messages that an agent does not read wait at the broker, on its disk")
             }
             Promise::FramesPushBack => {
-                Some("what a process does not take waits at the broker, on its disk")
+                Some("frames that a process does not take wait at the broker, on its disk")
             }
             Promise::ForgedSender | Promise::RevokedSender
                 if !self.platform.level.authenticates() =>

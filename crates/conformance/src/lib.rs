@@ -229,41 +229,49 @@ impl Promise {
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Order => "messages arrive in the order they were sent, short and long",
-            Self::Receivers => "a message to many arrives once at each",
-            Self::Resume => "once and in order though connections break",
-            Self::PushBack => "a full mailbox holds back who writes to it",
-            Self::PushBackAlone => "… and nobody else",
-            Self::Crash => "what a killed process did not get comes back",
+            Self::Receivers => "a message to many receivers arrives exactly once at each",
+            Self::Resume => "messages arrive once and in order even if connections break",
+            Self::PushBack => "a full mailbox holds back the agents that write to it",
+            Self::PushBackAlone => "a full mailbox holds back no other agent",
+            Self::Crash => "messages that a killed process did not take come back",
             Self::Moving => "messages follow an agent that moves",
-            Self::ComesBack => "what nobody can get comes back, with the reason",
-            Self::ForgedSender => "another's name as sender is refused",
+            Self::ComesBack => "a message that cannot be delivered comes back with the reason",
+            Self::ForgedSender => "a message under another agent's name is refused",
             Self::RevokedSender => "a revoked agent is refused at once",
-            Self::SizeLimit => "the largest message passes, a larger one is refused by name",
-            Self::Frames => "frames between the buses of two processes, in order and once",
+            Self::SizeLimit => "the largest message passes, and a larger one is refused by name",
+            Self::Frames => "frames between the buses of two processes arrive once and in order",
             Self::FramesPushBack => "frames: a busy bus holds back no mailbox",
-            Self::FramesResume => "frames: once and in order though connections break",
+            Self::FramesResume => "frames: they arrive once and in order even if connections break",
             Self::Events => "channels: events reach every consumer, once and in order",
-            Self::EventsResume => "… though connections break",
+            Self::EventsResume => {
+                "channels: events reach every consumer, once and in order, even if connections break"
+            }
             Self::Directed => "channels: a message on a channel reaches the agent it names alone",
-            Self::Request => "channels: a request brings all answers, and who did not answer",
+            Self::Request => {
+                "channels: a request brings all answers and names the agents that did not answer"
+            }
             Self::ValidFrom => "channels: nothing is handed out before it is valid",
-            Self::Expiry => "channels: nor after its expiry",
+            Self::Expiry => "channels: nothing is handed out after its expiry",
             Self::Filter => "channels: filters hold, and wrong ones are refused",
             Self::SlowSubscription => {
                 "channels: a slow subscription drops by its policy and holds up no other"
             }
-            Self::EventsPushBack => "… or holds back the publisher",
-            Self::Rights => "channels: who may not publish is refused",
+            Self::EventsPushBack => {
+                "channels: a slow subscription with push-back holds back the publisher"
+            }
+            Self::Rights => "channels: an agent without the right to publish is refused",
             Self::RefusedByName => "channels: a QoS that cannot be given is refused by name",
             Self::Replay => {
                 "persistent channels: late joiners read from a time, a count or a number on"
             }
-            Self::Durable => "persistent channels: durable subscriptions go on where they stopped",
+            Self::Durable => {
+                "persistent channels: durable subscriptions continue where they stopped"
+            }
             Self::Acknowledged => {
-                "persistent channels: what was acknowledged outlives all that keeps it"
+                "persistent channels: acknowledged events outlive every process that keeps them"
             }
             Self::Retention => {
-                "persistent channels: no more is kept than was said, and gaps are counted"
+                "persistent channels: no more is kept than the limit, and gaps are counted"
             }
         }
     }

@@ -90,5 +90,5 @@ pub use platform::{Platform, PlatformError, log_to_stderr};
 pub use run::{AgentFailure, NamedAgents, RunError, agent, agents, run, run_agents};
 
 // The names of the layers below that nearly every agent needs.
-pub use sealbus_bus::{Provenance, SendError};
+pub use sealbus_bus::{Acknowledgement, Delivery, Provenance, SendError, TrySendError};
 pub use sealbus_fipa::{AclMessage, Aid, Content, Performative};

@@ -6,10 +6,7 @@ pub use crate::crew::{HOOK_GRACE, TEARDOWN_LIMIT};
 pub use crate::platform::{
     ATTACH_VARIABLE, EMBEDDED_NAME, LOG_VARIABLE, STATE_VARIABLE, TICKET_VARIABLE,
 };
-pub use sealbus_bus::{
-    Acknowledgement, Delivery, Lifetime, Mailbox, Outbox, ReceivedMessage, TrySendError,
-    UndeliverableReason,
-};
+pub use sealbus_bus::{Lifetime, Mailbox, Outbox, ReceivedMessage, UndeliverableReason};
 pub use sealbus_process::{
     AgentHandle, AgentSender, CertificationError, OpenAgentError, OpenError, Parting, Process,
     ProcessEnd, Stopping, Thawed, Wish, Wishes,

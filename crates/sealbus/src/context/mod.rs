@@ -104,8 +104,7 @@ impl Context {
     ///
     /// ```no_run
     /// # use std::time::{Duration, SystemTime};
-    /// # use sealbus::process::{Acknowledgement, Delivery};
-    /// # use sealbus::{AclMessage, AgentResult, Context};
+    /// # use sealbus::{Acknowledgement, AclMessage, AgentResult, Context, Delivery};
     /// # async fn hook(context: &mut Context, order: AclMessage) -> AgentResult {
     /// let delivery = Delivery::persistent()
     ///     .until(SystemTime::now() + Duration::from_secs(3600))
