@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::ask::Ask;
 use sealbus_control::operators::{self, socket_in};
 use sealbus_control::rpc::Caller;
 use sealbus_control::text::printable_but;
@@ -38,14 +39,18 @@ impl Connection {
     }
 
     /// Asks the Master, and turns the platform's fault into an error of the command line.
-    pub(crate) async fn ask(&mut self, request: AdminRequest) -> Result<AdminAnswer, CliError> {
+    pub(crate) async fn ask<A>(&mut self, ask: A) -> Result<A::Answer, CliError>
+    where
+        A: Ask<Requests = AdminRequest, Answers = AdminAnswer>,
+    {
+        let request: AdminRequest = ask.into();
         let asked = match &request {
             AdminRequest::Send { message } => message.wait,
             AdminRequest::Kill { grace, .. } | AdminRequest::Shutdown { grace } => *grace,
             _ => 0,
         };
         let patience = PATIENCE + Duration::from_millis(asked);
-        Ok(self.caller.call(&request, patience).await?)
+        Ok(A::take(self.caller.ask(&request, patience).await?)?)
     }
 }
 

@@ -6,161 +6,183 @@ use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
-use super::node::{GatewayStatus, LogPosition};
+use super::node::{GatewayStatus, LogPosition, LogText};
 use super::post::WaitingLetter;
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
-use crate::answers::answers;
+use crate::ask::conversation;
 
-/// The requests of an operator to the Master.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum AdminRequest {
-    /// The platform as a whole.
-    Status,
-    /// The platform's nodes.
-    Nodes,
-    /// The platform's agents.
-    Agents,
-    /// The refused attempts.
-    Refusals,
-    /// A one-time token for a node.
-    Token {
-        /// The node's name, if the token is only for that node.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        node: Option<String>,
-        /// Lifetime of the token in seconds.
-        lifetime: u64,
-    },
-    /// A one-time ticket for a program the platform does not start.
-    Ticket {
-        /// Local name of the agent that may use it.
-        agent: String,
-        /// The node to attach to; without it the least loaded.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        node: Option<String>,
-        /// Lifetime of the ticket in seconds.
-        lifetime: u64,
-    },
-    /// Start the agents of a manifest. The manifest is already validated, and the Master validates it again.
-    Start {
-        /// The manifest's agents.
-        agents: Vec<sealbus_manifest::AgentEntry>,
-    },
-    /// Restart an agent of a manifest that has ended, with its process.
-    StartAgain {
-        /// Local name.
-        agent: String,
-    },
-    /// End an agent, with its process, and revoke its certificate.
-    Kill {
-        /// Local name.
-        agent: String,
-        /// Milliseconds that it has to leave by itself.
-        grace: u64,
-    },
-    /// Move an agent, with its process, to another node.
-    Move {
-        /// Local name.
-        agent: String,
-        /// The node.
-        node: String,
-    },
-    /// A piece of an agent's log.
-    Log {
-        /// Local name.
-        agent: String,
-        /// The position to begin at.
-        from: LogPosition,
-    },
-    /// The messages that wait for an agent, on all nodes.
-    Mailbox {
-        /// Local name.
-        agent: String,
-    },
-    /// The kept events of persistent channels, on all nodes.
-    ChannelLogs,
-    /// Events of the certification log from a sequence number on.
-    CertificationEvents {
-        /// The first sequence number.
-        from: u64,
-        /// Most events to return.
-        limit: u32,
-    },
-    /// The certificates issued and not yet expired.
-    Certificates {
-        /// Whether to include expired and revoked ones.
-        all: bool,
-    },
-    /// The platform's root certificate.
-    Root,
-    /// Revoke by an operator's order.
-    Revoke {
-        /// An agent's local name, or a serial number.
-        what: String,
-        /// The reason.
-        reason: String,
-    },
-    /// The signed head of the Merkle log of issued certificates, after checking all of it.
-    Checkpoint,
-    /// Send a message as `operator@hap`.
-    Send {
-        /// The message; its sender is filled in.
-        message: SendMessage,
-    },
-    /// Search the DF.
-    DfSearch {
-        /// Type of service; without it all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        service_type: Option<String>,
-        /// Name of the service.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        service_name: Option<String>,
-    },
-    /// Register a service in the DF in an agent's name, with the operator's authority.
-    DfRegister {
-        /// Local name of the agent.
-        agent: String,
-        /// Type of service.
-        service_type: String,
-        /// Name of the service.
-        service_name: String,
-        /// Lifetime of the entry in seconds. Without it the entry lasts as long as the agent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        lease: Option<u64>,
-    },
-    /// The gateway: its addresses, rules and counters.
-    Gateway,
-    /// Let another platform write to agents of this one.
-    GatewayAllow {
-        /// The rule.
-        rule: GatewayRule,
-    },
-    /// Take back the operators' rules for a platform.
-    GatewayDeny {
-        /// Name of the platform.
-        platform: String,
-    },
-    /// Register this platform's DF with another platform's DF, which then searches here too.
-    Federate {
-        /// Name of the other DF, `df@plat1`.
-        df: String,
-        /// The other DF's addresses.
-        addresses: Vec<String>,
-    },
-    /// The broker's state, its waiting messages, and its dead letters.
-    Broker,
-    /// Certify a broker that operators run themselves.
-    CertifyBroker {
-        /// The address on which the broker listens.
-        address: IpAddr,
-        /// The broker's signing request (PKCS #10).
-        request: Blob,
-    },
-    /// End all agents, nodes and the Master.
-    Shutdown {
-        /// Milliseconds that agents have to leave by themselves.
-        grace: u64,
-    },
+conversation! {
+    /// The requests of an operator to the Master.
+    pub enum AdminRequest in ask ("ask") {
+        /// The platform as a whole.
+        Status -> PlatformStatus;
+        /// The platform's nodes.
+        Nodes -> Vec<NodeStatus>;
+        /// The platform's agents.
+        Agents -> Vec<AgentStatus>;
+        /// The refused attempts.
+        Refusals -> Vec<RefusalRecord>;
+        /// A one-time token for a node.
+        Token {
+            /// The node's name, if the token is only for that node.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            node: Option<String>,
+            /// Lifetime of the token in seconds.
+            lifetime: u64,
+        } -> IssuedSecret;
+        /// A one-time ticket for a program the platform does not start.
+        Ticket {
+            /// Local name of the agent that may use it.
+            agent: String,
+            /// The node to attach to; without it the least loaded.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            node: Option<String>,
+            /// Lifetime of the ticket in seconds.
+            lifetime: u64,
+        } -> IssuedSecret;
+        /// Start the agents of a manifest. The manifest is already validated, and the Master validates it again.
+        Start {
+            /// The manifest's agents.
+            agents: Vec<sealbus_manifest::AgentEntry>,
+        } -> Vec<AgentStatus>;
+        /// Restart an agent of a manifest that has ended, with its process.
+        StartAgain {
+            /// Local name.
+            agent: String,
+        } -> Vec<AgentStatus>;
+        /// End an agent, with its process, and revoke its certificate.
+        Kill {
+            /// Local name.
+            agent: String,
+            /// Milliseconds that it has to leave by itself.
+            grace: u64,
+        } -> ();
+        /// Move an agent, with its process, to another node.
+        Move {
+            /// Local name.
+            agent: String,
+            /// The node.
+            node: String,
+        } -> Moved;
+        /// A piece of an agent's log.
+        Log {
+            /// Local name.
+            agent: String,
+            /// The position to begin at.
+            from: LogPosition,
+        } -> LogText;
+        /// The messages that wait for an agent, on all nodes.
+        Mailbox {
+            /// Local name.
+            agent: String,
+        } -> Mailbox;
+        /// The kept events of persistent channels, on all nodes.
+        ChannelLogs -> ChannelLogs;
+        /// Events of the certification log from a sequence number on.
+        CertificationEvents {
+            /// The first sequence number.
+            from: u64,
+            /// Most events to return.
+            limit: u32,
+        } -> CertificationEvents;
+        /// The certificates issued and not yet expired.
+        Certificates {
+            /// Whether to include expired and revoked ones.
+            all: bool,
+        } -> Vec<CertificateStatus>;
+        /// The platform's root certificate, PEM.
+        Root -> String;
+        /// Revoke by an operator's order.
+        Revoke {
+            /// An agent's local name, or a serial number.
+            what: String,
+            /// The reason.
+            reason: String,
+        } -> Vec<CertificateStatus>;
+        /// The signed head of the Merkle log of issued certificates, after checking all of it.
+        Checkpoint -> Checkpoint;
+        /// Send a message as `operator@hap`. The answer is the replies, in FIPA's string encoding.
+        Send {
+            /// The message; its sender is filled in.
+            message: SendMessage,
+        } -> Vec<String>;
+        /// Search the DF.
+        DfSearch {
+            /// Type of service; without it all.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            service_type: Option<String>,
+            /// Name of the service.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            service_name: Option<String>,
+        } -> Vec<ServiceStatus>;
+        /// Register a service in the DF in an agent's name, with the operator's authority.
+        DfRegister {
+            /// Local name of the agent.
+            agent: String,
+            /// Type of service.
+            service_type: String,
+            /// Name of the service.
+            service_name: String,
+            /// Lifetime of the entry in seconds. Without it the entry lasts as long as the agent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            lease: Option<u64>,
+        } -> ();
+        /// The gateway: its addresses, rules and counters.
+        Gateway -> GatewayState;
+        /// Let another platform write to agents of this one.
+        GatewayAllow {
+            /// The rule.
+            rule: GatewayRule,
+        } -> GatewayState;
+        /// Take back the operators' rules for a platform.
+        GatewayDeny {
+            /// Name of the platform.
+            platform: String,
+        } -> GatewayState;
+        /// Register this platform's DF with another platform's DF, which then searches here too.
+        Federate {
+            /// Name of the other DF, `df@plat1`.
+            df: String,
+            /// The other DF's addresses.
+            addresses: Vec<String>,
+        } -> ();
+        /// The broker's state, its waiting messages, and its dead letters.
+        Broker -> BrokerStatus;
+        /// Certify a broker that operators run themselves.
+        CertifyBroker {
+            /// The address on which the broker listens.
+            address: IpAddr,
+            /// The broker's signing request (PKCS #10).
+            request: Blob,
+        } -> CertifiedBroker;
+        /// End all agents, nodes and the Master.
+        Shutdown {
+            /// Milliseconds that agents have to leave by themselves.
+            grace: u64,
+        } -> ();
+    }
+    /// The Master's answers to an operator.
+    pub enum AdminAnswer ("answer") {
+        Status(PlatformStatus);
+        Mailbox(Mailbox);
+        ChannelLogs(ChannelLogs);
+        Nodes { nodes: Vec<NodeStatus> };
+        Agents { agents: Vec<AgentStatus> };
+        Refusals { records: Vec<RefusalRecord> };
+        Secret(IssuedSecret);
+        Log(LogText);
+        CertificationEvents(CertificationEvents);
+        Certificates { certificates: Vec<CertificateStatus> };
+        Root { certificate: String };
+        Checkpoint(Checkpoint);
+        Replies { replies: Vec<String> };
+        Services { services: Vec<ServiceStatus> };
+        Gateway(GatewayState);
+        Moved(Moved);
+        Broker(BrokerStatus);
+        BrokerCertified(CertifiedBroker);
+        Done;
+    }
 }
 
 /// A message an operator sends.
@@ -186,138 +208,80 @@ pub struct SendMessage {
     pub wait: u64,
 }
 
-/// The Master's answers to an operator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum AdminAnswer {
-    /// To `Status`.
-    Status(PlatformStatus),
-    /// To `Mailbox`.
-    Mailbox {
-        /// The waiting messages, in order on each node; only the first if there are many.
-        letters: Vec<WaitingLetter>,
-        /// The number of all waiting messages.
-        total: u64,
-        /// Nodes that did not answer. Their messages are unknown.
-        silent: Vec<SilentNode>,
-    },
-    /// To `ChannelLogs`.
-    ChannelLogs {
-        /// By channel and node.
-        logs: Vec<KeptLog>,
-        /// Nodes that did not answer. Their logs are unknown.
-        silent: Vec<SilentNode>,
-    },
-    /// To `Nodes`.
-    Nodes {
-        /// By name.
-        nodes: Vec<NodeStatus>,
-    },
-    /// To `Agents`, `Start` and `StartAgain`.
-    Agents {
-        /// By name.
-        agents: Vec<AgentStatus>,
-    },
-    /// To `Refusals`.
-    Refusals {
-        /// Latest last.
-        records: Vec<RefusalRecord>,
-    },
-    /// To `Token` and `Ticket`.
-    Secret {
-        /// The printable token or ticket.
-        token: String,
-        /// When it ends.
-        expires: UnixMillis,
-    },
-    /// To `Log`.
-    Log {
-        /// The text.
-        text: String,
-        /// The offset at which the next piece begins.
-        next: u64,
-    },
-    /// To `CertificationEvents`.
-    CertificationEvents {
-        /// In order.
-        events: Vec<CertificationEvent>,
-        /// Sequence number the next one will have.
-        next: u64,
-    },
-    /// To `Certificates` and `Revoke`.
-    Certificates {
-        /// Latest last.
-        certificates: Vec<CertificateStatus>,
-    },
-    /// To `Root`.
-    Root {
-        /// The certificate, PEM.
-        certificate: String,
-    },
-    /// To `Checkpoint`.
-    Checkpoint {
-        /// Certificates in the log.
-        size: u64,
-        /// The log's root hash, hexadecimal.
-        root: String,
-        /// The signed checkpoint.
-        signed: Blob,
-    },
-    /// To `Send`.
-    Replies {
-        /// Each in FIPA's string encoding.
-        replies: Vec<String>,
-    },
-    /// To `DfSearch`.
-    Services {
-        /// One for each service found.
-        services: Vec<ServiceStatus>,
-    },
-    /// To `Gateway`, `GatewayAllow` and `GatewayDeny`.
-    Gateway {
-        /// The gateway's state; none if it does not run, or does not answer.
-        status: Option<GatewayStatus>,
-        /// The rules that operators made.
-        rules: GatewayPolicy,
-    },
-    /// To `Move`.
-    Moved {
-        /// The agents that moved together.
-        agents: Vec<String>,
-        /// The node that they are on now.
-        node: String,
-    },
-    /// To `Broker`.
-    Broker(BrokerStatus),
-    /// To `CertifyBroker`.
-    BrokerCertified {
-        /// The root certificate, DER.
-        root: Blob,
-        /// The broker's certificate and its issuers', DER.
-        chain: Vec<Blob>,
-    },
-    /// To everything else.
-    Done,
+/// The messages that wait for an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mailbox {
+    /// The waiting messages, in order on each node; only the first if there are many.
+    pub letters: Vec<WaitingLetter>,
+    /// The number of all waiting messages.
+    pub total: u64,
+    /// Nodes that did not answer. Their messages are unknown.
+    pub silent: Vec<SilentNode>,
 }
 
-answers! { AdminAnswer:
-    status = Self::Status(status) => status, PlatformStatus;
-    mailbox = Self::Mailbox { letters, total, silent } => (letters, total, silent), (Vec<WaitingLetter>, u64, Vec<SilentNode>);
-    channel_logs = Self::ChannelLogs { logs, silent } => (logs, silent), (Vec<KeptLog>, Vec<SilentNode>);
-    nodes = Self::Nodes { nodes } => nodes, Vec<NodeStatus>;
-    agents = Self::Agents { agents } => agents, Vec<AgentStatus>;
-    refusals = Self::Refusals { records } => records, Vec<RefusalRecord>;
-    secret = Self::Secret { token, expires } => (token, expires), (String, UnixMillis);
-    log = Self::Log { text, next } => (text, next), (String, u64);
-    certification_events = Self::CertificationEvents { events, next } => (events, next), (Vec<CertificationEvent>, u64);
-    certificates = Self::Certificates { certificates } => certificates, Vec<CertificateStatus>;
-    root = Self::Root { certificate } => certificate, String;
-    replies = Self::Replies { replies } => replies, Vec<String>;
-    services = Self::Services { services } => services, Vec<ServiceStatus>;
-    gateway = Self::Gateway { status, rules } => (status, rules), (Option<GatewayStatus>, GatewayPolicy);
-    moved = Self::Moved { agents, node } => (agents, node), (Vec<String>, String);
-    broker = Self::Broker(status) => status, BrokerStatus;
-    broker_certified = Self::BrokerCertified { root, chain } => (root, chain), (Blob, Vec<Blob>);
+/// The kept events of persistent channels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelLogs {
+    /// By channel and node.
+    pub logs: Vec<KeptLog>,
+    /// Nodes that did not answer. Their logs are unknown.
+    pub silent: Vec<SilentNode>,
+}
+
+/// A new token or ticket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IssuedSecret {
+    /// The printable token or ticket.
+    pub token: String,
+    /// When it ends.
+    pub expires: UnixMillis,
+}
+
+/// A part of the certification log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificationEvents {
+    /// In order.
+    pub events: Vec<CertificationEvent>,
+    /// Sequence number the next one will have.
+    pub next: u64,
+}
+
+/// The head of the log of issued certificates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Certificates in the log.
+    pub size: u64,
+    /// The log's root hash, hexadecimal.
+    pub root: String,
+    /// The signed checkpoint.
+    pub signed: Blob,
+}
+
+/// The gateway and its rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayState {
+    /// The gateway's state; none if it does not run, or does not answer.
+    pub status: Option<GatewayStatus>,
+    /// The rules that operators made.
+    pub rules: GatewayPolicy,
+}
+
+/// A finished move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// The agents that moved together.
+    pub agents: Vec<String>,
+    /// The node that they are on now.
+    pub node: String,
+}
+
+/// A broker's certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertifiedBroker {
+    /// The root certificate, DER.
+    pub root: Blob,
+    /// The broker's certificate and its issuers', DER.
+    pub chain: Vec<Blob>,
 }
 
 /// The platform as a whole.

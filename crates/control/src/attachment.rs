@@ -10,82 +10,94 @@ use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, PlatformDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
-use crate::answers::answers;
+use crate::ask::conversation;
 
-/// The requests of an agent process to its node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum AttachmentRequest {
-    /// The first request on a connection.
-    Attach {
-        /// The one-time ticket, or the secret of [`Welcome::reattach`] after a broken connection.
-        ticket: String,
-        /// The process's clock.
-        now: UnixMillis,
-    },
-    /// A certificate for a key made in this process.
-    Certify {
-        /// The agent or process to certify.
-        subject: Subject,
-        /// PKCS#10, DER.
-        request: Blob,
-    },
-    /// The address on which this process listens for links.
-    Announce {
-        /// The address to which others connect.
-        address: SocketAddr,
-    },
-    /// The place of an agent.
-    Resolve {
-        /// Local name.
-        agent: String,
-    },
-    /// An event in the life of an agent.
-    Report {
-        /// Local name.
-        agent: String,
-        /// The event.
-        report: AgentReport,
-    },
-    /// The refusals of this process.
-    Refusals {
-        /// The refusals since the last report.
-        records: Vec<RefusalRecord>,
-    },
-    /// A part of the frozen agents, after [`AttachmentNotice::Freeze`].
-    Frozen {
-        /// The part.
-        part: FrozenPart,
-    },
-    /// Messages from its agents that must be kept for their receivers.
-    Post {
-        /// In the order they were sent.
-        letters: Vec<PostedLetter>,
-    },
-    /// The outcomes of letters that were delivered to this process.
-    Letters {
-        /// Local name of the receiver.
-        agent: String,
-        /// The numbers of the letters, each with its outcome.
-        outcomes: Vec<(u64, LetterOutcome)>,
-    },
-    /// A request to the logs of persistent channels.
-    ChannelLog {
-        /// The node that keeps the logs.
-        node: String,
-        /// The request.
-        request: LogRequest,
-    },
-    /// The agents of this process cannot be moved.
-    NotFrozen {
-        /// The reason.
-        reason: String,
-    },
-    /// The next part of the agents that this process must restore.
-    Inherit {
-        /// The number of parts received so far.
-        index: u32,
-    },
+conversation! {
+    /// The requests of an agent process to its node.
+    pub enum AttachmentRequest in ask ("ask") {
+        /// The first request on a connection.
+        Attach {
+            /// The one-time ticket, or the secret of [`Welcome::reattach`] after a broken connection.
+            ticket: String,
+            /// The process's clock.
+            now: UnixMillis,
+        } -> Box<Welcome>;
+        /// A certificate chain (DER, leaf first) for a key made in this process.
+        Certify {
+            /// The agent or process to certify.
+            subject: Subject,
+            /// PKCS#10, DER.
+            request: Blob,
+        } -> Vec<Blob>;
+        /// The address on which this process listens for links.
+        Announce {
+            /// The address to which others connect.
+            address: SocketAddr,
+        } -> ();
+        /// The place of an agent.
+        Resolve {
+            /// Local name.
+            agent: String,
+        } -> AgentLocation;
+        /// An event in the life of an agent.
+        Report {
+            /// Local name.
+            agent: String,
+            /// The event.
+            report: AgentReport,
+        } -> ();
+        /// The refusals of this process.
+        Refusals {
+            /// The refusals since the last report.
+            records: Vec<RefusalRecord>,
+        } -> ();
+        /// A part of the frozen agents, after [`AttachmentNotice::Freeze`].
+        Frozen {
+            /// The part.
+            part: FrozenPart,
+        } -> ();
+        /// Messages from its agents that must be kept for their receivers. The answer comes once all kept messages are on
+        /// disk. For each message it says why the message is not kept, if it is not. A message that was given before, by
+        /// its origin and sequence number, is kept once.
+        Post {
+            /// In the order they were sent.
+            letters: Vec<PostedLetter>,
+        } -> Vec<Option<Fault>>;
+        /// The outcomes of letters that were delivered to this process.
+        Letters {
+            /// Local name of the receiver.
+            agent: String,
+            /// The numbers of the letters, each with its outcome.
+            outcomes: Vec<(u64, LetterOutcome)>,
+        } -> ();
+        /// A request to the logs of persistent channels.
+        ChannelLog {
+            /// The node that keeps the logs.
+            node: String,
+            /// The request.
+            request: LogRequest,
+        } -> LogAnswer;
+        /// The agents of this process cannot be moved.
+        NotFrozen {
+            /// The reason.
+            reason: String,
+        } -> ();
+        /// The next part of the agents that this process must restore.
+        Inherit {
+            /// The number of parts received so far.
+            index: u32,
+        } -> FrozenPart;
+    }
+    /// Answers to an [`AttachmentRequest`].
+    pub enum AttachmentAnswer ("answer") {
+        Welcome(Box<Welcome>);
+        Certified { chain: Vec<Blob> };
+        Location(AgentLocation);
+        Inherited { part: FrozenPart };
+        Posted { refused: Vec<Option<Fault>> };
+        ChannelLog { log: LogAnswer };
+        Done;
+    }
 }
 
 /// An event in the life of an agent.
@@ -115,47 +127,6 @@ pub struct FrozenPart {
     pub more: bool,
     /// The bytes.
     pub bytes: Blob,
-}
-
-/// Answers to an [`AttachmentRequest`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum AttachmentAnswer {
-    /// To `Attach`.
-    Welcome(Box<Welcome>),
-    /// To `Certify`.
-    Certified {
-        /// DER, leaf first.
-        chain: Vec<Blob>,
-    },
-    /// To `Resolve`.
-    Location(AgentLocation),
-    /// To `Inherit`.
-    Inherited {
-        /// The part.
-        part: FrozenPart,
-    },
-    /// To `Post`, once all kept letters are on disk. For each letter it says why the letter is not kept, if it is not.
-    Posted {
-        /// In the order of the letters.
-        refused: Vec<Option<Fault>>,
-    },
-    /// To `ChannelLog`.
-    ChannelLog {
-        /// The answer.
-        log: LogAnswer,
-    },
-    /// To everything else.
-    Done,
-}
-
-answers! { AttachmentAnswer:
-    welcome = Self::Welcome(welcome) => *welcome, Welcome;
-    certified = Self::Certified { chain } => chain, Vec<Blob>;
-    location = Self::Location(location) => location, AgentLocation;
-    inherited = Self::Inherited { part } => part, FrozenPart;
-    posted = Self::Posted { refused } => refused, Vec<Option<Fault>>;
-    channel_log = Self::ChannelLog { log } => log, LogAnswer;
 }
 
 /// The facts that a process learns when it attaches.

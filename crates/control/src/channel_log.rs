@@ -5,75 +5,49 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Blob, Fault, UnixMillis};
-use crate::answers::answers;
+use crate::ask::conversation;
 
-/// The questions to the logs of one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "log", rename_all = "kebab-case")]
-pub enum LogRequest {
-    /// Events of a process's agents to keep. Only the process's own node takes them.
-    Keep {
-        /// In the order they were published.
-        events: Vec<PostedEvent>,
-    },
-    /// The age of a durable subscription.
-    Since {
-        /// Local name of the subscription's agent.
-        agent: String,
-        /// Name of the subscription.
-        durable: String,
-    },
-    /// Events for a subscription.
-    Read {
-        /// The question.
-        question: LogQuestion,
-    },
-    /// How far a durable subscription has read.
-    Settle {
-        /// Local name of the subscription's agent.
-        agent: String,
-        /// Name of the subscription.
-        durable: String,
-        /// By channel: all events before this number are handled.
-        cursors: BTreeMap<String, u64>,
-    },
-    /// The kept events, for operators.
-    List,
-}
-
-/// The answers to a [`LogRequest`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "log", rename_all = "kebab-case")]
-pub enum LogAnswer {
-    /// To `Keep`, once all kept events are on disk.
-    Kept {
-        /// In the order of the events.
-        outcomes: Vec<KeepOutcome>,
-    },
-    /// To `Since`.
-    Since {
-        /// Microseconds since 1970; none if there is no such subscription.
-        since: Option<u64>,
-    },
-    /// To `Read`.
-    Read {
-        /// A piece for each channel.
-        pieces: Vec<LogPiece>,
-    },
-    /// To `Settle`, once the positions are on disk.
-    Settled,
-    /// To `List`.
-    List {
-        /// By channel.
-        logs: Vec<KeptLog>,
-    },
-}
-
-answers! { LogAnswer:
-    kept = Self::Kept { outcomes } => outcomes, Vec<KeepOutcome>;
-    since = Self::Since { since } => since, Option<u64>;
-    read = Self::Read { pieces } => pieces, Vec<LogPiece>;
-    list = Self::List { logs } => logs, Vec<KeptLog>;
+conversation! {
+    /// The questions to the logs of one node.
+    pub enum LogRequest in ask ("log") {
+        /// Events of a process's agents to keep. Only the process's own node takes them. The answer comes once all kept
+        /// events are on disk, in the order of the events.
+        Keep {
+            /// In the order they were published.
+            events: Vec<PostedEvent>,
+        } -> Vec<KeepOutcome>;
+        /// The beginning of a durable subscription, in microseconds since 1970; none if there is no such subscription.
+        Since {
+            /// Local name of the subscription's agent.
+            agent: String,
+            /// Name of the subscription.
+            durable: String,
+        } -> Option<u64>;
+        /// Events for a subscription: a piece for each channel.
+        Read {
+            /// The question.
+            question: LogQuestion,
+        } -> Vec<LogPiece>;
+        /// How far a durable subscription has read. The answer comes once the positions are on disk.
+        Settle {
+            /// Local name of the subscription's agent.
+            agent: String,
+            /// Name of the subscription.
+            durable: String,
+            /// By channel: all events before this number are handled.
+            cursors: BTreeMap<String, u64>,
+        } -> ();
+        /// The kept events, for operators.
+        List -> Vec<KeptLog>;
+    }
+    /// The answers to a [`LogRequest`].
+    pub enum LogAnswer ("log") {
+        Kept { outcomes: Vec<KeepOutcome> };
+        Since { since: Option<u64> };
+        Read { pieces: Vec<LogPiece> };
+        Settled;
+        List { logs: Vec<KeptLog> };
+    }
 }
 
 /// An event to be kept.

@@ -2,40 +2,31 @@
 //! ontology [`ONTOLOGY`]. The answer to a `request` is `inform` or, with a [`Fault`], `failure`. If a request could not
 //! be delivered, the AMS answers with `failure`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use sealbus_bus::{Outbox, Provenance, ReceivedMessage};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
 
+use crate::ask::Ask;
+use crate::asker::{Answered, Asker, parse, to_json};
 use crate::node::{LANGUAGE, ONTOLOGY};
+use crate::turns::{Turn, Turns};
 use crate::{Fault, FaultCode};
 
 /// How long the asker may take to make room for the answer.
 const ANSWERING: Duration = Duration::from_secs(30);
-/// Most requests of one agent that wait for answers. Further requests are refused.
-const MOST_PENDING: usize = 100_000;
-
-type Answered = Result<String, Fault>;
 
 /// The asking end of one of the platform's agents. It also sorts the agent's messages.
 #[derive(Clone)]
 pub struct Correspondent {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     outbox: Arc<Outbox>,
-    /// Distinguishes answers to this life of the agent from answers to an earlier one.
-    life: u128,
-    next: AtomicU64,
-    pending: Mutex<HashMap<String, (String, oneshot::Sender<Answered>)>>,
+    /// The beginning of the `reply-with` of its requests. It distinguishes answers to this life of the agent from
+    /// answers to an earlier one. The request's number follows.
+    life: Arc<str>,
+    asker: Asker,
 }
 
 /// A request from another agent that needs an answer.
@@ -67,22 +58,19 @@ impl Correspondent {
             .unwrap_or_default()
             .as_nanos();
         Self {
-            inner: Arc::new(Inner {
-                outbox,
-                life,
-                next: AtomicU64::new(0),
-                pending: Mutex::default(),
-            }),
+            outbox,
+            life: format!("q{life:x}-").into(),
+            asker: Asker::default(),
         }
     }
 
     /// The outbox it sends through.
     pub fn outbox(&self) -> &Arc<Outbox> {
-        &self.inner.outbox
+        &self.outbox
     }
 
     fn aid(&self, agent: &str) -> Result<Aid, Fault> {
-        let platform = &self.inner.outbox.bus().config().platform;
+        let platform = &self.outbox.bus().config().platform;
         Aid::new(format!("{agent}@{platform}"))
             .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))
     }
@@ -91,56 +79,44 @@ impl Correspondent {
     ///
     /// # Errors
     /// The agent's fault, or [`FaultCode::Unavailable`] if the agent could not be reached in time.
-    pub async fn ask<A: DeserializeOwned>(
+    pub async fn ask<A: Ask>(
         &self,
         agent: &str,
-        request: &impl Serialize,
+        ask: A,
         patience: Duration,
-    ) -> Result<A, Fault> {
-        let content = to_json(request)?;
-        let number = self.inner.next.fetch_add(1, Ordering::Relaxed);
-        let tag = format!("q{:x}-{number}", self.inner.life);
+    ) -> Result<A::Answer, Fault> {
+        let content = content_of::<A::Requests>(&ask.into())?;
+        let asked = self.asker.begin(agent)?;
+        let tag = format!("{}{}", self.life, asked.number);
         let message = AclMessage::new(Performative::Request)
             .with_receiver(self.aid(agent)?)
             .with_ontology(ONTOLOGY)
             .with_language(LANGUAGE)
             .with_conversation_id(tag.as_str())
-            .with_reply_with(tag.as_str())
+            .with_reply_with(tag)
             .with_content(content);
-        let (answer, answered) = oneshot::channel();
-        {
-            let mut pending = self.inner.pending.lock();
-            if pending.len() >= MOST_PENDING {
-                return Err(Fault::new(
-                    FaultCode::Unavailable,
-                    "too many requests wait for answers",
-                ));
-            }
-            pending.insert(tag.clone(), (agent.to_owned(), answer));
-        }
-        let forget = Forget {
-            inner: &self.inner,
-            tag,
+        let sending = async {
+            let sent = self.outbox.send(message).await;
+            sent.map(drop)
+                .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))
         };
-        let wait = async {
-            self.inner
-                .outbox
-                .send(message)
-                .await
-                .map_err(|error| Fault::new(FaultCode::Unavailable, error.to_string()))?;
-            answered
-                .await
-                .unwrap_or_else(|_| Err(Fault::new(FaultCode::Unavailable, "gone")))
+        asked.answer::<A>(sending, patience).await
+    }
+
+    /// Takes a message that came in, and gives a request its sender's turn. A request beyond the sender's turns is
+    /// refused.
+    pub fn receive_in_turn(
+        &self,
+        received: ReceivedMessage,
+        turns: &Turns,
+    ) -> Option<(Enquiry, Turn)> {
+        let enquiry = self.receive(received)?;
+        let Some(turn) = turns.take(&enquiry.from) else {
+            let message = "too many requests of yours wait for their answers";
+            enquiry.refuse(&Fault::new(FaultCode::Unavailable, message));
+            return None;
         };
-        let content = tokio::time::timeout(patience, wait).await.map_err(|_| {
-            let message = format!("{agent} did not answer within {patience:?}");
-            Fault::new(FaultCode::Unavailable, message)
-        })??;
-        drop(forget);
-        serde_json::from_str(&content).map_err(|error| {
-            let message = format!("the answer of {agent} could not be read: {error}");
-            Fault::new(FaultCode::Internal, message).advise("both may be of different versions")
-        })
+        Some((enquiry, turn))
     }
 
     /// Takes a message that came in. An answer goes to the task that waits for it. A request in the platform's ontology
@@ -152,17 +128,16 @@ impl Correspondent {
             return None;
         }
         let message = received.into_message();
-        let platform = self.inner.outbox.bus().config().platform.as_str();
+        let platform = self.outbox.bus().config().platform.as_str();
         let from = sender(&message, &provenance, platform);
         let tag = message.in_reply_to.as_ref().and_then(|tag| tag.as_str());
         if let Some(tag) = tag {
-            let mut pending = self.inner.pending.lock();
-            let notice = matches!(provenance, Provenance::Platform);
-            let fits = pending
-                .get(tag)
-                .is_some_and(|(asked, _)| notice || *asked == from);
-            if fits && let Some((asked, answer)) = pending.remove(tag) {
-                let _ = answer.send(answer_of(&message, notice, &asked));
+            let number = tag.strip_prefix(&*self.life).map(str::parse);
+            if let Some(Ok(number)) = number {
+                let notice = matches!(provenance, Provenance::Platform);
+                self.asker.answered(number, |asked| {
+                    (notice || asked == from).then(|| answer_of(&message, notice, asked))
+                });
             }
             return None;
         }
@@ -172,7 +147,7 @@ impl Correspondent {
             && let Some(content) = message.content_text()
         {
             let reply = Reply {
-                outbox: self.inner.outbox.clone(),
+                outbox: self.outbox.clone(),
                 message: Box::new(answer(&message, Performative::Inform)),
             };
             return Some(Enquiry {
@@ -190,7 +165,7 @@ impl Correspondent {
             let mut reply = answer(&message, Performative::NotUnderstood);
             reply.content = message.content.clone();
             // If the asker does not read the answer, the answer is lost.
-            let _ = self.inner.outbox.try_send(reply);
+            let _ = self.outbox.try_send(reply);
         }
         None
     }
@@ -224,7 +199,7 @@ fn sender(message: &AclMessage, provenance: &Provenance, platform: &str) -> Stri
 fn answer_of(message: &AclMessage, notice: bool, asked: &str) -> Answered {
     let content = message.content_text().unwrap_or_default();
     match &message.performative {
-        Performative::Inform => Ok(content.to_owned()),
+        Performative::Inform => Ok(content.into()),
         Performative::Failure if !notice => match serde_json::from_str(content) {
             Ok(fault) => Err(fault),
             Err(_) => Err(Fault::new(
@@ -243,26 +218,15 @@ fn answer_of(message: &AclMessage, notice: bool, asked: &str) -> Answered {
     }
 }
 
-struct Forget<'a> {
-    inner: &'a Inner,
-    tag: String,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.inner.pending.lock().remove(&self.tag);
-    }
-}
-
 impl Enquiry {
     /// Refuses the request at once. An asker without room for the answer does not learn of it.
-    pub fn refuse(self, fault: &Fault) {
+    fn refuse(self, fault: &Fault) {
         let Reply {
             outbox,
             mut message,
         } = self.reply;
         message.performative = Performative::Failure;
-        message.content = Some(to_json(fault).unwrap_or_default().into());
+        message.content = Some(content_of(fault).unwrap_or_default().into());
         let _ = outbox.try_send(*message);
     }
 
@@ -271,12 +235,7 @@ impl Enquiry {
     /// # Errors
     /// [`FaultCode::BadRequest`], which the caller must send as the answer.
     pub fn open<T: DeserializeOwned>(self) -> (String, Result<T, Fault>, Reply) {
-        let request = serde_json::from_str(&self.content).map_err(|error| {
-            Fault::new(
-                FaultCode::BadRequest,
-                format!("the request could not be read: {error}"),
-            )
-        });
+        let request = parse(&self.content);
         (self.from, request, self.reply)
     }
 }
@@ -284,11 +243,11 @@ impl Enquiry {
 impl Reply {
     /// Sends the answer.
     pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
-        let content = match result.and_then(|answer| to_json(&answer)) {
+        let content = match result.and_then(|answer| content_of(&answer)) {
             Ok(content) => content,
             Err(fault) => {
                 self.message.performative = Performative::Failure;
-                to_json(&fault).unwrap_or_default()
+                content_of(&fault).unwrap_or_default()
             }
         };
         self.message.content = Some(content.into());
@@ -305,8 +264,9 @@ impl Reply {
     }
 }
 
-fn to_json(value: &impl Serialize) -> Result<String, Fault> {
-    serde_json::to_string(value).map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+/// A request, an answer or a fault as the content of a message.
+fn content_of<T: Serialize>(value: &T) -> Result<String, Fault> {
+    Ok(Box::<str>::from(to_json(value)?).into_string())
 }
 
 #[cfg(test)]

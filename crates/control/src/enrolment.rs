@@ -4,56 +4,43 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Blob, NodeDescription, PlatformDescription, UnixMillis};
-use crate::answers::answers;
+use crate::ask::conversation;
 use crate::statement::Signed;
 
-/// The requests of a node to the Master.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum EnrolmentRequest {
-    /// Join with a one-time token.
-    Join {
-        /// The token's secret.
-        secret: String,
-        /// The requested name. Without it the Master chooses the next free `node-N`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
-        /// The node's clock, to tell a wrong clock from a wrong certificate.
-        now: UnixMillis,
-        /// The description of the node.
-        node: NodeDescription,
-        /// Signing request (PKCS#10 DER) of the node's own key. With this key the node vouches for the requests that it
-        /// carries to the CA.
-        request: Blob,
-    },
-    /// Come back, or renew the node's own certificate.
-    Return {
-        /// A [`Returning`](crate::statement::Returning).
-        statement: Signed,
-    },
-    /// A certificate for the node's process or agent, while the node has no certificate to ask for one over the bus.
-    Certify {
-        /// A [`Vouching`](crate::statement::Vouching).
-        voucher: Signed,
-    },
-}
-
-/// The answer to an [`EnrolmentRequest`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum EnrolmentAnswer {
-    /// To `Join` and `Return`.
-    Joined(Box<Joined>),
-    /// To `Certify`.
-    Certified {
-        /// DER, leaf first.
-        chain: Vec<Blob>,
-    },
-}
-
-answers! { EnrolmentAnswer:
-    joined = Self::Joined(joined) => *joined, Joined;
-    certified = Self::Certified { chain } => chain, Vec<Blob>;
+conversation! {
+    /// The requests of a node to the Master.
+    pub enum EnrolmentRequest in ask ("ask") {
+        /// Join with a one-time token.
+        Join {
+            /// The token's secret.
+            secret: String,
+            /// The requested name. Without it the Master chooses the next free `node-N`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            name: Option<String>,
+            /// The node's clock, to tell a wrong clock from a wrong certificate.
+            now: UnixMillis,
+            /// The description of the node.
+            node: NodeDescription,
+            /// Signing request (PKCS#10 DER) of the node's own key. With this key the node vouches for the requests that it
+            /// carries to the CA.
+            request: Blob,
+        } -> Box<Joined>;
+        /// Come back, or renew the node's own certificate.
+        Return {
+            /// A [`Returning`](crate::statement::Returning).
+            statement: Signed,
+        } -> Box<Joined>;
+        /// A certificate chain (DER, leaf first) for the node's process or agent, while the node has no certificate to ask for one over the bus.
+        Certify {
+            /// A [`Vouching`](crate::statement::Vouching).
+            voucher: Signed,
+        } -> Vec<Blob>;
+    }
+    /// The answer to an [`EnrolmentRequest`].
+    pub enum EnrolmentAnswer ("answer") {
+        Joined(Box<Joined>);
+        Certified { chain: Vec<Blob> };
+    }
 }
 
 /// The facts that a node learns when it joins or comes back.

@@ -5,15 +5,16 @@
 //! - [`node`]: a node and the Master or the CA, as the content of ACL messages;
 //! - [`admin`]: the command line and the Master.
 //!
-//! [`rpc`] carries them over a byte stream, [`correspondence`] as ACL messages over the bus. An agent process sees its
-//! platform only through [`host::Host`]. [`directory`] has the places of agents: the Master keeps the original, and
+//! A request is a type that names its answer: see [`ask`]. [`rpc`] carries them over a byte stream, [`correspondence`] as
+//! ACL messages over the bus. An agent process sees its platform only through [`host::Host`]. [`directory`] has the places of agents: the Master keeps the original, and
 //! nodes follow it.
 //!
 //! The JSON spells names as they are here, in kebab-case. Unknown members are ignored, so that a newer peer may say
 //! more. Instants are milliseconds since the Unix epoch.
 
 pub mod admin;
-mod answers;
+pub mod ask;
+mod asker;
 pub mod attachment;
 mod blob;
 pub mod channel_log;
@@ -82,6 +83,12 @@ impl Fault {
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
+    }
+}
+
+impl From<std::convert::Infallible> for Fault {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
     }
 }
 

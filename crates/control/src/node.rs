@@ -17,7 +17,7 @@ use super::{
     AgentLocation, AgentState, Blob, DirectoryChange, EndedProcess, Fault, NodeDescription,
     ProcessContact, RefusalRecord, Rules, Subject, UnixMillis,
 };
-use crate::answers::answers;
+use crate::ask::conversation;
 use crate::statement::Signed;
 
 /// Ontology of the platform's own messages.
@@ -25,152 +25,122 @@ pub const ONTOLOGY: &str = "sealbus-platform";
 /// Content language of the platform's own messages.
 pub const LANGUAGE: &str = "json";
 
-/// The requests and reports of a node to the Master.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum MasterRequest {
-    /// The node has started or come back, with all processes that run on it.
-    Register {
-        /// The node's description of itself.
-        node: NodeDescription,
-        /// The contact of its agent.
-        contact: ProcessContact,
-        /// The address at which programs with tickets attach, if the node lets them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        attachment: Option<SocketAddr>,
-        /// The node's agent processes.
-        processes: Vec<RunningProcess>,
-        /// Processes that ended, perhaps without the Master's knowledge, and how they ended.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        ended: Vec<(String, Exit)>,
-    },
-    /// The node is alive.
-    Heartbeat {
-        /// Revision of the directory that the node holds.
-        directory: u64,
-        /// Version of the deny list that the node holds.
-        deny_list: u64,
-        /// Number of processes it runs.
-        processes: u32,
-    },
-    /// A process was started.
-    Started {
-        /// The process's name.
-        process: String,
-        /// The process's id on that machine, if the node started it.
-        pid: Option<u32>,
-    },
-    /// A process listens for links.
-    Announced {
-        /// The process's name.
-        process: String,
-        /// The address.
-        address: SocketAddr,
-    },
-    /// A process gave a certificate to its agent, which is the sixth step.
-    Delivered {
-        /// The process's name.
-        process: String,
-        /// The certified identity.
-        subject: Subject,
-    },
-    /// An event in the life of an agent.
-    Reported {
-        /// The process's name.
-        process: String,
-        /// Local name.
-        agent: String,
-        /// The event.
-        report: AgentReport,
-    },
-    /// A process ended.
-    Exited {
-        /// The process's name.
-        process: String,
-        /// How the process ended.
-        exit: Exit,
-    },
-    /// The node is about to leave. Nothing more may be placed on it, and processes that end there are restarted
-    /// elsewhere.
-    Leaving,
-    /// All its processes have ended. The node ends with the answer.
-    Left,
-    /// The refusals of the node and its processes.
-    Refusals {
-        /// The refusals since the last report.
-        records: Vec<RefusalRecord>,
-    },
-    /// The place of an agent.
-    Resolve {
-        /// Local name.
-        agent: String,
-    },
+conversation! {
+    /// The requests and reports of a node to the Master.
+    pub enum MasterRequest in ask_master ("ask") {
+        /// The node has started or come back, with all processes that run on it.
+        Register {
+            /// The node's description of itself.
+            node: NodeDescription,
+            /// The contact of its agent.
+            contact: ProcessContact,
+            /// The address at which programs with tickets attach, if the node lets them.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            attachment: Option<SocketAddr>,
+            /// The node's agent processes.
+            processes: Vec<RunningProcess>,
+            /// Processes that ended, perhaps without the Master's knowledge, and how they ended.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            ended: Vec<(String, Exit)>,
+        } -> Current;
+        /// The node is alive.
+        Heartbeat {
+            /// Revision of the directory that the node holds.
+            directory: u64,
+            /// Version of the deny list that the node holds.
+            deny_list: u64,
+            /// Number of processes it runs.
+            processes: u32,
+        } -> Current;
+        /// A process was started.
+        Started {
+            /// The process's name.
+            process: String,
+            /// The process's id on that machine, if the node started it.
+            pid: Option<u32>,
+        } -> ();
+        /// A process listens for links.
+        Announced {
+            /// The process's name.
+            process: String,
+            /// The address.
+            address: SocketAddr,
+        } -> ();
+        /// A process gave a certificate to its agent, which is the sixth step.
+        Delivered {
+            /// The process's name.
+            process: String,
+            /// The certified identity.
+            subject: Subject,
+        } -> ();
+        /// An event in the life of an agent.
+        Reported {
+            /// The process's name.
+            process: String,
+            /// Local name.
+            agent: String,
+            /// The event.
+            report: AgentReport,
+        } -> ();
+        /// A process ended.
+        Exited {
+            /// The process's name.
+            process: String,
+            /// How the process ended.
+            exit: Exit,
+        } -> ();
+        /// The node is about to leave. Nothing more may be placed on it, and processes that end there are restarted
+        /// elsewhere.
+        Leaving -> ();
+        /// All its processes have ended. The node ends with the answer.
+        Left -> ();
+        /// The refusals of the node and its processes.
+        Refusals {
+            /// The refusals since the last report.
+            records: Vec<RefusalRecord>,
+        } -> ();
+        /// The place of an agent.
+        Resolve {
+            /// Local name.
+            agent: String,
+        } -> AgentLocation;
+    }
+    /// The Master's answers.
+    pub enum MasterAnswer ("answer") {
+        Current(Current);
+        Location(AgentLocation);
+        Done;
+    }
 }
 
-/// The Master's answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum MasterAnswer {
-    /// To `Register` and `Heartbeat`.
-    Current {
-        /// The changes in the directory since the revision that the node holds.
-        directory: DirectoryUpdate,
-        /// The signed deny list, if it is newer than the node's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        deny_list: Option<Blob>,
-        /// Processes of the node that must end, because the Master has placed their agents elsewhere.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        stop: Vec<String>,
-        /// The Master does not know the node as registered. The node must `Register`.
-        #[serde(default)]
-        register: bool,
-    },
-    /// To `Resolve`.
-    Location(AgentLocation),
-    /// To everything else.
-    Done,
+conversation! {
+    /// The requests of the gateway to the agent `operator`.
+    pub enum OperatorRequest in ask_operator ("ask") {
+        /// The rules that operators made.
+        GatewayRules -> GatewayPolicy;
+    }
+    /// The answers of the agent `operator`.
+    pub enum OperatorAnswer ("answer") {
+        GatewayRules { rules: GatewayPolicy };
+    }
 }
 
-/// The requests of the gateway to the agent `operator`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum OperatorRequest {
-    /// The rules that operators made.
-    GatewayRules,
-}
-
-/// The answers of the agent `operator`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum OperatorAnswer {
-    /// To `GatewayRules`.
-    GatewayRules {
-        /// The rules.
-        rules: GatewayPolicy,
-    },
-}
-
-/// The requests of the agent `operator` to the gateway.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum GatewayRequest {
-    /// The gateway's state.
-    Status,
-    /// The operators' rules, which are in force from now on beside those of the gateway's configuration.
-    Rules {
-        /// The rules.
-        rules: GatewayPolicy,
-    },
-}
-
-/// The gateway's answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum GatewayAnswer {
-    /// To `Status`.
-    Status(GatewayStatus),
-    /// To `Rules`.
-    Done,
+conversation! {
+    /// The requests of the agent `operator` to the gateway.
+    pub enum GatewayRequest in ask_gateway ("ask") {
+        /// The gateway's state.
+        Status -> GatewayStatus;
+        /// The operators' rules, which are in force from now on beside those of the gateway's configuration.
+        Rules {
+            /// The rules.
+            rules: GatewayPolicy,
+        } -> ();
+    }
+    /// The gateway's answers.
+    pub enum GatewayAnswer ("answer") {
+        Status(GatewayStatus);
+        Done;
+    }
 }
 
 /// The state of the gateway.
@@ -182,6 +152,22 @@ pub struct GatewayStatus {
     pub own: GatewayPolicy,
     /// The gateway's counters so far.
     pub counters: GatewayCounters,
+}
+
+/// The news for a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Current {
+    /// The changes in the directory since the revision that the node holds.
+    pub directory: DirectoryUpdate,
+    /// The signed deny list, if it is newer than the node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deny_list: Option<Blob>,
+    /// Processes of the node that must end, because the Master has placed their agents elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// The Master does not know the node as registered. The node must `Register`.
+    #[serde(default)]
+    pub register: bool,
 }
 
 /// A step of the directory from one revision to another.
@@ -238,98 +224,129 @@ pub struct RunningProcess {
     pub agents: Vec<(String, AgentState)>,
 }
 
-/// Requests of the Master to a node, or of one node to another.
+conversation! {
+    /// Requests of the Master to a node, or of one node to another.
+    pub enum NodeRequest in ask_node ("ask") {
+        /// Start a process. The answer is its id.
+        Start {
+            /// The program to start.
+            launch: Launch,
+        } -> u32;
+        /// Let a program attach with a ticket.
+        Expect {
+            /// The process that the program will be. Its `command` is empty.
+            launch: Launch,
+            /// Hash of the ticket's secret.
+            ticket: SecretHash,
+            /// When the ticket expires.
+            expires: UnixMillis,
+        } -> ();
+        /// End all processes, and the node.
+        Leave {
+            /// Milliseconds until processes are ended by force.
+            grace: u64,
+        } -> ();
+        /// End a process.
+        Stop {
+            /// The process's name.
+            process: String,
+            /// Milliseconds until it is ended by force. With 0 it is ended at once.
+            grace: u64,
+            /// The reason.
+            reason: String,
+        } -> ();
+        /// Freeze all agents of a process, for a move. The answer is the size of the frozen agents in bytes.
+        Freeze {
+            /// The process's name.
+            process: String,
+            /// The node that may fetch the frozen agents.
+            destination: String,
+        } -> u64;
+        /// A part of the frozen agents. The destination node asks for it.
+        FetchFrozen {
+            /// The process's name.
+            process: String,
+            /// The part, counted from 0.
+            index: u32,
+        } -> FrozenPart;
+        /// The move failed, and the process goes on.
+        Thaw {
+            /// The process's name.
+            process: String,
+        } -> ();
+        /// A newer signed deny list.
+        DenyList {
+            /// The list.
+            list: Blob,
+        } -> ();
+        /// The directory changed.
+        Directory {
+            /// The change.
+            update: DirectoryUpdate,
+        } -> ();
+        /// Messages to one agent that this node must keep. Another node asks. The answer comes once all kept letters are
+        /// on disk. For each letter it says why the letter is not kept, if it is not.
+        Post {
+            /// In order.
+            letters: Vec<PostedLetter>,
+        } -> Vec<Option<Fault>>;
+        /// How letters for an agent compare with this node's letters for that agent. Another node asks.
+        Trail {
+            /// Local name of the receiver.
+            receiver: String,
+            /// The letters.
+            letters: Vec<LetterMark>,
+        } -> Trail;
+        /// The messages that wait here for an agent.
+        Mailbox {
+            /// The agent's local name.
+            agent: String,
+        } -> WaitingLetters;
+        /// A request to the logs of persistent channels that this node keeps. Another node or the Master asks.
+        ChannelLog {
+            /// The request.
+            request: LogRequest,
+        } -> LogAnswer;
+        /// A piece of an agent's log.
+        Log {
+            /// The process group of the log (`seller-1`). The log goes on over restarts.
+            log: String,
+            /// The position to begin at.
+            from: LogPosition,
+            /// Most bytes to return.
+            limit: u32,
+        } -> LogText;
+    }
+    /// A node's answers.
+    pub enum NodeAnswer ("answer") {
+        Started { pid: u32 };
+        Frozen { size: u64 };
+        Part { part: FrozenPart };
+        Log(LogText);
+        Posted { refused: Vec<Option<Fault>> };
+        Trail { trail: Trail };
+        Mailbox(WaitingLetters);
+        ChannelLog { log: LogAnswer };
+        Done;
+    }
+}
+
+/// A piece of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum NodeRequest {
-    /// Start a process.
-    Start {
-        /// The program to start.
-        launch: Launch,
-    },
-    /// Let a program attach with a ticket.
-    Expect {
-        /// The process that the program will be. Its `command` is empty.
-        launch: Launch,
-        /// Hash of the ticket's secret.
-        ticket: SecretHash,
-        /// When the ticket expires.
-        expires: UnixMillis,
-    },
-    /// End all processes, and the node.
-    Leave {
-        /// Milliseconds until processes are ended by force.
-        grace: u64,
-    },
-    /// End a process.
-    Stop {
-        /// The process's name.
-        process: String,
-        /// Milliseconds until it is ended by force. With 0 it is ended at once.
-        grace: u64,
-        /// The reason.
-        reason: String,
-    },
-    /// Freeze all agents of a process, for a move.
-    Freeze {
-        /// The process's name.
-        process: String,
-        /// The node that may fetch the frozen agents.
-        destination: String,
-    },
-    /// A part of the frozen agents. The destination node asks for it.
-    FetchFrozen {
-        /// The process's name.
-        process: String,
-        /// The part, counted from 0.
-        index: u32,
-    },
-    /// The move failed, and the process goes on.
-    Thaw {
-        /// The process's name.
-        process: String,
-    },
-    /// A newer signed deny list.
-    DenyList {
-        /// The list.
-        list: Blob,
-    },
-    /// The directory changed.
-    Directory {
-        /// The change.
-        update: DirectoryUpdate,
-    },
-    /// Messages to one agent that this node must keep. Another node asks.
-    Post {
-        /// In order.
-        letters: Vec<PostedLetter>,
-    },
-    /// How letters for an agent compare with this node's letters for that agent. Another node asks.
-    Trail {
-        /// Local name of the receiver.
-        receiver: String,
-        /// The letters.
-        letters: Vec<LetterMark>,
-    },
-    /// The messages that wait here for an agent.
-    Mailbox {
-        /// The agent's local name.
-        agent: String,
-    },
-    /// A request to the logs of persistent channels that this node keeps. Another node or the Master asks.
-    ChannelLog {
-        /// The request.
-        request: LogRequest,
-    },
-    /// A piece of an agent's log.
-    Log {
-        /// The process group of the log (`seller-1`). The log goes on over restarts.
-        log: String,
-        /// The position to begin at.
-        from: LogPosition,
-        /// Most bytes to return.
-        limit: u32,
-    },
+pub struct LogText {
+    /// The text.
+    pub text: String,
+    /// The offset at which the next piece begins.
+    pub next: u64,
+}
+
+/// The messages that wait for an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingLetters {
+    /// The first waiting messages.
+    pub letters: Vec<WaitingLetter>,
+    /// The number of all waiting messages.
+    pub total: u64,
 }
 
 /// A position in a log.
@@ -346,65 +363,6 @@ pub enum LogPosition {
         /// Bytes since the beginning of the log.
         offset: u64,
     },
-}
-
-/// A node's answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum NodeAnswer {
-    /// To `Start`.
-    Started {
-        /// The process's id.
-        pid: u32,
-    },
-    /// To `Freeze`.
-    Frozen {
-        /// Size of the frozen agents in bytes.
-        size: u64,
-    },
-    /// To `FetchFrozen`.
-    Part {
-        /// The part.
-        part: FrozenPart,
-    },
-    /// To `Log`.
-    Log {
-        /// The text.
-        text: String,
-        /// The offset at which the next piece begins.
-        next: u64,
-    },
-    /// To `Post`, once all kept letters are on disk. For each letter it says why the letter is not kept, if it is not.
-    Posted {
-        /// In the order of the letters.
-        refused: Vec<Option<Fault>>,
-    },
-    /// To `Trail`.
-    Trail {
-        /// The standing of the letters.
-        trail: Trail,
-    },
-    /// To `Mailbox`.
-    Mailbox {
-        /// The first waiting messages.
-        letters: Vec<WaitingLetter>,
-        /// The number of all waiting messages.
-        total: u64,
-    },
-    /// To `ChannelLog`.
-    ChannelLog {
-        /// The answer.
-        log: LogAnswer,
-    },
-    /// To everything else.
-    Done,
-}
-
-answers! { NodeAnswer:
-    part = Self::Part { part } => part, FrozenPart;
-    log = Self::Log { text, next } => (text, next), (String, u64);
-    mailbox = Self::Mailbox { letters, total } => (letters, total), (Vec<WaitingLetter>, u64);
-    channel_log = Self::ChannelLog { log } => log, LogAnswer;
 }
 
 /// A process that the Master placed on a node.
@@ -436,24 +394,17 @@ pub struct Inheritance {
     pub process: String,
 }
 
-/// The requests of a node to `ca@hap`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum AuthorityRequest {
-    /// A certificate for a process of the node or one of its agents.
-    Certify {
-        /// The node's signed request, a [`Vouching`](crate::statement::Vouching).
-        voucher: Signed,
-    },
-}
-
-/// The answers of `ca@hap`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum AuthorityAnswer {
-    /// To `Certify`.
-    Certified {
-        /// DER, leaf first.
-        chain: Vec<Blob>,
-    },
+conversation! {
+    /// The requests of a node to `ca@hap`.
+    pub enum AuthorityRequest in ask_ca ("ask") {
+        /// A certificate chain (DER, leaf first) for a process of the node or one of its agents.
+        Certify {
+            /// The node's signed request, a [`Vouching`](crate::statement::Vouching).
+            voucher: Signed,
+        } -> Vec<Blob>;
+    }
+    /// The answers of `ca@hap`.
+    pub enum AuthorityAnswer ("answer") {
+        Certified { chain: Vec<Blob> };
+    }
 }

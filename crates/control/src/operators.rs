@@ -11,9 +11,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sealbus_seal::token::Secret;
-use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 
+use crate::ask::conversation;
 use crate::private::write_private;
 use crate::rpc::{self, Caller, MAX_FRAME};
 use crate::{Fault, FaultCode};
@@ -32,30 +32,22 @@ pub fn socket_in(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
 }
 
-/// The first messages on an operator's connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum Entry {
-    /// Asks for a challenge.
-    Challenge,
-    /// Proves the key.
-    Prove {
-        /// The MAC over the challenge, base64url.
-        proof: String,
-    },
-}
-
-/// The Master's answers to [`Entry`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum EntryAnswer {
-    /// Fresh randomness.
-    Challenge {
-        /// Base64url.
-        challenge: Secret,
-    },
-    /// The operator is let in.
-    Welcome,
+conversation! {
+    /// The first messages on an operator's connection.
+    pub enum Entry in ask ("ask") {
+        /// Asks for a challenge.
+        Challenge -> Secret;
+        /// Proves the key.
+        Prove {
+            /// The MAC over the challenge, base64url.
+            proof: String,
+        } -> ();
+    }
+    /// The Master's answers to [`Entry`].
+    pub enum EntryAnswer ("answer") {
+        Challenge { challenge: Secret };
+        Welcome;
+    }
 }
 
 /// The operators' key.
@@ -122,14 +114,8 @@ pub async fn connect(directory: &Path) -> Result<Caller, Fault> {
     })?;
     let (caller, _, drive) = rpc::open(stream, MAX_FRAME);
     tokio::spawn(drive);
-    let nonsense = || Fault::new(FaultCode::Internal, "the Master answered something else");
-    let EntryAnswer::Challenge { challenge } = caller.call(&Entry::Challenge, PATIENCE).await?
-    else {
-        return Err(nonsense());
-    };
+    let challenge = caller.ask(ask::Challenge, PATIENCE).await?;
     let proof = key.prove(&challenge);
-    match caller.call(&Entry::Prove { proof }, PATIENCE).await? {
-        EntryAnswer::Welcome => Ok(caller),
-        EntryAnswer::Challenge { .. } => Err(nonsense()),
-    }
+    caller.ask(ask::Prove { proof }, PATIENCE).await?;
+    Ok(caller)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ENROLMENT, connect};
 use sealbus_control::Fault;
-use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest};
+use sealbus_control::ask::Ask;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::rpc::{self, MAX_FRAME};
 
@@ -44,7 +44,7 @@ pub enum EnrolmentError {
 
 impl Enrolment {
     /// Asks one question.
-    pub async fn ask(&self, request: &EnrolmentRequest) -> Result<EnrolmentAnswer, EnrolmentError> {
+    pub async fn ask<A: Ask>(&self, ask: A) -> Result<A::Answer, EnrolmentError> {
         let unreachable = |why: String| EnrolmentError::Unreachable {
             platform: self.platform.clone(),
             why,
@@ -65,7 +65,7 @@ impl Enrolment {
         .map_err(unreachable)?;
         let (caller, _incoming, drive) = rpc::open(stream, MAX_FRAME);
         let driving = tokio::spawn(drive);
-        let answer = caller.call(request, PATIENCE).await;
+        let answer = caller.ask(ask, PATIENCE).await;
         driving.abort();
         Ok(answer?)
     }

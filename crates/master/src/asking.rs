@@ -9,7 +9,7 @@ use super::desk::{DeskHandle, Outward};
 use super::directories::LifeChange;
 use super::state::About;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::node::NodeRequest;
 use sealbus_control::{Fault, FaultCode};
 
 /// How long a node may take to answer before it is asked again.
@@ -87,9 +87,9 @@ async fn ask(
     } else {
         PATIENCE
     };
-    let result: Result<NodeAnswer, Fault> = loop {
+    let result = loop {
         let result = match admit(&desk, &node, &request).await {
-            Ok(()) => master.ask(&node, &request, patience).await,
+            Ok(()) => master.ask(&node, &*request, patience).await,
             Err(fault) => Err(fault),
         };
         match result {

@@ -12,7 +12,6 @@ use crate::{Desk, DeskHandle, certify};
 use sealbus_control::clock::timestamp;
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
 use sealbus_control::names::node_name;
-use sealbus_control::node::{AuthorityAnswer, AuthorityRequest};
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
 use sealbus_control::statement::Returning;
 use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
@@ -37,10 +36,10 @@ where
         tokio::time::timeout(PATIENCE, incoming.recv()).await
     {
         let result = match Incoming::parse::<EnrolmentRequest>(&body) {
-            Ok(request) => {
-                let enrolled = desk.run(move |desk, now| enrol(desk, request, now)).await;
-                admitted(&desk, enrolled).await
-            }
+            Ok(request) => match desk.run(move |desk, now| enrol(desk, request, now)).await {
+                Ok(enrolled) => admitted(&desk, enrolled).await,
+                Err(fault) => Err(fault),
+            },
             Err(fault) => Err(fault),
         };
         let refusal = result.as_ref().err().map(ToString::to_string);
@@ -57,25 +56,19 @@ where
 }
 
 /// On a broker, allows a node to log in before it learns that it has joined, and its process before it is certified.
-async fn admitted(
-    desk: &DeskHandle,
-    answer: Result<EnrolmentAnswer, Fault>,
-) -> Result<EnrolmentAnswer, Fault> {
-    if answer.is_ok()
-        && let Some(broker) = desk.run(|desk, _| Ok(desk.broker.clone())).await?
-    {
+async fn admitted(desk: &DeskHandle, answer: EnrolmentAnswer) -> Result<EnrolmentAnswer, Fault> {
+    if let Some(broker) = desk.run(|desk, _| Ok(desk.broker.clone())).await? {
         match &answer {
-            Ok(EnrolmentAnswer::Joined(joined)) => {
+            EnrolmentAnswer::Joined(joined) => {
                 let name = joined.name.clone();
                 broker
                     .admit_to(desk, &name, std::slice::from_ref(&name))
                     .await?;
             }
-            Ok(EnrolmentAnswer::Certified { chain }) => broker.admit_certified(chain).await?,
-            _ => {}
+            EnrolmentAnswer::Certified { chain } => broker.admit_certified(chain).await?,
         }
     }
-    answer
+    Ok(answer)
 }
 
 fn enrol(
@@ -113,11 +106,7 @@ fn enrol(
             let process = desk.state.come_back(&name, node.clone(), now)?;
             joined(desk, name, process, &node, &request.0, now)
         }
-        EnrolmentRequest::Certify { voucher } => {
-            let answer = certify(desk, &AuthorityRequest::Certify { voucher }, now)?;
-            let AuthorityAnswer::Certified { chain } = answer;
-            Ok(EnrolmentAnswer::Certified { chain })
-        }
+        EnrolmentRequest::Certify { voucher } => Ok(certify(desk, &voucher, now)?.into()),
     }
 }
 
@@ -189,7 +178,7 @@ fn joined(
         timestamp(now),
     )?;
     tracing::info!(node = %name, address = %node.address, "joined");
-    Ok(EnrolmentAnswer::Joined(Box::new(Joined {
+    let joined = Joined {
         name,
         process,
         platform: desk.platform.clone(),
@@ -199,5 +188,6 @@ fn joined(
             .map(|der| Blob(der.to_vec()))
             .collect(),
         deny_list: Blob(desk.ca.deny_list().1.to_vec()),
-    })))
+    };
+    Ok(Box::new(joined).into())
 }

@@ -8,7 +8,7 @@ use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
 use tokio::sync::Mutex;
 
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::node::{GatewayAnswer, GatewayRequest, GatewayStatus};
+use sealbus_control::node::{GatewayStatus, ask_gateway};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_management::LoadError;
 use sealbus_store::{Batch, Store};
@@ -106,26 +106,18 @@ impl GatewayRules {
 
 /// Puts the operators' rules in force. A gateway that does not run asks for them when it starts.
 pub(crate) async fn tell(operator: &Correspondent, rules: GatewayPolicy) {
-    let request = GatewayRequest::Rules { rules };
-    if let Err(error) = operator
-        .ask::<GatewayAnswer>(GATEWAY, &request, ANSWER_TIME)
-        .await
-    {
+    let rules = ask_gateway::Rules { rules };
+    if let Err(error) = operator.ask(GATEWAY, rules, ANSWER_TIME).await {
         tracing::info!(%error, "the gateway was not told of its new rules");
     }
 }
 
 /// The gateway's state; none if it does not answer.
 pub(crate) async fn status(operator: &Correspondent) -> Option<GatewayStatus> {
-    let answer = operator
-        .ask(GATEWAY, &GatewayRequest::Status, ANSWER_TIME)
+    let status = operator
+        .ask(GATEWAY, ask_gateway::Status, ANSWER_TIME)
         .await;
-    match answer {
-        Ok(GatewayAnswer::Status(status)) => Some(status),
-        Ok(GatewayAnswer::Done) => None,
-        Err(error) => {
-            tracing::info!(%error, "the gateway does not answer");
-            None
-        }
-    }
+    status
+        .inspect_err(|error| tracing::info!(%error, "the gateway does not answer"))
+        .ok()
 }

@@ -71,8 +71,7 @@ impl Operator {
         let (from, request, reply) = enquiry.open::<OperatorRequest>();
         let result = match request {
             Ok(OperatorRequest::GatewayRules) if from == GATEWAY => {
-                let rules = self.gateway.get().await;
-                Ok(OperatorAnswer::GatewayRules { rules })
+                Ok(OperatorAnswer::from(self.gateway.get().await))
             }
             Ok(_) => Err(Fault::new(
                 FaultCode::NotPermitted,

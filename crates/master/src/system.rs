@@ -21,8 +21,10 @@ use sealbus_ca::Request;
 use sealbus_control::clock::timestamp;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::names::{AMS, CA, CONTROL_AGENTS, DF, MASTER, OPERATOR, SYSTEM_AGENTS};
-use sealbus_control::node::{AuthorityAnswer, AuthorityRequest, MasterAnswer, MasterRequest};
-use sealbus_control::statement::Vouching;
+use sealbus_control::node::{
+    AuthorityAnswer, AuthorityRequest, Current, MasterAnswer, MasterRequest,
+};
+use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Blob, Fault, FaultCode, Subject, UnixMillis};
 use sealbus_management::LoadError;
@@ -175,11 +177,7 @@ async fn serve_master(
     turns: Turns,
 ) {
     while let Some(received) = agent.receive().await {
-        let Some(enquiry) = correspondent.receive(received) else {
-            continue;
-        };
-        let Some(turn) = turns.take(&enquiry.from) else {
-            enquiry.refuse(&too_many());
+        let Some((enquiry, turn)) = correspondent.receive_in_turn(received, &turns) else {
             continue;
         };
         let desk = desk.clone();
@@ -200,13 +198,6 @@ async fn serve_master(
             reply.send(result).await;
         });
     }
-}
-
-fn too_many() -> Fault {
-    Fault::new(
-        FaultCode::Unavailable,
-        "too many requests of yours wait for their answers",
-    )
 }
 
 /// Lets members have more turns than others.
@@ -246,25 +237,23 @@ fn hear(
                 return Err(not_a_member(node));
             }
             desk.state.ended_meanwhile(node, &ended, now);
-            let answer =
+            let current =
                 desk.state
                     .register(node, description, contact, attachment, &processes, now)?;
-            return Ok(with_deny_list(answer, desk, 0));
+            return Ok(with_deny_list(current, desk, 0).into());
         }
         MasterRequest::Heartbeat {
             directory,
             deny_list,
             ..
         } => {
-            let answer = desk.state.heartbeat(node, directory, now);
-            return Ok(with_deny_list(answer, desk, deny_list));
+            let current = desk.state.heartbeat(node, directory, now);
+            return Ok(with_deny_list(current, desk, deny_list).into());
         }
         MasterRequest::Leaving => desk.state.leaving(node),
         MasterRequest::Left => desk.state.left(node, now),
         MasterRequest::Resolve { agent } => {
-            return Ok(MasterAnswer::Location(
-                desk.state.directory().locate(&agent),
-            ));
+            return Ok(desk.state.directory().locate(&agent).into());
         }
         MasterRequest::Refusals { records } => desk.refusals.note(records),
         MasterRequest::Started { process, pid } if own(desk, &process) => {
@@ -299,39 +288,25 @@ fn hear(
     Ok(MasterAnswer::Done)
 }
 
-fn with_deny_list(answer: MasterAnswer, desk: &Desk, known: u64) -> MasterAnswer {
+fn with_deny_list(current: Current, desk: &Desk, known: u64) -> Current {
     let (version, signed) = desk.ca.deny_list();
-    match answer {
-        MasterAnswer::Current {
-            directory,
-            stop,
-            register,
-            ..
-        } => MasterAnswer::Current {
-            directory,
-            deny_list: (version != known).then(|| Blob(signed.to_vec())),
-            stop,
-            register,
-        },
-        other => other,
+    Current {
+        deny_list: (version != known).then(|| Blob(signed.to_vec())),
+        ..current
     }
 }
 
 async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
     let correspondent = Correspondent::new(agent.outbox().clone());
     while let Some(received) = agent.receive().await {
-        let Some(enquiry) = correspondent.receive(received) else {
-            continue;
-        };
-        let Some(turn) = turns.take(&enquiry.from) else {
-            enquiry.refuse(&too_many());
+        let Some((enquiry, turn)) = correspondent.receive_in_turn(received, &turns) else {
             continue;
         };
         let desk = desk.clone();
         tokio::spawn(async move {
             let (from, request, reply) = enquiry.open::<AuthorityRequest>();
             let result = match request {
-                Ok(request) => certified(&desk, from, request).await,
+                Ok(AuthorityRequest::Certify { voucher }) => certified(&desk, from, voucher).await,
                 Err(fault) => Err(fault),
             };
             judge(&turn, &result);
@@ -344,30 +319,27 @@ async fn serve_ca(mut agent: AgentHandle, desk: DeskHandle, turns: Turns) {
 async fn certified(
     desk: &DeskHandle,
     from: String,
-    request: AuthorityRequest,
+    voucher: Signed,
 ) -> Result<AuthorityAnswer, Fault> {
     let certifying = move |desk: &mut Desk, now| {
         // This precedes the check of signatures, which costs more than sending them.
         if !desk.state.nodes().contains_key(&from) {
             return Err(not_a_member(&from));
         }
-        let answer = certify(desk, &request, now)?;
-        Ok((answer, desk.broker.clone()))
+        Ok((certify(desk, &voucher, now)?, desk.broker.clone()))
     };
-    let (answer, broker) = desk.run(certifying).await?;
+    let (chain, broker) = desk.run(certifying).await?;
     if let Some(broker) = broker {
-        let AuthorityAnswer::Certified { chain } = &answer;
-        broker.admit_certified(chain).await?;
+        broker.admit_certified(&chain).await?;
     }
-    Ok(answer)
+    Ok(chain.into())
 }
 
 pub(crate) fn certify(
     desk: &mut Desk,
-    request: &AuthorityRequest,
+    voucher: &Signed,
     now: UnixMillis,
-) -> Result<AuthorityAnswer, Fault> {
-    let AuthorityRequest::Certify { voucher } = request;
+) -> Result<Vec<Blob>, Fault> {
     // A node that is not believed now may be believed later, so this is no verdict on the process it vouches for.
     let (node, vouching) = voucher
         .open::<Vouching>(desk.ca.trust(), now)
@@ -416,10 +388,6 @@ pub(crate) fn certify(
         process,
     };
     let chain = desk.ca.certify(&request, &placements, timestamp(now))?;
-    let chain = chain
-        .to_certificates()
-        .into_iter()
-        .map(|der| Blob(der.to_vec()))
-        .collect();
-    Ok(AuthorityAnswer::Certified { chain })
+    let chain = chain.to_certificates().into_iter();
+    Ok(chain.map(|der| Blob(der.to_vec())).collect())
 }

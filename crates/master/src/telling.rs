@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::desk::{DeskHandle, News};
 use sealbus_control::Blob;
 use sealbus_control::correspondence::Correspondent;
-use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::node::NodeRequest;
 
 /// How long a node may take to apply news.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,11 +68,7 @@ async fn tell_node(
             requests.push(NodeRequest::Directory { update });
         }
         for request in requests {
-            if master
-                .ask::<NodeAnswer>(&node, &request, PATIENCE)
-                .await
-                .is_err()
-            {
+            if master.ask(&node, &request, PATIENCE).await.is_err() {
                 return;
             }
         }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::shared::Shared;
-use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::ask::Ask;
+use sealbus_control::channel_log::{LogAnswer, LogRequest, ask};
 use sealbus_control::names::MASTER;
 use sealbus_control::names::MASTER_NODE;
-use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::node::ask_node;
 use sealbus_control::{AgentLocation, Fault, FaultCode};
 
 /// How long another node may take to answer, in addition to its wait for events.
@@ -126,9 +127,8 @@ impl Shared {
         request: LogRequest,
         patience: Duration,
     ) -> Result<LogAnswer, Fault> {
-        let request = NodeRequest::ChannelLog { request };
-        let answer: NodeAnswer = self.correspondent()?.ask(node, &request, patience).await?;
-        answer.channel_log()
+        let asked = ask_node::ChannelLog { request };
+        self.correspondent()?.ask(node, asked, patience).await
     }
 
     /// The age of a durable subscription, from any node that knows it.
@@ -148,16 +148,11 @@ impl Shared {
             self.own_channel_log(&self.name, request.clone()),
             futures_util::future::join_all(asked)
         );
-        let mut since = match own? {
-            LogAnswer::Since { since } => since,
-            _ => None,
-        };
-        for other in others {
-            if let Ok(LogAnswer::Since { since: Some(other) }) = other {
-                since = Some(since.map_or(other, |since| since.min(other)));
-            }
-        }
-        Ok(LogAnswer::Since { since })
+        let others = others
+            .into_iter()
+            .filter_map(|other| ask::Since::take(other.ok()?).ok());
+        let known = others.chain([ask::Since::take(own?)?]).flatten();
+        Ok(known.min().into())
     }
 
     /// Whether an agent is a node's own. Only a node's own agent is at a node with its own name.

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use super::processes::Frozen;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
-use sealbus_control::node::NodeAnswer;
 use sealbus_control::rpc::Untold;
 use sealbus_control::{Fault, FaultCode};
 
@@ -18,12 +17,12 @@ const FREEZING: Duration = Duration::from_secs(50);
 const FROZEN_KEPT: Duration = Duration::from_secs(300);
 
 impl Shared {
-    /// Has all agents of a process frozen.
+    /// Has all agents of a process frozen. Returns the size of the frozen agents in bytes.
     pub(crate) async fn freeze(
         self: &Arc<Self>,
         process: &str,
         destination: &str,
-    ) -> Result<NodeAnswer, Fault> {
+    ) -> Result<u64, Fault> {
         let (waiting, frozen) = oneshot::channel();
         let caller = self.processes.with(process, |entry| {
             let caller = entry.connection.as_ref().map(|(_, caller)| caller.clone());
@@ -64,7 +63,7 @@ impl Shared {
             Ok(size) => {
                 let (shared, process) = (self.clone(), process.to_owned());
                 tokio::spawn(async move { shared.forget_frozen(&process).await });
-                Ok(NodeAnswer::Frozen { size: size as u64 })
+                Ok(size as u64)
             }
             Err(fault) => {
                 self.processes.frozen.lock().remove(process);

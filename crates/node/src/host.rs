@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::shared::Shared;
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
-use sealbus_control::enrolment::EnrolmentRequest;
+use sealbus_control::enrolment::ask;
 use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs};
 use sealbus_control::node::MasterRequest;
 use sealbus_control::post::{LetterOutcome, PostedLetter};
@@ -42,15 +42,11 @@ impl NodeHost {
         }
         // The process is not on the bus yet, or the CA cannot be reached that way.
         let voucher = self.shared.vouch(process, subject, request)?;
-        match self
-            .enrolment
-            .ask(&EnrolmentRequest::Certify { voucher })
-            .await
-        {
-            Ok(answer) => answer.certified(),
-            Err(EnrolmentError::Refused(fault)) => Err(fault),
-            Err(error) => Err(Fault::new(FaultCode::Unavailable, error.to_string())),
-        }
+        let certified = self.enrolment.ask(ask::Certify { voucher }).await;
+        certified.map_err(|error| match error {
+            EnrolmentError::Refused(fault) => fault,
+            error => Fault::new(FaultCode::Unavailable, error.to_string()),
+        })
     }
 }
 

@@ -36,7 +36,7 @@ use tokio::task::JoinSet;
 
 use sealbus_control::clock::now;
 use sealbus_control::directory::Replica;
-use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
+use sealbus_control::enrolment::{Joined, ask};
 use sealbus_control::private::{forbid_inspection, listen};
 use sealbus_control::statement::{Returning, Signed};
 use sealbus_control::{Blob, NodeDescription};
@@ -350,14 +350,14 @@ async fn join(
     description: &NodeDescription,
 ) -> Result<(Joined, Credential), NodeError> {
     let key = KeyPair::generate()?;
-    let request = EnrolmentRequest::Join {
+    let join = ask::Join {
         secret: sealbus_process::attachment::secret_text(token.secret()),
         name: config.name.clone(),
         now: now(),
         node: description.clone(),
         request: Blob(key.signing_request()?),
     };
-    joined(enrolment.ask(&request).await?, key)
+    joined(*enrolment.ask(join).await?, key)
 }
 
 async fn come_back(
@@ -372,10 +372,7 @@ async fn come_back(
         at: now(),
     };
     let statement = Signed::sign(&returning, credential)?;
-    let answer = enrolment
-        .ask(&EnrolmentRequest::Return { statement })
-        .await?;
-    joined(answer, key)
+    joined(*enrolment.ask(ask::Return { statement }).await?, key)
 }
 
 /// Waits for `work`, which may take long on a slow disk. Meanwhile the node comes back to the Master again and again.
@@ -422,8 +419,7 @@ async fn come_back_patiently(
     }
 }
 
-fn joined(answer: EnrolmentAnswer, key: KeyPair) -> Result<(Joined, Credential), NodeError> {
-    let joined = answer.joined().map_err(EnrolmentError::from)?;
+fn joined(joined: Joined, key: KeyPair) -> Result<(Joined, Credential), NodeError> {
     let credential = Credential::new(key, chain_of(&joined)?)?;
     Ok((joined, credential))
 }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
-use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::node::ask_node;
 use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail};
 use sealbus_control::{AgentLocation, Fault, FaultCode, WaitingProvenance};
 use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts};
@@ -63,12 +63,9 @@ impl Ways for NodeWays {
         letters: Vec<PostedLetter>,
     ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>> {
         async move {
-            let request = NodeRequest::Post { letters };
+            let posted = ask_node::Post { letters };
             let correspondent = self.0.correspondent()?;
-            match correspondent.ask(node, &request, FORWARDING).await? {
-                NodeAnswer::Posted { refused } => Ok(refused),
-                _ => Err(Fault::other_answer()),
-            }
+            correspondent.ask(node, posted, FORWARDING).await
         }
         .boxed()
     }
@@ -80,15 +77,10 @@ impl Ways for NodeWays {
         letters: Vec<LetterMark>,
     ) -> BoxFuture<'a, Result<Trail, Fault>> {
         async move {
-            let request = NodeRequest::Trail {
-                receiver: receiver.to_owned(),
-                letters,
-            };
+            let receiver = receiver.to_owned();
+            let trail = ask_node::Trail { receiver, letters };
             let correspondent = self.0.correspondent()?;
-            match correspondent.ask(node, &request, FOLLOWING).await? {
-                NodeAnswer::Trail { trail } => Ok(trail),
-                _ => Err(Fault::other_answer()),
-            }
+            correspondent.ask(node, trail, FOLLOWING).await
         }
         .boxed()
     }
@@ -163,16 +155,14 @@ impl Shared {
         &self,
         from: &str,
         letters: Vec<PostedLetter>,
-    ) -> Result<NodeAnswer, Fault> {
+    ) -> Result<Vec<Option<Fault>>, Fault> {
         let turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
             tracing::warn!(from, "carries letters to a node and is none itself");
             return Err(only_nodes());
         }
         let Some(first) = letters.first() else {
-            return Ok(NodeAnswer::Posted {
-                refused: Vec::new(),
-            });
+            return Ok(Vec::new());
         };
         let receiver = &first.cover.receiver;
         if letters.len() > MOST_POSTED
@@ -196,8 +186,7 @@ impl Shared {
         };
         let begun = self.post.begin(letters, elsewhere.as_ref());
         drop(turn);
-        let refused = begun.finish().await;
-        Ok(NodeAnswer::Posted { refused })
+        Ok(begun.finish().await)
     }
 
     /// How letters that another node keeps for an agent compare with the letters here.
@@ -206,7 +195,7 @@ impl Shared {
         from: &str,
         receiver: &str,
         letters: &[LetterMark],
-    ) -> Result<NodeAnswer, Fault> {
+    ) -> Result<Trail, Fault> {
         // All letters that were carried here before have come in.
         let _turn = self.letters_in_order.lock().await;
         if !self.is_node(from).await? {
@@ -217,8 +206,7 @@ impl Shared {
             let problem = format!("at most {MOST_POSTED} letters are looked for at once");
             return Err(Fault::new(FaultCode::BadRequest, problem));
         }
-        let trail = self.post.trail(receiver, letters);
-        Ok(NodeAnswer::Trail { trail })
+        Ok(self.post.trail(receiver, letters))
     }
 }
 

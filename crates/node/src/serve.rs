@@ -16,7 +16,7 @@ use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
 };
 use sealbus_control::clock::now;
-use sealbus_control::node::{MasterRequest, NodeAnswer, NodeRequest};
+use sealbus_control::node::{MasterRequest, ask_node};
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Fault, FaultCode, RefusalRecord, Subject};
@@ -257,7 +257,7 @@ impl Shared {
                 let chain = self.certify(process, subject.clone(), request.0).await?;
                 let process = process.to_owned();
                 self.report(MasterRequest::Delivered { process, subject });
-                return Ok(AttachmentAnswer::Certified { chain });
+                return Ok(chain.into());
             }
             AttachmentRequest::Announce { address } => {
                 self.processes.announced(process, address);
@@ -269,10 +269,10 @@ impl Shared {
             AttachmentRequest::Resolve { agent } => {
                 // Requested names are remembered, and no agent has such a name.
                 if Name::new("agent", &agent).is_err() {
-                    return Ok(AttachmentAnswer::Location(AgentLocation::Unknown));
+                    return Ok(AgentLocation::Unknown.into());
                 }
                 self.processes.asked(process, &agent)?;
-                return Ok(AttachmentAnswer::Location(self.locate(&agent).await?));
+                return Ok(self.locate(&agent).await?.into());
             }
             AttachmentRequest::Report { agent, report } => {
                 let state = match &report {
@@ -293,21 +293,19 @@ impl Shared {
                 self.report(MasterRequest::Refusals { records });
             }
             AttachmentRequest::Post { letters } => {
-                let refused = self.post_of(process, letters).await?;
-                return Ok(AttachmentAnswer::Posted { refused });
+                return Ok(self.post_of(process, letters).await?.into());
             }
             AttachmentRequest::Letters { agent, outcomes } => {
                 self.letters_settled(process, &agent, outcomes).await?;
             }
             AttachmentRequest::ChannelLog { node, request } => {
                 let log = self.channel_log_of(process, &node, request).await?;
-                return Ok(AttachmentAnswer::ChannelLog { log });
+                return Ok(log.into());
             }
             AttachmentRequest::Frozen { part } => self.processes.frozen_part(process, &part)?,
             AttachmentRequest::NotFrozen { reason } => self.processes.not_frozen(process, &reason),
             AttachmentRequest::Inherit { index } => {
-                let part = self.inherit(process, index).await?;
-                return Ok(AttachmentAnswer::Inherited { part });
+                return Ok(self.inherit(process, index).await?.into());
             }
         }
         Ok(AttachmentAnswer::Done)
@@ -321,15 +319,10 @@ impl Shared {
                 "nothing moved to this process",
             ));
         };
-        let request = NodeRequest::FetchFrozen {
-            process: source.process,
-            index,
-        };
-        let answer: NodeAnswer = self
-            .correspondent()?
-            .ask(&source.node, &request, FETCHING)
-            .await?;
-        answer.part()
+        let process = source.process;
+        let fetching = ask_node::FetchFrozen { process, index };
+        let correspondent = self.correspondent()?;
+        correspondent.ask(&source.node, fetching, FETCHING).await
     }
 }
 

@@ -17,7 +17,9 @@ use sealbus_control::correspondence::{Correspondent, Enquiry};
 use sealbus_control::enrolment::Joined;
 use sealbus_control::host::{Command, Membership};
 use sealbus_control::names::MASTER;
-use sealbus_control::node::{MasterAnswer, MasterRequest, NodeAnswer, NodeRequest};
+use sealbus_control::node::{
+    LogText, MasterRequest, NodeAnswer, NodeRequest, WaitingLetters, ask_master,
+};
 use sealbus_control::turns::{Turn, Turns};
 use sealbus_control::{Fault, FaultCode, ProcessContact};
 use sealbus_enrolment::{Enrolment, EnrolmentError};
@@ -185,46 +187,42 @@ async fn keep_in_touch(
     let mut heard = Instant::now();
     let mut looked = Instant::now();
     loop {
-        let request = if registered {
-            MasterRequest::Heartbeat {
+        let asked = if registered {
+            let heartbeat = ask_master::Heartbeat {
                 directory: shared.replica.lock().revision(),
                 deny_list: shared.deny_list_version(),
                 processes: u32::try_from(shared.processes.count()).unwrap_or(u32::MAX),
-            }
+            };
+            correspondent.ask(MASTER, heartbeat, PATIENCE).await
         } else {
-            MasterRequest::Register {
+            let register = ask_master::Register {
                 node: shared.description.clone(),
                 contact: contact.clone(),
                 attachment: shared.attachment,
                 // The order matters: a process that ends in between is in both lists.
                 processes: shared.processes.running(),
                 ended: shared.processes.ended(),
-            }
+            };
+            correspondent.ask(MASTER, register, PATIENCE).await
         };
-        match correspondent.ask(MASTER, &request, PATIENCE).await {
-            Ok(MasterAnswer::Current {
-                directory,
-                deny_list,
-                stop,
-                register,
-            }) => {
+        match asked {
+            Ok(current) => {
                 heard = Instant::now();
                 if !registered {
                     tracing::info!(node = %shared.name, "registered with the Master");
                 }
-                registered = !register;
-                shared.directory_changed(directory).await;
-                if let Some(list) = deny_list {
+                registered = !current.register;
+                shared.directory_changed(current.directory).await;
+                if let Some(list) = current.deny_list {
                     shared.deny_list_changed(list).await;
                 }
-                for process in stop {
+                for process in current.stop {
                     shared.stop(&process, PATIENCE, "its agents were placed elsewhere");
                 }
-                if register {
+                if !registered {
                     continue;
                 }
             }
-            Ok(_) => {}
             Err(fault) => {
                 let given_up = fault.code == FaultCode::NotPermitted;
                 tracing::debug!(%fault, "the Master does not answer");
@@ -306,9 +304,7 @@ pub(super) async fn report(
                 Err(_) => return,
             };
             let Some(present) = present else { continue };
-            let told: Result<MasterAnswer, Fault> =
-                present.correspondent.ask(MASTER, &request, PATIENCE).await;
-            match told {
+            match present.correspondent.ask(MASTER, &request, PATIENCE).await {
                 // The Master is away, or could not write the report down and must get it again. A node that was given
                 // up comes back and registers all its processes.
                 Err(fault)
@@ -342,15 +338,8 @@ pub(super) async fn report(
 async fn serve(mut agent: AgentHandle, correspondent: Correspondent, shared: Arc<Shared>) {
     let turns = Turns::default();
     while let Some(received) = agent.receive().await {
-        let Some(enquiry) = correspondent.receive(received) else {
-            continue;
-        };
-        match turns.take(&enquiry.from) {
-            Some(turn) => drop(tokio::spawn(answer(shared.clone(), enquiry, turn))),
-            None => enquiry.refuse(&Fault::new(
-                FaultCode::Unavailable,
-                "too many requests of yours wait for their answers",
-            )),
+        if let Some((enquiry, turn)) = correspondent.receive_in_turn(received, &turns) {
+            tokio::spawn(answer(shared.clone(), enquiry, turn));
         }
     }
 }
@@ -361,26 +350,7 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
         turn.is_members();
     }
     let result = match request {
-        Ok(NodeRequest::FetchFrozen { process, index }) => shared
-            .processes
-            .fetch(&from, &process, index)
-            .map(|part| NodeAnswer::Part { part }),
-        Ok(NodeRequest::Post { letters }) => shared.carried_here(&from, letters).await,
-        Ok(NodeRequest::Trail { receiver, letters }) => {
-            shared.trail_of(&from, &receiver, &letters).await
-        }
-        Ok(NodeRequest::ChannelLog { request }) => {
-            let log = shared.channel_log_for(&from, request).await;
-            log.map(|log| NodeAnswer::ChannelLog { log })
-        }
-        Ok(_) if from != MASTER => {
-            tracing::warn!(%from, "asks a node to do what only the Master may");
-            Err(Fault::new(
-                FaultCode::NotPermitted,
-                "only the Master may ask that",
-            ))
-        }
-        Ok(request) => obey(&shared, request).await,
+        Ok(request) => carry_out(&shared, &from, request).await,
         Err(fault) => Err(fault),
     };
     if result.is_ok() {
@@ -389,9 +359,32 @@ async fn answer(shared: Arc<Shared>, enquiry: Enquiry, turn: Turn) {
     reply.send(result).await;
 }
 
-async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, Fault> {
+/// Carries out a request. Most only the Master may ask.
+async fn carry_out(
+    shared: &Arc<Shared>,
+    from: &str,
+    request: NodeRequest,
+) -> Result<NodeAnswer, Fault> {
     match request {
-        NodeRequest::Start { launch } => return shared.start(launch).await,
+        NodeRequest::FetchFrozen { process, index } => {
+            return Ok(shared.processes.fetch(from, &process, index)?.into());
+        }
+        NodeRequest::Post { letters } => {
+            return Ok(shared.carried_here(from, letters).await?.into());
+        }
+        NodeRequest::Trail { receiver, letters } => {
+            let trail = shared.trail_of(from, &receiver, &letters).await?;
+            return Ok(trail.into());
+        }
+        NodeRequest::ChannelLog { request } => {
+            return Ok(shared.channel_log_for(from, request).await?.into());
+        }
+        _ if from != MASTER => {
+            tracing::warn!(%from, "asks a node to do what only the Master may");
+            let message = "only the Master may ask that";
+            return Err(Fault::new(FaultCode::NotPermitted, message));
+        }
+        NodeRequest::Start { launch } => return Ok(shared.start(launch).await?.into()),
         NodeRequest::Expect {
             launch,
             ticket,
@@ -401,49 +394,30 @@ async fn obey(shared: &Arc<Shared>, request: NodeRequest) -> Result<NodeAnswer, 
             process,
             grace,
             reason,
-        } => {
-            shared.stop(&process, Duration::from_millis(grace), &reason);
-        }
+        } => shared.stop(&process, Duration::from_millis(grace), &reason),
         NodeRequest::Freeze {
             process,
             destination,
-        } => {
-            return shared.freeze(&process, &destination).await;
-        }
-        NodeRequest::FetchFrozen { process, index } => {
-            let part = shared.processes.fetch(MASTER, &process, index)?;
-            return Ok(NodeAnswer::Part { part });
-        }
-        NodeRequest::Post { letters } => return shared.carried_here(MASTER, letters).await,
-        NodeRequest::Trail { receiver, letters } => {
-            return shared.trail_of(MASTER, &receiver, &letters).await;
-        }
+        } => return Ok(shared.freeze(&process, &destination).await?.into()),
         NodeRequest::Mailbox { agent } => {
             let (letters, total) = shared.post.list(&agent);
-            return Ok(NodeAnswer::Mailbox { letters, total });
-        }
-        NodeRequest::ChannelLog { request } => {
-            let log = shared.channel_log_for(MASTER, request).await?;
-            return Ok(NodeAnswer::ChannelLog { log });
+            return Ok(WaitingLetters { letters, total }.into());
         }
         NodeRequest::Thaw { process } => shared.thaw(&process).await?,
         NodeRequest::DenyList { list } => shared.deny_list_changed(list).await,
         NodeRequest::Directory { update } => shared.directory_changed(update).await,
         NodeRequest::Leave { grace } => {
-            shared.leave(Leave {
-                grace: Duration::from_millis(grace),
-                is_masters: true,
-            });
+            let grace = Duration::from_millis(grace);
+            let is_masters = true;
+            shared.leave(Leave { grace, is_masters });
         }
         NodeRequest::Log { log, from, limit } => {
             let limit = limit.min(LOG_PIECE);
             let (text, next) = shared.logs.read(&log, from, limit).map_err(|error| {
-                Fault::new(
-                    FaultCode::Storage,
-                    format!("the log of {log} cannot be read: {error}"),
-                )
+                let message = format!("the log of {log} cannot be read: {error}");
+                Fault::new(FaultCode::Storage, message)
             })?;
-            return Ok(NodeAnswer::Log { text, next });
+            return Ok(LogText { text, next }.into());
         }
     }
     Ok(NodeAnswer::Done)

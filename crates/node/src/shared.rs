@@ -19,10 +19,8 @@ use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
 use sealbus_control::directory::{Changed, Replica};
 use sealbus_control::host::Command;
-use sealbus_control::names::{CONTROL_AGENTS, SYSTEM_AGENTS};
-use sealbus_control::node::{
-    AuthorityAnswer, AuthorityRequest, DirectoryStep, DirectoryUpdate, MasterAnswer, MasterRequest,
-};
+use sealbus_control::names::{CA, CONTROL_AGENTS, MASTER, SYSTEM_AGENTS};
+use sealbus_control::node::{DirectoryStep, DirectoryUpdate, MasterRequest, ask_ca, ask_master};
 use sealbus_control::rpc::{Caller, Untold};
 use sealbus_control::statement::{Signed, Vouching};
 use sealbus_control::{
@@ -157,12 +155,8 @@ impl Shared {
         request: Vec<u8>,
     ) -> Result<Vec<Blob>, Fault> {
         let voucher = self.vouch(process, subject, request)?;
-        let request = AuthorityRequest::Certify { voucher };
-        let AuthorityAnswer::Certified { chain } = self
-            .correspondent()?
-            .ask("ca", &request, CERTIFYING)
-            .await?;
-        Ok(chain)
+        let certify = ask_ca::Certify { voucher };
+        self.correspondent()?.ask(CA, certify, CERTIFYING).await
     }
 
     /// The place of an agent: from the replica, or else from the Master.
@@ -178,17 +172,9 @@ impl Shared {
         if known != AgentLocation::Unknown {
             return Ok(known);
         }
-        let request = MasterRequest::Resolve {
-            agent: agent.to_owned(),
-        };
-        match self
-            .correspondent()?
-            .ask("master", &request, RESOLVING)
-            .await?
-        {
-            MasterAnswer::Location(location) => Ok(location),
-            _ => Ok(AgentLocation::Unknown),
-        }
+        let agent = agent.to_owned();
+        let resolve = ask_master::Resolve { agent };
+        self.correspondent()?.ask(MASTER, resolve, RESOLVING).await
     }
 
     /// Notes the former places of agents that have moved with a change.

@@ -12,7 +12,7 @@ use super::processes::{Entry, save};
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
-use sealbus_control::node::{Exit, Launch, MasterRequest, NodeAnswer};
+use sealbus_control::node::{Exit, Launch, MasterRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
 use sealbus_process::attachment::secret_text;
 
@@ -31,13 +31,13 @@ impl Shared {
     }
 
     /// Starts a process. For a name that already runs, the answer only says so.
-    pub(crate) async fn start(self: &Arc<Self>, launch: Launch) -> Result<NodeAnswer, Fault> {
+    pub(crate) async fn start(self: &Arc<Self>, launch: Launch) -> Result<u32, Fault> {
         if self.leaving.borrow().is_some() {
             return Err(Fault::new(FaultCode::Unavailable, "the node is leaving"));
         }
         let process = launch.process.clone();
         if let Ok(Some(pid)) = self.processes.with(&process, |entry| entry.pid()) {
-            return Ok(NodeAnswer::Started { pid });
+            return Ok(pid);
         }
         let failed = |why: String| {
             Fault::new(
@@ -95,7 +95,7 @@ impl Shared {
             child::kill(pid);
             shared.exited(&process, exit);
         });
-        Ok(NodeAnswer::Started { pid })
+        Ok(pid)
     }
 
     /// Allows a program to attach that comes with a ticket.

@@ -16,9 +16,7 @@ use tokio::task::JoinHandle;
 
 use sealbus_control::correspondence::{Correspondent, Enquiry};
 use sealbus_control::names::OPERATOR;
-use sealbus_control::node::{
-    GatewayAnswer, GatewayRequest, GatewayStatus, OperatorAnswer, OperatorRequest,
-};
+use sealbus_control::node::{GatewayAnswer, GatewayRequest, GatewayStatus, ask_operator};
 use sealbus_control::{Fault, FaultCode};
 use sealbus_process::{AgentHandle, OpenAgentError, Process};
 
@@ -150,14 +148,14 @@ impl Shared {
                 FaultCode::NotPermitted,
                 "the gateway obeys the platform's operators only",
             )),
-            Ok(GatewayRequest::Status) => Ok(GatewayAnswer::Status(GatewayStatus {
+            Ok(GatewayRequest::Status) => Ok(GatewayAnswer::from(GatewayStatus {
                 addresses: self.http.addresses().to_vec(),
                 own: self.own.clone(),
                 counters: self.http.counters(),
             })),
             Ok(GatewayRequest::Rules { rules }) => self
                 .set_rules(rules)
-                .map(|()| GatewayAnswer::Done)
+                .map(GatewayAnswer::from)
                 .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string())),
             Err(fault) => Err(fault),
         };
@@ -174,11 +172,9 @@ impl Shared {
 /// Asks for the operators' rules until the answer comes. An embedded platform has none, and says so.
 async fn ask_for_rules(asking: Correspondent) -> GatewayPolicy {
     loop {
-        let answer = asking
-            .ask::<OperatorAnswer>(OPERATOR, &OperatorRequest::GatewayRules, RULES_TIME)
-            .await;
-        match answer {
-            Ok(OperatorAnswer::GatewayRules { rules }) => return rules,
+        let asked = asking.ask(OPERATOR, ask_operator::GatewayRules, RULES_TIME);
+        match asked.await {
+            Ok(rules) => return rules,
             Err(error) => {
                 tracing::info!(%error, "the gateway does not know the operators' rules yet");
                 tokio::time::sleep(RULES_PAUSE).await;

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
-use sealbus_control::admin::{AdminAnswer, AdminRequest, NodeState};
+use sealbus_control::admin::{NodeState, ask};
 use sealbus_control::host::Host as _;
 use sealbus_control::node::{Launch, MasterRequest, NodeRequest, ONTOLOGY};
 use sealbus_control::{AgentLocation, Blob, ProcessContact};
@@ -135,10 +135,7 @@ async fn whereabouts(attachment: &Attachment, agent: &str) -> ProcessEndpoint {
 }
 
 async fn refused(operator: &Operator) -> u64 {
-    match operator.ask(AdminRequest::Status).await.unwrap() {
-        AdminAnswer::Status(status) => status.refusals,
-        other => panic!("{other:?}"),
-    }
+    operator.ask(ask::Status).await.unwrap().refusals
 }
 
 /// Waits until operators see more than `before` refusals, or until `is_obeyed`.

@@ -8,11 +8,11 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::ask;
 use sealbus_control::attachment::AttachmentRequest;
 use sealbus_control::clock::now;
 use sealbus_control::node::{AuthorityRequest, ONTOLOGY};
-use sealbus_control::operators::{Entry, EntryAnswer, socket_in};
+use sealbus_control::operators::{self, socket_in};
 use sealbus_control::rpc::{self, Frame, MAX_FRAME, codec};
 use sealbus_control::{Blob, FaultCode};
 use sealbus_enrolment::{ATTACHMENT, ENROLMENT, accept, bind, connect};
@@ -100,7 +100,7 @@ async fn a_process_that_reads_nothing_is_killed_and_its_node_lives_on() {
     let ask = async { while stream.write_all(&question).await.is_ok() {} };
     let _ = tokio::time::timeout(Duration::from_secs(5), ask).await;
 
-    let kill = AdminRequest::Kill {
+    let kill = ask::Kill {
         agent: "mallory".to_owned(),
         grace: 0,
     };
@@ -164,7 +164,7 @@ async fn no_node_takes_a_name_of_the_platform() {
         .unwrap();
     let operator = Operator::of(&master).await;
     for name in ["gateway", "master", "ca"] {
-        let named = AdminRequest::Token {
+        let named = ask::Token {
             node: Some(name.to_owned()),
             lifetime: 600,
         };
@@ -235,19 +235,14 @@ async fn operators_prove_their_key() {
         caller
     };
     // An operator comes without the key.
-    let fault = open()
-        .await
-        .call::<AdminAnswer>(&AdminRequest::Status, LONG)
-        .await
-        .unwrap_err();
+    let fault = open().await.ask(ask::Status, LONG).await.unwrap_err();
     assert_eq!(fault.code, FaultCode::NotPermitted);
     // An operator comes with another key.
     let caller = open().await;
-    let challenge = caller.call::<EntryAnswer>(&Entry::Challenge, LONG).await;
-    assert!(matches!(challenge, Ok(EntryAnswer::Challenge { .. })));
+    caller.ask(operators::ask::Challenge, LONG).await.unwrap();
     let proof = "A".repeat(43);
     let fault = caller
-        .call::<EntryAnswer>(&Entry::Prove { proof }, LONG)
+        .ask(operators::ask::Prove { proof }, LONG)
         .await
         .unwrap_err();
     assert_eq!(fault.code, FaultCode::NotPermitted);

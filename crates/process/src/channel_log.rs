@@ -16,8 +16,9 @@ use sealbus_journal::Retention;
 use sealbus_seal::Identity;
 
 use super::node_queue::{Keeper, NodeQueue};
+use sealbus_control::ask::Ask;
 use sealbus_control::channel_log::{
-    KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent,
+    KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent, ask,
 };
 use sealbus_control::host::Host;
 use sealbus_control::names::MASTER_NODE;
@@ -52,15 +53,13 @@ impl NodeLogs {
         })
     }
 
-    /// Asks the logs of `node`, and takes the expected result out of the answer.
-    async fn ask<T>(
-        &self,
-        node: &str,
-        request: LogRequest,
-        take: impl FnOnce(LogAnswer) -> Result<T, Fault>,
-    ) -> Result<T, NotRead> {
-        let answer = self.host.channel_log(node, request).await;
-        answer.and_then(take).map_err(|fault| match fault.code {
+    /// Asks the logs of `node`.
+    async fn ask<A>(&self, node: &str, ask: A) -> Result<A::Answer, NotRead>
+    where
+        A: Ask<Requests = LogRequest, Answers = LogAnswer>,
+    {
+        let answer = self.host.channel_log(node, ask.into()).await;
+        answer.and_then(A::take).map_err(|fault| match fault.code {
             FaultCode::Unavailable | FaultCode::Full | FaultCode::Storage => {
                 NotRead::Away(fault.to_string())
             }
@@ -125,12 +124,12 @@ impl ChannelLogs for NodeLogs {
         agent: &'a str,
         durable: &'a str,
     ) -> BoxFuture<'a, Result<Option<SystemTime>, NotRead>> {
-        let request = LogRequest::Since {
+        let request = ask::Since {
             agent: local(agent),
             durable: durable.to_owned(),
         };
         Box::pin(async move {
-            let since = self.ask(&self.node, request, LogAnswer::since).await?;
+            let since = self.ask(&self.node, request).await?;
             Ok(since.map(|since| UNIX_EPOCH + Duration::from_micros(since)))
         })
     }
@@ -141,10 +140,8 @@ impl ChannelLogs for NodeLogs {
         reading: LogReading,
     ) -> BoxFuture<'a, Result<Vec<LogPart>, NotRead>> {
         Box::pin(async move {
-            let request = LogRequest::Read {
-                question: question(reading),
-            };
-            let pieces = self.ask(node, request, LogAnswer::read).await?;
+            let question = question(reading);
+            let pieces = self.ask(node, ask::Read { question }).await?;
             pieces
                 .into_iter()
                 .map(|piece| {
@@ -177,14 +174,14 @@ impl ChannelLogs for NodeLogs {
         cursors: Vec<LogCursor>,
     ) -> BoxFuture<'a, Result<(), NotRead>> {
         let cursors = cursors.into_iter();
-        let request = LogRequest::Settle {
+        let request = ask::Settle {
             agent: local(agent),
             durable: durable.to_owned(),
             cursors: cursors
                 .map(|(channel, position)| (channel.to_string(), position))
                 .collect(),
         };
-        Box::pin(async move { self.ask(node, request, |_| Ok(())).await })
+        Box::pin(self.ask(node, request))
     }
 }
 
@@ -244,7 +241,7 @@ impl Keeper for EventKeeper {
 
     async fn ask(&self, events: Vec<PostedEvent>) -> Result<Vec<Result<u64, Fault>>, Fault> {
         let request = LogRequest::Keep { events };
-        let outcomes = self.host.channel_log(&self.node, request).await?.kept()?;
+        let outcomes = ask::Keep::take(self.host.channel_log(&self.node, request).await?)?;
         let outcomes = outcomes.into_iter().map(|outcome| match outcome {
             KeepOutcome::Kept { number } => Ok(number),
             KeepOutcome::Refused { fault } => Err(fault),

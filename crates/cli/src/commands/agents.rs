@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use sealbus_control::admin::{AdminRequest, AgentStatus};
-use sealbus_control::node::LogPosition;
+use sealbus_control::admin::{AgentStatus, IssuedSecret, ask};
+use sealbus_control::node::{LogPosition, LogText};
 use serde_json::json;
 
 use super::{cell, instant};
@@ -27,7 +27,7 @@ pub(crate) async fn ps(
     if ps.refused {
         return refused(connection, output).await;
     }
-    let agents = connection.ask(AdminRequest::Agents).await?.agents()?;
+    let agents = connection.ask(ask::Agents).await?;
     output.show(&agents, || list(&agents));
     Ok(())
 }
@@ -61,7 +61,7 @@ fn list(agents: &[AgentStatus]) -> String {
 }
 
 async fn refused(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let records = connection.ask(AdminRequest::Refusals).await?.refusals()?;
+    let records = connection.ask(ask::Refusals).await?;
     output.show(&records, || {
         let mut table = table(&["LAST", "COUNT", "SAYS", "WHO", "TO", "REASON"]);
         for record in &records {
@@ -85,10 +85,10 @@ pub(crate) async fn start(
     start: &Start,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::StartAgain {
+    let request = ask::StartAgain {
         agent: start.agent.clone(),
     };
-    let agents = connection.ask(request).await?.agents()?;
+    let agents = connection.ask(request).await?;
     let is_it = |name: &str| name == start.agent || name.split('@').next() == Some(&start.agent);
     let agent = agents.iter().find(|agent| is_it(&agent.name));
     let node = agent.and_then(|agent| agent.node.clone());
@@ -112,7 +112,7 @@ pub(crate) async fn kill(
     output: Output,
 ) -> Result<(), CliError> {
     let waiting = output.waiting(&format!("ending {}", kill.agent));
-    let request = AdminRequest::Kill {
+    let request = ask::Kill {
         agent: kill.agent.clone(),
         grace: milliseconds(GRACE),
     };
@@ -131,14 +131,14 @@ pub(crate) async fn relocate(
     output: Output,
 ) -> Result<(), CliError> {
     let waiting = output.waiting(&format!("moving {} to {}", to.agent, to.node));
-    let request = AdminRequest::Move {
+    let request = ask::Move {
         agent: to.agent.clone(),
         node: to.node.clone(),
     };
-    let (agents, node) = connection.ask(request).await?.moved()?;
+    let moved = connection.ask(request).await?;
     waiting.finish_and_clear();
-    output.show(&json!({ "agents": agents, "node": node }), || {
-        format!("{} now on {node}", agents.join(", "))
+    output.show(&moved, || {
+        format!("{} now on {}", moved.agents.join(", "), moved.node)
     });
     Ok(())
 }
@@ -149,12 +149,12 @@ pub(crate) async fn ticket(
     ticket: &Ticket,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::Ticket {
+    let request = ask::Ticket {
         agent: ticket.agent.clone(),
         node: ticket.node.clone(),
         lifetime: ticket.lifetime.0.as_secs().max(1),
     };
-    let (token, expires) = connection.ask(request).await?.secret()?;
+    let IssuedSecret { token, expires } = connection.ask(request).await?;
     output.show(
         &json!({ "agent": ticket.agent, "ticket": token, "expires": expires }),
         || token.clone(),
@@ -170,11 +170,11 @@ pub(crate) async fn logs(
 ) -> Result<(), CliError> {
     let mut from = LogPosition::LastLines { lines: logs.lines };
     loop {
-        let request = AdminRequest::Log {
+        let request = ask::Log {
             agent: logs.agent.clone(),
             from,
         };
-        let (text, next) = connection.ask(request).await?.log()?;
+        let LogText { text, next } = connection.ask(request).await?;
         let caught_up = text.is_empty();
         if output.is_json() {
             for line in text.lines() {

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sealbus_brokers::rabbitmq::{BrokerCertificate, BrokerSetup, README};
-use sealbus_control::admin::{AdminRequest, BrokerStatus};
+use sealbus_control::admin::{BrokerStatus, CertifiedBroker, ask};
 use sealbus_control::{Blob, Login};
 use sealbus_manifest::{BrokerEntry, Manifest};
 use sealbus_master::certify_broker_of;
@@ -172,7 +172,7 @@ pub(crate) async fn dead_letters(
 }
 
 async fn ask(connection: &mut Connection) -> Result<BrokerStatus, CliError> {
-    Ok(connection.ask(AdminRequest::Broker).await?.broker()?)
+    connection.ask(ask::Broker).await
 }
 
 /// The address and port of `HOST:PORT`, if the host is an address.
@@ -236,11 +236,11 @@ async fn certify(
     let request = key.signing_request()?;
     let (root, chain) = match Connection::to(state).await {
         Ok(mut master) => {
-            let request = AdminRequest::CertifyBroker {
+            let request = ask::CertifyBroker {
                 address,
                 request: Blob(request),
             };
-            let (root, chain) = master.ask(request).await?.broker_certified()?;
+            let CertifiedBroker { root, chain } = master.ask(request).await?;
             let chain = chain.into_iter().map(|der| der.0.into()).collect();
             (root.0, CertificateChain::new(chain)?)
         }

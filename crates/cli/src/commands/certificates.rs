@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealbus_control::admin::{AdminRequest, CertificateStatus, CertificationEvent};
+use sealbus_control::admin::{CertificateStatus, CertificationEvent, CertificationEvents, ask};
 
 use super::{cell, instant, now};
 use crate::arguments::{CaList, CaLog, CaRevoke};
@@ -24,7 +24,8 @@ pub(crate) async fn log(
     let mut from = 0;
     let mut wanted = Vec::new();
     loop {
-        let (events, next) = page(connection, from).await?;
+        let page = ask::CertificationEvents { from, limit: PAGE };
+        let CertificationEvents { events, next } = connection.ask(page).await?;
         let caught_up = next == from;
         from = next;
         wanted.extend(
@@ -57,16 +58,6 @@ pub(crate) async fn log(
     Ok(())
 }
 
-async fn page(
-    connection: &mut Connection,
-    from: u64,
-) -> Result<(Vec<CertificationEvent>, u64), CliError> {
-    Ok(connection
-        .ask(AdminRequest::CertificationEvents { from, limit: PAGE })
-        .await?
-        .certification_events()?)
-}
-
 fn concerns(event: &CertificationEvent, agent: Option<&str>) -> bool {
     agent.is_none_or(|agent| {
         event.subject == agent || event.subject.split('@').next() == Some(agent)
@@ -94,9 +85,8 @@ pub(crate) async fn list(
     output: Output,
 ) -> Result<(), CliError> {
     let certificates = connection
-        .ask(AdminRequest::Certificates { all: !list.valid })
-        .await?
-        .certificates()?;
+        .ask(ask::Certificates { all: !list.valid })
+        .await?;
     output.show(&certificates, || shown(&certificates));
     Ok(())
 }
@@ -137,11 +127,11 @@ pub(crate) async fn revoke(
     revoke: &CaRevoke,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::Revoke {
+    let request = ask::Revoke {
         what: revoke.name.clone(),
         reason: revoke.reason.clone(),
     };
-    let certificates = connection.ask(request).await?.certificates()?;
+    let certificates = connection.ask(request).await?;
     output.show(&certificates, || {
         format!("revoked {} of {}", certificates.len(), revoke.name)
     });
@@ -150,7 +140,7 @@ pub(crate) async fn revoke(
 
 /// `sealbus ca root`
 pub(crate) async fn root(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let certificate = connection.ask(AdminRequest::Root).await?.root()?;
+    let certificate = connection.ask(ask::Root).await?;
     output.show(&certificate, || certificate.trim_end().to_owned());
     Ok(())
 }

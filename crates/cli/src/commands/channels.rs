@@ -11,7 +11,7 @@ use sealbus::channel::{
 use sealbus::{AclMessage, Content, ContentError, Performative, Platform};
 use sealbus_bus::Lifetime;
 use sealbus_channels::{Channels, Ended};
-use sealbus_control::admin::{AdminRequest, SilentNode};
+use sealbus_control::admin::{ChannelLogs, SilentNode, ask};
 use sealbus_control::channel_log::KeptLog;
 use sealbus_control::text::printable;
 use sealbus_fipa::Number;
@@ -42,13 +42,13 @@ impl Member {
     /// Joins with a ticket of the command's own.
     async fn join(connection: &mut Connection, command: &str) -> Result<Self, CliError> {
         let name = format!("{command}-{}", std::process::id());
-        let request = AdminRequest::Ticket {
+        let request = ask::Ticket {
             agent: name.clone(),
             node: None,
             lifetime: TICKET_LIFETIME,
         };
-        let (token, _) = connection.ask(request).await?.secret()?;
-        let platform = Platform::with_ticket(&token).await.map_err(failed)?;
+        let ticket = connection.ask(request).await?;
+        let platform = Platform::with_ticket(&ticket.token).await.map_err(failed)?;
         let agent = platform.agent(&name).await.map_err(failed)?;
         let channels = Channels::of(agent.outbox().bus());
         if !channels.ready(INTRODUCTION).await {
@@ -153,10 +153,7 @@ pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<
         })
         .collect();
     subscribers.sort_by(|one, two| (&one.channels, &one.agent).cmp(&(&two.channels, &two.agent)));
-    let (logs, silent) = connection
-        .ask(AdminRequest::ChannelLogs)
-        .await?
-        .channel_logs()?;
+    let ChannelLogs { logs, silent } = connection.ask(ask::ChannelLogs).await?;
     for SilentNode { node, why } in &silent {
         anstream::eprintln!(
             "warning: what {node} keeps is not shown: {}",

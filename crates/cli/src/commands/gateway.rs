@@ -1,7 +1,7 @@
 //! `gateway`: the rights of other platforms here, and their traffic.
 
 use sealbus::Platform;
-use sealbus_control::admin::{AdminAnswer, AdminRequest};
+use sealbus_control::admin::{GatewayState, ask};
 use sealbus_control::node::GatewayStatus;
 use sealbus_gateways::http::{GatewayPolicy, GatewayRule, HttpGatewayConfig};
 use sealbus_manifest::GATEWAY_VARIABLE;
@@ -15,7 +15,7 @@ use crate::output::{Output, table};
 
 /// `sealbus gateway list`
 pub(crate) async fn list(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let answer = connection.ask(AdminRequest::Gateway).await?;
+    let answer = connection.ask(ask::Gateway).await?;
     show(answer, output)
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn allow(
         certificate: allow.certificate.clone(),
         register: allow.register,
     };
-    let answer = connection.ask(AdminRequest::GatewayAllow { rule }).await?;
+    let answer = connection.ask(ask::GatewayAllow { rule }).await?;
     show(answer, output)
 }
 
@@ -48,16 +48,14 @@ pub(crate) async fn deny(
     output: Output,
 ) -> Result<(), CliError> {
     let platform = deny.platform.clone();
-    let answer = connection
-        .ask(AdminRequest::GatewayDeny { platform })
-        .await?;
+    let answer = connection.ask(ask::GatewayDeny { platform }).await?;
     show(answer, output)
 }
 
 /// `sealbus gateway counters`
 pub(crate) async fn counters(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let (status, _) = connection.ask(AdminRequest::Gateway).await?.gateway()?;
-    let status = status.ok_or_else(not_running)?;
+    let gateway = connection.ask(ask::Gateway).await?;
+    let status = gateway.status.ok_or_else(not_running)?;
     output.show(&status.counters, || counts(&status));
     Ok(())
 }
@@ -68,7 +66,7 @@ pub(crate) async fn federate(
     federate: &DfFederate,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::Federate {
+    let request = ask::Federate {
         df: federate.df.clone(),
         addresses: federate.addresses.clone(),
     };
@@ -82,8 +80,8 @@ pub(crate) async fn federate(
     Ok(())
 }
 
-fn show(answer: AdminAnswer, output: Output) -> Result<(), CliError> {
-    let (status, rules) = answer.gateway()?;
+fn show(gateway: GatewayState, output: Output) -> Result<(), CliError> {
+    let GatewayState { status, rules } = gateway;
     output.show(&json!({ "gateway": status, "rules": rules }), || {
         let mut text = match &status {
             Some(status) => format!(

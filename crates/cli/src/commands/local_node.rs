@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sealbus_control::admin::AdminRequest;
+use sealbus_control::admin::ask;
 use sealbus_control::private::folder;
 use sealbus_node::{LeftBehind, end_left_behind};
 use tokio::net::UnixStream;
@@ -134,15 +134,11 @@ impl LocalNode {
                 source,
             }
         };
-        let request = AdminRequest::Token {
+        let request = ask::Token {
             node: Some(self.name.clone()),
             lifetime: TOKEN_LIFETIME,
         };
-        let (token, _) = Connection::to(&self.platform)
-            .await?
-            .ask(request)
-            .await?
-            .secret()?;
+        let issued = Connection::to(&self.platform).await?.ask(request).await?;
         folder(&self.directory).map_err(failed("create", &self.directory))?;
         let path = self.directory.join("node.log");
         let log = std::fs::File::options()
@@ -161,7 +157,7 @@ impl LocalNode {
                 "--state",
             ])
             .arg(&self.directory)
-            .env("SEALBUS_TOKEN", token)
+            .env("SEALBUS_TOKEN", issued.token)
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(twin)

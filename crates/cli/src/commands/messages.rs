@@ -1,6 +1,6 @@
 //! `mailbox`, `send`, `df search`, `df register`: messages to agents and to the directory facilitator.
 
-use sealbus_control::admin::{AdminAnswer, AdminRequest, SendMessage, SilentNode};
+use sealbus_control::admin::{SendMessage, SilentNode, ask};
 use serde_json::json;
 
 use super::{content, instant};
@@ -15,12 +15,11 @@ pub(crate) async fn mailbox(
     mailbox: &Mailbox,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::Mailbox {
+    let request = ask::Mailbox {
         agent: mailbox.agent.clone(),
     };
-    let (letters, total, silent) = connection.ask(request).await?.mailbox()?;
-    let all = json!({ "letters": letters, "total": total, "silent": silent });
-    output.show(&all, || {
+    let waiting = connection.ask(request).await?;
+    output.show(&waiting, || {
         let mut table = table(&[
             "FROM",
             "SENT",
@@ -31,7 +30,7 @@ pub(crate) async fn mailbox(
             "NODE",
             "STATE",
         ]);
-        for letter in &letters {
+        for letter in &waiting.letters {
             table.add_row([
                 letter.sender.clone(),
                 instant(letter.posted),
@@ -44,11 +43,11 @@ pub(crate) async fn mailbox(
             ]);
         }
         let mut text = table.trim_fmt();
-        let more = total.saturating_sub(letters.len() as u64);
+        let more = waiting.total.saturating_sub(waiting.letters.len() as u64);
         if more > 0 {
             text.push_str(&format!("\nand {more} more"));
         }
-        for SilentNode { node, why } in &silent {
+        for SilentNode { node, why } in &waiting.silent {
             text.push_str(&format!("\nwhat waits on {node} is not known: {why}"));
         }
         text
@@ -76,12 +75,8 @@ pub(crate) async fn send(
         wait,
     };
     let waiting = output.waiting(&format!("waiting for {}", send.receiver));
-    let answer = connection.ask(AdminRequest::Send { message }).await?;
+    let replies = connection.ask(ask::Send { message }).await?;
     waiting.finish_and_clear();
-    let replies = match answer {
-        AdminAnswer::Done => Vec::new(),
-        answer => answer.replies()?,
-    };
     if wait > 0 && replies.is_empty() {
         return Err(CliError::Failed {
             message: format!("{} did not answer in time", send.receiver),
@@ -109,11 +104,11 @@ pub(crate) async fn search(
     search: &DfSearch,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::DfSearch {
+    let request = ask::DfSearch {
         service_type: search.service_type.clone(),
         service_name: search.service_name.clone(),
     };
-    let services = connection.ask(request).await?.services()?;
+    let services = connection.ask(request).await?;
     output.show(&services, || {
         let mut table = table(&["AGENT", "TYPE", "NAME"]);
         for service in &services {
@@ -134,7 +129,7 @@ pub(crate) async fn register(
     register: &DfRegister,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::DfRegister {
+    let request = ask::DfRegister {
         agent: register.agent.clone(),
         service_type: register.service_type.clone(),
         service_name: register.service_name.clone(),

@@ -1,7 +1,6 @@
 //! `nodes`, `token`: the machines of the platform.
 
-use sealbus_control::admin::AdminRequest;
-use serde_json::json;
+use sealbus_control::admin::ask;
 
 use super::instant;
 use crate::arguments::Token;
@@ -11,7 +10,7 @@ use crate::output::{Output, table};
 
 /// `sealbus nodes`
 pub(crate) async fn nodes(connection: &mut Connection, output: Output) -> Result<(), CliError> {
-    let nodes = connection.ask(AdminRequest::Nodes).await?.nodes()?;
+    let nodes = connection.ask(ask::Nodes).await?;
     output.show(&nodes, || {
         let mut table = table(&[
             "NODE",
@@ -46,13 +45,11 @@ pub(crate) async fn token(
     token: &Token,
     output: Output,
 ) -> Result<(), CliError> {
-    let request = AdminRequest::Token {
+    let request = ask::Token {
         node: token.name.clone(),
         lifetime: token.lifetime.0.as_secs().max(1),
     };
-    let (token, expires) = connection.ask(request).await?.secret()?;
-    output.show(&json!({ "token": token, "expires": expires }), || {
-        token.clone()
-    });
+    let issued = connection.ask(request).await?;
+    output.show(&issued, || issued.token.clone());
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sealbus_control::Login;
 use sealbus_control::Rules;
-use sealbus_control::admin::{AdminRequest, NodeState};
+use sealbus_control::admin::{NodeState, ask};
 use sealbus_manifest::{BrokerEntry, Manifest, RabbitEntry, ReadError};
 use sealbus_master::{
     BrokerChoice, Master, MasterConfig, MasterError, PlatformSettings, RabbitSettings,
@@ -183,7 +183,7 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
     let mut connection = Connection::to(directory).await?;
     let deadline = Instant::now() + JOINING;
     loop {
-        let nodes = connection.ask(AdminRequest::Nodes).await?.nodes()?;
+        let nodes = connection.ask(ask::Nodes).await?;
         let alive = nodes
             .iter()
             .filter(|node| node.state == NodeState::Alive)
@@ -210,7 +210,7 @@ async fn start_agents(directory: &Path, manifest: &Manifest) -> Result<(), CliEr
         })?;
         agents.insert(0, gateway.agent(&program.display().to_string()));
     }
-    connection.ask(AdminRequest::Start { agents }).await?;
+    connection.ask(ask::Start { agents }).await?;
     Ok(())
 }
 

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use sealbus_control::admin::{
-    AdminRequest, AgentStatus, PlatformStatus, SendMessage, ServiceStatus,
-};
+use sealbus_control::admin::{AgentStatus, PlatformStatus, SendMessage, ServiceStatus, ask};
 use sealbus_seal::SecurityLevel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -121,8 +119,8 @@ impl Stage {
 
     /// The address of the platform's broker.
     pub(crate) async fn broker(&self) -> Result<Option<SocketAddr>, CliError> {
-        let status = self.connect().await?.ask(AdminRequest::Broker).await?;
-        let first = status.broker()?.addresses.into_iter().next();
+        let broker = self.connect().await?.ask(ask::Broker).await?;
+        let first = broker.addresses.into_iter().next();
         Ok(first.and_then(|address| address.parse().ok()))
     }
 
@@ -169,31 +167,21 @@ impl Stage {
         &self,
         service_type: &str,
     ) -> Result<Vec<ServiceStatus>, CliError> {
-        let request = AdminRequest::DfSearch {
+        let request = ask::DfSearch {
             service_type: Some(service_type.to_owned()),
             service_name: None,
         };
-        Ok(self.connect().await?.ask(request).await?.services()?)
+        self.connect().await?.ask(request).await
     }
 
     /// The agents, by name.
     pub(crate) async fn agents(&self) -> Result<Vec<AgentStatus>, CliError> {
-        Ok(self
-            .connect()
-            .await?
-            .ask(AdminRequest::Agents)
-            .await?
-            .agents()?)
+        self.connect().await?.ask(ask::Agents).await
     }
 
     /// The platform's status report.
     pub(crate) async fn status(&self) -> Result<PlatformStatus, CliError> {
-        Ok(self
-            .connect()
-            .await?
-            .ask(AdminRequest::Status)
-            .await?
-            .status()?)
+        self.connect().await?.ask(ask::Status).await
     }
 
     /// Asks an agent in JSON, and reads the agent's answer.
@@ -220,12 +208,8 @@ impl Stage {
             protocol: None,
             wait: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
         };
-        let answer = self
-            .connect()
-            .await?
-            .ask(AdminRequest::Send { message })
-            .await?;
-        let replies = answer.replies()?;
+        let mut master = self.connect().await?;
+        let replies = master.ask(ask::Send { message }).await?;
         let reply = replies.first().ok_or_else(|| {
             failed(format!(
                 "{agent} did not answer within {} s",
@@ -254,7 +238,7 @@ impl Stage {
 
     async fn end(&mut self) -> Result<(), CliError> {
         let grace = Duration::from_secs(3);
-        let request = AdminRequest::Shutdown {
+        let request = ask::Shutdown {
             grace: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
         };
         self.connect().await?.ask(request).await?;

@@ -1,19 +1,19 @@
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::BufMut;
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::MAX_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
-use super::outgoing::{OUTGOING, Outgoing, Untold, WeakOutgoing, gone};
+use super::outgoing::{OUTGOING, Outgoing, Untold, WeakOutgoing};
+use crate::ask::Ask;
+use crate::asker::{self, Answered, Asker, to_json};
 use crate::{Fault, FaultCode};
 
 /// How long the other side may take no bytes while some wait for it.
@@ -23,15 +23,12 @@ const INCOMING: usize = 64;
 /// Bytes requested from the system in each read.
 const READ: usize = 16 * 1024;
 
-type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>>>>;
-
 /// The asking half of a connection.
 #[derive(Clone)]
 pub struct Caller {
     outgoing: Outgoing,
     limit: Arc<AtomicUsize>,
-    pending: Pending,
-    next: Arc<AtomicU64>,
+    asker: Asker,
 }
 
 /// A request or notice from the other side.
@@ -100,7 +97,7 @@ where
     };
     let (deliver, incoming) = mpsc::channel(INCOMING);
     let limit = Arc::new(AtomicUsize::new(limit));
-    let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+    let asker = Asker::default();
     let answers = WeakOutgoing {
         frames: outgoing.frames.downgrade(),
         room: room.clone(),
@@ -108,21 +105,17 @@ where
     let caller = Caller {
         outgoing,
         limit: limit.clone(),
-        pending: pending.clone(),
-        next: Arc::default(),
+        asker: asker.clone(),
     };
     let drive = async move {
         let (reader, writer) = tokio::io::split(stream);
         let closed = tokio::select! {
-            closed = read(reader, limit, deliver, answers, &pending) => closed,
-            closed = write(writer, MAX_FRAME, STALLED, waiting, &pending) => closed,
+            closed = read(reader, limit, deliver, answers, &asker) => closed,
+            closed = write(writer, MAX_FRAME, STALLED, waiting, &asker) => closed,
         };
         // Tasks that wait for room learn that there is no reader any more.
         room.close();
-        let waiting = pending.lock().take();
-        for (_, call) in waiting.into_iter().flatten() {
-            let _ = call.send(Err(gone()));
-        }
+        asker.end();
         closed
     };
     (caller, incoming, drive)
@@ -133,7 +126,7 @@ async fn read(
     limit: Arc<AtomicUsize>,
     deliver: mpsc::Sender<Incoming>,
     answers: WeakOutgoing,
-    pending: &Pending,
+    asker: &Asker,
 ) -> Closed {
     let mut decoder = Decoder::new(limit.load(Ordering::Relaxed));
     loop {
@@ -154,11 +147,11 @@ async fn read(
                 },
                 Frame::Notice { body } => Incoming::Notice { body },
                 Frame::Answer { id, body } => {
-                    resolve(pending, id, Ok(body));
+                    resolve(asker, id, Ok(body.into()));
                     continue;
                 }
                 Frame::Fault { id, body } => {
-                    resolve(pending, id, Err(body));
+                    resolve(asker, id, Err(body));
                     continue;
                 }
             };
@@ -175,11 +168,9 @@ async fn read(
     }
 }
 
-fn resolve(pending: &Pending, id: u64, result: Result<Box<RawValue>, Fault>) {
-    let call = pending.lock().as_mut().and_then(|calls| calls.remove(&id));
-    if let Some(call) = call {
-        let _ = call.send(result);
-    }
+/// Notes an answer. All answers on the connection are from the one at its other end.
+fn resolve(asker: &Asker, id: u64, answer: Answered) {
+    asker.answered(id, |_| Some(answer));
 }
 
 async fn write(
@@ -187,7 +178,7 @@ async fn write(
     limit: usize,
     patience: Duration,
     mut frames: mpsc::UnboundedReceiver<(Frame, OwnedSemaphorePermit)>,
-    pending: &Pending,
+    asker: &Asker,
 ) -> Closed {
     let mut bytes = Vec::new();
     while let Some(first) = frames.recv().await {
@@ -197,7 +188,7 @@ async fn write(
         while let Some((frame, room)) = next {
             rooms.push(room);
             if let Err(error) = encode(&frame, limit, &mut bytes) {
-                answer_instead(frame, &error, limit, &mut bytes, pending);
+                answer_instead(frame, &error, limit, &mut bytes, asker);
             }
             next = if bytes.len() < READ {
                 frames.try_recv().ok()
@@ -231,11 +222,11 @@ fn answer_instead(
     error: &CodecError,
     limit: usize,
     bytes: &mut Vec<u8>,
-    pending: &Pending,
+    asker: &Asker,
 ) {
     let body = Fault::new(FaultCode::BadRequest, error.to_string());
     match frame {
-        Frame::Call { id, .. } => resolve(pending, id, Err(body)),
+        Frame::Call { id, .. } => resolve(asker, id, Err(body)),
         Frame::Answer { id, .. } | Frame::Fault { id, .. } => {
             if let Err(error) = encode(&Frame::Fault { id, body }, limit, bytes) {
                 tracing::warn!(%error, "an answer could not be sent");
@@ -250,41 +241,12 @@ impl Caller {
     ///
     /// # Errors
     /// The other side's fault, or [`FaultCode::Unavailable`] if no answer came.
-    pub async fn call<A: DeserializeOwned>(
-        &self,
-        request: &impl Serialize,
-        patience: Duration,
-    ) -> Result<A, Fault> {
-        let body = raw(request)?;
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
-        self.pending
-            .lock()
-            .as_mut()
-            .ok_or_else(gone)?
-            .insert(id, answer);
-        let forget = Forget {
-            pending: &self.pending,
-            id,
-        };
-        let wait = async {
-            self.outgoing.send(Frame::Call { id, body }).await?;
-            answered.await.map_err(|_| gone())?
-        };
-        let body = tokio::time::timeout(patience, wait).await.map_err(|_| {
-            Fault::new(
-                FaultCode::Unavailable,
-                format!("no answer within {patience:?}"),
-            )
-        })??;
-        drop(forget);
-        serde_json::from_str(body.get()).map_err(|error| {
-            Fault::new(
-                FaultCode::Internal,
-                format!("the answer could not be read: {error}"),
-            )
-            .advise("both sides may be of different versions")
-        })
+    pub async fn ask<A: Ask>(&self, ask: A, patience: Duration) -> Result<A::Answer, Fault> {
+        let body = to_json::<A::Requests>(&ask.into())?;
+        let asked = self.asker.begin("the other side")?;
+        let id = asked.number;
+        let sending = self.outgoing.send(Frame::Call { id, body });
+        asked.answer::<A>(sending, patience).await
     }
 
     /// Sends a notice, which has no answer. Waits while the connection is busy.
@@ -292,7 +254,7 @@ impl Caller {
     /// # Errors
     /// [`FaultCode::Unavailable`] if the connection is closed.
     pub async fn notify(&self, notice: &impl Serialize) -> Result<(), Fault> {
-        let body = raw(notice)?;
+        let body = to_json(notice)?;
         self.outgoing.send(Frame::Notice { body }).await
     }
 
@@ -301,7 +263,7 @@ impl Caller {
     /// # Errors
     /// [`Untold`]. Then the notice is lost, and the other side lacks this knowledge.
     pub fn try_notify(&self, notice: &impl Serialize) -> Result<(), Untold> {
-        let body = raw(notice).map_err(|_| Untold::Closed)?;
+        let body = to_json(notice).map_err(|_| Untold::Closed)?;
         self.outgoing.try_send(Frame::Notice { body })
     }
 
@@ -316,24 +278,11 @@ impl Caller {
     }
 }
 
-struct Forget<'a> {
-    pending: &'a Pending,
-    id: u64,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        if let Some(calls) = self.pending.lock().as_mut() {
-            calls.remove(&self.id);
-        }
-    }
-}
-
 impl Answer {
     /// Sends the answer. Nothing happens if the connection is closed.
     pub async fn send(mut self, result: Result<impl Serialize, Fault>) {
         let id = self.id;
-        let frame = match result.and_then(|answer| raw(&answer)) {
+        let frame = match result.and_then(|answer| to_json(&answer)) {
             Ok(body) => Frame::Answer { id, body },
             Err(body) => Frame::Fault { id, body },
         };
@@ -358,17 +307,8 @@ impl Incoming {
     /// # Errors
     /// [`FaultCode::BadRequest`].
     pub fn parse<T: DeserializeOwned>(body: &RawValue) -> Result<T, Fault> {
-        serde_json::from_str(body.get()).map_err(|error| {
-            Fault::new(
-                FaultCode::BadRequest,
-                format!("the request could not be read: {error}"),
-            )
-        })
+        asker::parse(body.get())
     }
-}
-
-fn raw(value: &impl Serialize) -> Result<Box<RawValue>, Fault> {
-    to_raw_value(value).map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
 }
 
 #[cfg(test)]
@@ -376,6 +316,12 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(20);
+
+    impl Ask for String {
+        type Requests = Self;
+        type Answers = Self;
+        type Answer = Self;
+    }
 
     #[tokio::test]
     async fn requests_in_both_directions_find_their_answers() {
@@ -387,23 +333,26 @@ mod tests {
         tokio::spawn(async move {
             let mut held = None;
             while let Some(Incoming::Call { body, answer }) = right_incoming.recv().await {
-                let number: u32 = Incoming::parse(&body).unwrap();
+                let number: String = Incoming::parse(&body).unwrap();
                 // The answers are sent out of order.
                 match held.take() {
                     None => held = Some((number, answer)),
                     Some((first, waiting)) => {
-                        answer.send(Ok(number * 2)).await;
-                        waiting.send(Ok(first * 2)).await;
+                        answer.send(Ok(number.repeat(2))).await;
+                        waiting.send(Ok(first.repeat(2))).await;
                     }
                 }
             }
             drop(right);
         });
         let (one, two) = tokio::join!(
-            left.call::<u32>(&1, PATIENCE),
-            left.call::<u32>(&2, PATIENCE)
+            left.ask("1".to_owned(), PATIENCE),
+            left.ask("2".to_owned(), PATIENCE)
         );
-        assert_eq!((one.unwrap(), two.unwrap()), (2, 4));
+        assert_eq!(
+            (one.unwrap(), two.unwrap()),
+            ("11".to_owned(), "22".to_owned())
+        );
     }
 
     #[tokio::test]
@@ -411,12 +360,12 @@ mod tests {
         let (left, right) = tokio::io::duplex(64);
         let (left, _incoming, drive) = open(left, 1000);
         tokio::spawn(drive);
-        let call = left.call::<u32>(&1, PATIENCE);
+        let call = left.ask("1".to_owned(), PATIENCE);
         let (failed, ()) = tokio::join!(call, async { drop(right) });
         assert_eq!(failed.unwrap_err().code, FaultCode::Unavailable);
         left.closed().await;
         assert_eq!(
-            left.call::<u32>(&1, PATIENCE).await.unwrap_err().code,
+            left.ask("1".to_owned(), PATIENCE).await.unwrap_err().code,
             FaultCode::Unavailable
         );
     }
@@ -426,10 +375,7 @@ mod tests {
         let (left, _right) = tokio::io::duplex(64);
         let (left, _incoming, drive) = open(left, 1000);
         tokio::spawn(drive);
-        let fault = left
-            .call::<u32>(&"x".repeat(MAX_FRAME), PATIENCE)
-            .await
-            .unwrap_err();
+        let fault = left.ask("x".repeat(MAX_FRAME), PATIENCE).await.unwrap_err();
         assert_eq!(fault.code, FaultCode::BadRequest);
     }
 
@@ -453,13 +399,12 @@ mod tests {
         let (left, _right) = tokio::io::duplex(8);
         let (frames, waiting) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(1)).acquire_many_owned(1).await;
-        let body = raw(&"more than eight bytes").unwrap();
+        let body = to_json(&"more than eight bytes").unwrap();
         frames
             .send((Frame::Notice { body }, room.unwrap()))
             .unwrap();
-        let pending = Arc::new(Mutex::new(Some(HashMap::new())));
         let soon = Duration::from_millis(1);
-        let closed = write(left, 1000, soon, waiting, &pending).await;
+        let closed = write(left, 1000, soon, waiting, &Asker::default()).await;
         assert!(matches!(closed, Closed::ReadsNothing));
     }
 
@@ -487,7 +432,7 @@ mod tests {
         tokio::spawn(left_drive);
         tokio::spawn(right_drive);
         tokio::spawn(async move { drop(incoming.recv().await) });
-        let fault = left.call::<u32>(&1, PATIENCE).await.unwrap_err();
+        let fault = left.ask("1".to_owned(), PATIENCE).await.unwrap_err();
         assert_eq!(fault.code, FaultCode::Internal);
     }
 }

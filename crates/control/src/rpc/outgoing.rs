@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 
 use super::codec::Frame;
-use crate::{Fault, FaultCode};
+use crate::Fault;
+use crate::asker::gone;
 
 /// Bytes that may wait for the writer before senders wait. The longest frame fits.
 pub(super) const OUTGOING: usize = 32 * 1024 * 1024;
@@ -71,12 +72,4 @@ fn cost(frame: &Frame) -> u32 {
         Frame::Fault { .. } => 0,
     };
     u32::try_from((body + OVERHEAD).min(OUTGOING)).unwrap_or(u32::MAX)
-}
-
-/// The fault of a request on a closed connection.
-pub(super) fn gone() -> Fault {
-    Fault::new(
-        FaultCode::Unavailable,
-        "the connection was closed before the answer came",
-    )
 }

@@ -73,7 +73,7 @@ impl Admin {
                 let refusal = match Incoming::parse(&body) {
                     Ok(Entry::Challenge) => {
                         let challenge = challenge.clone();
-                        answer.send(Ok(EntryAnswer::Challenge { challenge })).await;
+                        answer.send(Ok(EntryAnswer::from(challenge))).await;
                         continue;
                     }
                     Ok(Entry::Prove { proof }) if self.key.is_proved(&challenge, &proof) => {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::{Admin, local};
 use crate::listing::nodes;
 use crate::registry::Origin;
-use sealbus_control::admin::{AdminAnswer, SilentNode};
-use sealbus_control::channel_log::{LogAnswer, LogRequest};
-use sealbus_control::node::{LogPosition, NodeAnswer, NodeRequest};
+use sealbus_control::admin::{ChannelLogs, Mailbox, SilentNode};
+use sealbus_control::ask::Ask;
+use sealbus_control::channel_log::{LogRequest, ask};
+use sealbus_control::node::{LogPosition, LogText, ask_node};
 use sealbus_control::{Fault, FaultCode};
 
 /// Size of a piece of a log.
@@ -16,58 +17,53 @@ const LOG_PIECE: u32 = 64 * 1024;
 pub(super) const READING: Duration = Duration::from_secs(10);
 
 impl Admin {
-    /// The answers of all nodes, each with its name.
-    pub(super) async fn ask_all_nodes(
+    /// What `take` finds in the answers of all nodes, and the nodes that did not answer.
+    async fn ask_all_nodes<A: Ask + Clone, T>(
         &self,
-        request: &NodeRequest,
-    ) -> Result<Vec<(String, Result<NodeAnswer, Fault>)>, Fault> {
+        ask: A,
+        take: fn(A::Answer) -> Result<T, Fault>,
+    ) -> Result<(Vec<T>, Vec<SilentNode>), Fault> {
         let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
-        let asked = nodes.into_iter().map(|node| async move {
-            let answer = match node.state.absence() {
-                None => self.system.master.ask(&node.name, request, READING).await,
-                Some(why) => Err(Fault::new(FaultCode::Unavailable, why)),
-            };
-            (node.name, answer)
+        let asked = nodes.into_iter().map(|node| {
+            let ask = ask.clone();
+            async move {
+                let answer = match node.state.absence() {
+                    None => self.system.master.ask(&node.name, ask, READING).await,
+                    Some(why) => Err(Fault::new(FaultCode::Unavailable, why)),
+                };
+                (node.name, answer.and_then(take))
+            }
         });
-        Ok(futures_util::future::join_all(asked).await)
-    }
-
-    pub(super) async fn mailbox(&self, agent: &str) -> Result<AdminAnswer, Fault> {
-        let agent = local(agent);
-        let (mut letters, mut total, mut silent) = (Vec::new(), 0, Vec::new());
-        for (node, answer) in self.ask_all_nodes(&NodeRequest::Mailbox { agent }).await? {
-            match answer.and_then(NodeAnswer::mailbox) {
-                Ok((more, there)) => {
-                    letters.extend(more);
-                    total += there;
-                }
-                Err(fault) => silent.push(silent_node(node, fault)),
+        let (mut taken, mut silent) = (Vec::new(), Vec::new());
+        for (node, answer) in futures_util::future::join_all(asked).await {
+            match answer {
+                Ok(answer) => taken.push(answer),
+                Err(Fault { message: why, .. }) => silent.push(SilentNode { node, why }),
             }
         }
-        Ok(AdminAnswer::Mailbox {
-            letters,
-            total,
+        Ok((taken, silent))
+    }
+
+    pub(super) async fn mailbox(&self, agent: &str) -> Result<Mailbox, Fault> {
+        let agent = local(agent);
+        let (answers, silent) = self.ask_all_nodes(ask_node::Mailbox { agent }, Ok).await?;
+        Ok(Mailbox {
+            total: answers.iter().map(|answer| answer.total).sum(),
+            letters: answers.into_iter().flat_map(|it| it.letters).collect(),
             silent,
         })
     }
 
-    pub(super) async fn channel_logs(&self) -> Result<AdminAnswer, Fault> {
-        let request = NodeRequest::ChannelLog {
-            request: LogRequest::List,
-        };
-        let (mut logs, mut silent) = (Vec::new(), Vec::new());
-        for (node, answer) in self.ask_all_nodes(&request).await? {
-            let listed = answer.and_then(NodeAnswer::channel_log);
-            match listed.and_then(LogAnswer::list) {
-                Ok(more) => logs.extend(more),
-                Err(fault) => silent.push(silent_node(node, fault)),
-            }
-        }
+    pub(super) async fn channel_logs(&self) -> Result<ChannelLogs, Fault> {
+        let request = LogRequest::List;
+        let asked = ask_node::ChannelLog { request };
+        let (logs, silent) = self.ask_all_nodes(asked, ask::List::take).await?;
+        let mut logs: Vec<_> = logs.into_iter().flatten().collect();
         logs.sort_by(|one, two| (&one.channel, &one.node).cmp(&(&two.channel, &two.node)));
-        Ok(AdminAnswer::ChannelLogs { logs, silent })
+        Ok(ChannelLogs { logs, silent })
     }
 
-    pub(super) async fn log(&self, agent: &str, from: LogPosition) -> Result<AdminAnswer, Fault> {
+    pub(super) async fn log(&self, agent: &str, from: LogPosition) -> Result<LogText, Fault> {
         let agent = local(agent);
         let (log, node) = self
             .desk
@@ -93,20 +89,11 @@ impl Admin {
                 Ok((name.to_owned(), node))
             })
             .await?;
-        let request = NodeRequest::Log {
+        let piece = ask_node::Log {
             log,
             from,
             limit: LOG_PIECE,
         };
-        let answer: NodeAnswer = self.system.master.ask(&node, &request, READING).await?;
-        let (text, next) = answer.log()?;
-        Ok(AdminAnswer::Log { text, next })
-    }
-}
-
-fn silent_node(node: String, fault: Fault) -> SilentNode {
-    SilentNode {
-        node,
-        why: fault.message,
+        self.system.master.ask(&node, piece, READING).await
     }
 }

@@ -19,7 +19,10 @@ use super::desk::{Desk, DeskHandle};
 use super::gateways;
 use super::listing::{agents, nodes};
 use super::system::SystemAgents;
-use sealbus_control::admin::{AdminAnswer, AdminRequest, PlatformStatus};
+use sealbus_control::admin::{
+    AdminAnswer, AdminRequest, AgentStatus, CertificationEvents, CertifiedBroker, Checkpoint,
+    GatewayState, PlatformStatus,
+};
 use sealbus_control::clock::timestamp;
 use sealbus_control::operators::OperatorKey;
 use sealbus_control::{Blob, Fault, FaultCode};
@@ -39,128 +42,108 @@ pub(crate) struct Admin {
 
 impl Admin {
     async fn answer(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {
-        match request {
-            AdminRequest::Status => self.status().await,
-            AdminRequest::Nodes => {
-                let nodes = self.desk.run(|desk, _| Ok(nodes(desk))).await?;
-                Ok(AdminAnswer::Nodes { nodes })
-            }
-            AdminRequest::Agents => self.agents().await,
+        Ok(match request {
+            AdminRequest::Status => self.status().await?.into(),
+            AdminRequest::Nodes => self.desk.run(|desk, _| Ok(nodes(desk))).await?.into(),
+            AdminRequest::Agents => self.agents().await?.into(),
             AdminRequest::Refusals => {
-                let records = self
-                    .desk
-                    .run(|desk, _| Ok(desk.refusals.latest.iter().cloned().collect()));
-                Ok(AdminAnswer::Refusals {
-                    records: records.await?,
-                })
+                let latest =
+                    |desk: &mut Desk, _| Ok(desk.refusals.latest.iter().cloned().collect());
+                AdminAnswer::Refusals {
+                    records: self.desk.run(latest).await?,
+                }
             }
-            AdminRequest::Token { node, lifetime } => self.token(node, lifetime).await,
+            AdminRequest::Token { node, lifetime } => self.token(node, lifetime).await?.into(),
             AdminRequest::Ticket {
                 agent,
                 node,
                 lifetime,
-            } => self.ticket(agent, node, lifetime).await,
+            } => self.ticket(agent, node, lifetime).await?.into(),
             AdminRequest::Start { agents } => {
                 self.desk
                     .run(move |desk, now| desk.state.start(&agents, now))
                     .await?;
-                self.agents().await
+                self.agents().await?.into()
             }
             AdminRequest::StartAgain { agent } => {
                 let name = local(&agent);
                 self.desk
                     .run(move |desk, now| desk.state.start_again(&name, now))
                     .await?;
-                self.agents().await
+                self.agents().await?.into()
             }
             AdminRequest::Kill { agent, grace } => {
-                self.kill(agent, Duration::from_millis(grace)).await
+                let grace = Duration::from_millis(grace);
+                self.kill(agent, grace).await?.into()
             }
-            AdminRequest::Move { agent, node } => self.move_agent(agent, node).await,
-            AdminRequest::Mailbox { agent } => self.mailbox(&agent).await,
-            AdminRequest::ChannelLogs => self.channel_logs().await,
-            AdminRequest::Log { agent, from } => self.log(&agent, from).await,
+            AdminRequest::Move { agent, node } => self.move_agent(agent, node).await?.into(),
+            AdminRequest::Mailbox { agent } => self.mailbox(&agent).await?.into(),
+            AdminRequest::ChannelLogs => self.channel_logs().await?.into(),
+            AdminRequest::Log { agent, from } => self.log(&agent, from).await?.into(),
             AdminRequest::CertificationEvents { from, limit } => {
-                self.desk
-                    .run(move |desk, _| {
-                        let events = desk.ca.events().since(from, limit.min(10_000) as usize);
-                        let next = events
-                            .last()
-                            .map_or_else(|| from.min(desk.ca.events().next()), |e| e.sequence + 1);
-                        Ok(AdminAnswer::CertificationEvents { events, next })
-                    })
-                    .await
+                let events = move |desk: &mut Desk, _| {
+                    let events = desk.ca.events().since(from, limit.min(10_000) as usize);
+                    let next = events
+                        .last()
+                        .map_or_else(|| from.min(desk.ca.events().next()), |e| e.sequence + 1);
+                    Ok(CertificationEvents { events, next })
+                };
+                self.desk.run(events).await?.into()
             }
             AdminRequest::Certificates { all } => {
-                let found = self
-                    .desk
-                    .run(move |desk, now| Ok(desk.ca.certificates(all, timestamp(now))));
-                Ok(AdminAnswer::Certificates {
-                    certificates: found.await?,
-                })
+                let found =
+                    move |desk: &mut Desk, now| Ok(desk.ca.certificates(all, timestamp(now)));
+                self.desk.run(found).await?.into()
             }
             AdminRequest::Revoke { what, reason } => {
-                let revoked = self
-                    .desk
-                    .run(move |desk, now| desk.revoke_by_hand(&what, &reason, now));
-                Ok(AdminAnswer::Certificates {
-                    certificates: revoked.await?,
-                })
+                let revoked = move |desk: &mut Desk, now| desk.revoke_by_hand(&what, &reason, now);
+                self.desk.run(revoked).await?.into()
             }
             AdminRequest::Root => {
                 let root = |desk: &mut Desk, _| {
                     let root = desk.platform.roots.first();
                     let lacks =
                         || Fault::new(FaultCode::Internal, "the platform has no root certificate");
-                    Ok(AdminAnswer::Root {
-                        certificate: certificate_pem(&root.ok_or_else(lacks)?.0),
-                    })
+                    Ok(certificate_pem(&root.ok_or_else(lacks)?.0))
                 };
-                self.desk.run(root).await
+                self.desk.run(root).await?.into()
             }
             AdminRequest::Checkpoint => {
                 let (size, root, signed) = self.desk.run(|desk, _| desk.ca.checkpoint()).await?;
                 let root = root.iter().map(|byte| format!("{byte:02x}")).collect();
-                Ok(AdminAnswer::Checkpoint {
-                    size,
-                    root,
-                    signed: Blob(signed.into_bytes()),
-                })
+                let signed = Blob(signed.into_bytes());
+                Checkpoint { size, root, signed }.into()
             }
-            AdminRequest::Send { message } => self.send(message).await,
+            AdminRequest::Send { message } => self.system.operator.send(message).await?.into(),
             AdminRequest::DfSearch {
                 service_type,
                 service_name,
-            } => self.search(service_type, service_name).await,
+            } => self.search(service_type, service_name).await?.into(),
             AdminRequest::DfRegister {
                 agent,
                 service_type,
                 service_name,
                 lease,
             } => {
-                self.register(agent, service_type, service_name, lease)
-                    .await
+                let registering = self.register(agent, service_type, service_name, lease);
+                registering.await?.into()
             }
-            AdminRequest::Gateway => {
-                let rules = self.system.gateway.get().await;
-                Ok(self.gateway(rules).await)
-            }
+            AdminRequest::Gateway => self.gateway(self.system.gateway.get().await).await.into(),
             AdminRequest::GatewayAllow { rule } => {
                 let rules = self.system.gateway.allow(rule).await?;
                 gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
-                Ok(self.gateway(rules).await)
+                self.gateway(rules).await.into()
             }
             AdminRequest::GatewayDeny { platform } => {
                 let rules = self.system.gateway.deny(&platform).await?;
                 gateways::tell(self.system.operator.correspondent(), rules.clone()).await;
-                Ok(self.gateway(rules).await)
+                self.gateway(rules).await.into()
             }
             AdminRequest::Federate { df, addresses } => {
                 let name = Aid::new(df)
                     .map_err(|error| Fault::new(FaultCode::IllegalName, error.to_string()))?;
                 let df = addresses.into_iter().fold(name, Aid::with_address);
-                self.system.directories.join(df).await?;
-                Ok(AdminAnswer::Done)
+                self.system.directories.join(df).await?.into()
             }
             AdminRequest::Broker => {
                 let broker = self.desk.run(|desk, _| Ok(desk.broker.clone())).await?;
@@ -168,31 +151,28 @@ impl Admin {
                     let message = "the platform runs on the mesh: it has no broker";
                     Fault::new(FaultCode::Unknown, message.to_owned())
                 })?;
-                Ok(AdminAnswer::Broker(broker.status().await?))
+                broker.status().await?.into()
             }
             AdminRequest::CertifyBroker { address, request } => {
                 let (root, chain) = certify_broker(&self.desk, address, request.0).await?;
                 let chain = chain.to_certificates();
-                Ok(AdminAnswer::BrokerCertified {
-                    root: Blob(root),
-                    chain: chain.iter().map(|der| Blob(der.to_vec())).collect(),
-                })
+                let root = Blob(root);
+                let chain = chain.iter().map(|der| Blob(der.to_vec())).collect();
+                CertifiedBroker { root, chain }.into()
             }
             AdminRequest::Shutdown { grace } => {
                 self.shut_down(Duration::from_millis(grace)).await;
-                Ok(AdminAnswer::Done)
+                AdminAnswer::Done
             }
-        }
+        })
     }
 
-    async fn gateway(&self, rules: GatewayPolicy) -> AdminAnswer {
-        AdminAnswer::Gateway {
-            status: gateways::status(self.system.operator.correspondent()).await,
-            rules,
-        }
+    async fn gateway(&self, rules: GatewayPolicy) -> GatewayState {
+        let status = gateways::status(self.system.operator.correspondent()).await;
+        GatewayState { status, rules }
     }
 
-    async fn status(&self) -> Result<AdminAnswer, Fault> {
+    async fn status(&self) -> Result<PlatformStatus, Fault> {
         let (enrolment, address) = (self.enrolment, self.address);
         self.desk
             .run(move |desk, _| {
@@ -201,7 +181,7 @@ impl Admin {
                     .iter()
                     .filter(|agent| agent.state.is_some())
                     .count();
-                Ok(AdminAnswer::Status(PlatformStatus {
+                Ok(PlatformStatus {
                     name: desk.platform.name.clone(),
                     level: desk.platform.level.clone(),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -213,14 +193,13 @@ impl Admin {
                     agents: living as u32,
                     certificates: desk.ca.issued_in_all(),
                     refusals: desk.refusals.total,
-                }))
+                })
             })
             .await
     }
 
-    async fn agents(&self) -> Result<AdminAnswer, Fault> {
-        let agents = self.desk.run(|desk, now| Ok(agents(desk, now))).await?;
-        Ok(AdminAnswer::Agents { agents })
+    async fn agents(&self) -> Result<Vec<AgentStatus>, Fault> {
+        self.desk.run(|desk, now| Ok(agents(desk, now))).await
     }
 }
 

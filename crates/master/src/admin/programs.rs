@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 use super::{Admin, local};
 use crate::desk::{Awaited, Desk};
 use crate::registry::Origin;
-use sealbus_control::admin::AdminAnswer;
-use sealbus_control::node::{NodeAnswer, NodeRequest};
+use sealbus_control::admin::Moved;
+use sealbus_control::node::ask_node;
 use sealbus_control::{Fault, FaultCode};
 
 /// How long a move may take before the operator learns that it is still in progress.
@@ -17,7 +17,7 @@ const MOVING: Duration = Duration::from_secs(90);
 const ENDING: Duration = Duration::from_secs(4);
 
 impl Admin {
-    pub(super) async fn kill(&self, agent: String, grace: Duration) -> Result<AdminAnswer, Fault> {
+    pub(super) async fn kill(&self, agent: String, grace: Duration) -> Result<(), Fault> {
         let agent = local(&agent);
         let name = agent.clone();
         self.desk
@@ -29,7 +29,7 @@ impl Admin {
                 .is_none_or(|(_, group)| group.process.is_none())
         })
         .await;
-        Ok(AdminAnswer::Done)
+        Ok(())
     }
 
     /// Waits until `over` holds at the desk, for at most `limit`.
@@ -56,11 +56,7 @@ impl Admin {
         let _ = tokio::time::timeout(limit, waiting).await;
     }
 
-    pub(super) async fn move_agent(
-        &self,
-        agent: String,
-        node: String,
-    ) -> Result<AdminAnswer, Fault> {
+    pub(super) async fn move_agent(&self, agent: String, node: String) -> Result<Moved, Fault> {
         let agent = local(&agent);
         let (moved, agents) = self
             .desk
@@ -77,7 +73,7 @@ impl Admin {
             })
             .await?;
         match tokio::time::timeout(MOVING, moved).await {
-            Ok(Ok(result)) => result.map(|node| AdminAnswer::Moved { agents, node }),
+            Ok(Ok(result)) => result.map(|node| Moved { agents, node }),
             _ => Err(
                 Fault::new(FaultCode::Unavailable, "the move takes long and goes on")
                     .advise("see `sealbus ps`"),
@@ -116,10 +112,8 @@ impl Admin {
             Ok(alive.map(|(name, _)| name.clone()).collect::<Vec<_>>())
         });
         for node in alive.await.unwrap_or_default() {
-            let leave = NodeRequest::Leave { grace: 0 };
-            let told: Result<NodeAnswer, Fault> =
-                self.system.master.ask(&node, &leave, ENDING).await;
-            if let Err(fault) = told {
+            let leave = ask_node::Leave { grace: 0 };
+            if let Err(fault) = self.system.master.ask(&node, leave, ENDING).await {
                 tracing::warn!(%node, %fault, "could not be told to end");
             }
         }

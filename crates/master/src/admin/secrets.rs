@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::Admin;
 use super::kept::READING;
-use sealbus_control::admin::AdminAnswer;
+use sealbus_control::admin::IssuedSecret;
 use sealbus_control::clock::timestamp;
 use sealbus_control::names::node_name;
 use sealbus_control::{Fault, FaultCode, UnixMillis};
@@ -24,7 +24,7 @@ impl Admin {
         &self,
         node: Option<String>,
         lifetime: u64,
-    ) -> Result<AdminAnswer, Fault> {
+    ) -> Result<IssuedSecret, Fault> {
         let (root, address) = (self.root, self.enrolment.to_string());
         let lifetime = lifetime_of(lifetime)?;
         self.desk
@@ -37,7 +37,7 @@ impl Admin {
                     .enter(&token, lifetime, timestamp(now))
                     .map_err(|error| internal(&error))?;
                 let expires = now + lifetime.as_millis() as UnixMillis;
-                Ok(AdminAnswer::Secret {
+                Ok(IssuedSecret {
                     token: token.to_string(),
                     expires,
                 })
@@ -50,7 +50,7 @@ impl Admin {
         agent: String,
         node: Option<String>,
         lifetime: u64,
-    ) -> Result<AdminAnswer, Fault> {
+    ) -> Result<IssuedSecret, Fault> {
         if agent == GATEWAY {
             let message = "the gateway is started by its platform, not with a ticket";
             return Err(Fault::new(FaultCode::IllegalName, message)
@@ -79,7 +79,7 @@ impl Admin {
                 let (sender, known) = oneshot::channel();
                 desk.waiting.entry(agent).or_default().push(sender);
                 Ok((
-                    AdminAnswer::Secret {
+                    IssuedSecret {
                         token: token.to_string(),
                         expires,
                     },

@@ -4,22 +4,17 @@ use sealbus_fipa::Aid;
 use sealbus_fipa::management::{DfAgentDescription, DfFunction, ServiceDescription};
 
 use super::{Admin, local};
-use sealbus_control::admin::{AdminAnswer, SendMessage, ServiceStatus};
+use sealbus_control::admin::ServiceStatus;
 use sealbus_control::clock::now;
 use sealbus_control::{Fault, FaultCode};
 use sealbus_management::client::{Answer, ask_df};
 
 impl Admin {
-    pub(super) async fn send(&self, message: SendMessage) -> Result<AdminAnswer, Fault> {
-        let replies = self.system.operator.send(message).await?;
-        Ok(AdminAnswer::Replies { replies })
-    }
-
     pub(super) async fn search(
         &self,
         service_type: Option<String>,
         service_name: Option<String>,
-    ) -> Result<AdminAnswer, Fault> {
+    ) -> Result<Vec<ServiceStatus>, Fault> {
         let wanted = ServiceDescription {
             name: service_name.clone(),
             service_type: service_type.clone(),
@@ -50,7 +45,7 @@ impl Admin {
                 service_type: service.service_type,
             })
             .collect();
-        Ok(AdminAnswer::Services { services })
+        Ok(services)
     }
 
     pub(super) async fn register(
@@ -59,7 +54,7 @@ impl Admin {
         service_type: String,
         service_name: String,
         lease: Option<u64>,
-    ) -> Result<AdminAnswer, Fault> {
+    ) -> Result<(), Fault> {
         let agent = local(&agent);
         let platform = self.desk.run(|desk, _| Ok(desk.name.clone())).await?;
         let illegal =
@@ -113,7 +108,7 @@ impl Admin {
         let reply = self.system.directories.on_behalf(&name, message).await?;
         Answer::read(&reply)
             .map_err(|error| Fault::new(FaultCode::BadRequest, error.to_string()))?;
-        Ok(AdminAnswer::Done)
+        Ok(())
     }
 }
 

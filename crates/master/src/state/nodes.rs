@@ -10,7 +10,7 @@ use crate::placement::Candidate;
 use crate::registry::{Group, Node, Origin, Process};
 use sealbus_control::admin::NodeState;
 use sealbus_control::names::MASTER_NODE;
-use sealbus_control::node::{Exit, MasterAnswer, RunningProcess};
+use sealbus_control::node::{Current, Exit, RunningProcess};
 use sealbus_control::{
     EndedProcess, Fault, FaultCode, NodeDescription, ProcessContact, UnixMillis,
 };
@@ -116,7 +116,7 @@ impl MasterState {
         attachment: Option<SocketAddr>,
         running: &[RunningProcess],
         now: UnixMillis,
-    ) -> Result<MasterAnswer, Fault> {
+    ) -> Result<Current, Fault> {
         self.hears(now);
         let Some(node) = self.nodes.get_mut(name) else {
             return Err(not_a_member(name));
@@ -159,7 +159,7 @@ impl MasterState {
             }
         }
         self.place_waiting(now);
-        Ok(MasterAnswer::Current {
+        Ok(Current {
             directory: self.directory.since(0),
             deny_list: None,
             stop,
@@ -182,11 +182,11 @@ impl MasterState {
     }
 
     /// Takes a node's heartbeat.
-    pub fn heartbeat(&mut self, name: &str, directory: u64, now: UnixMillis) -> MasterAnswer {
+    pub fn heartbeat(&mut self, name: &str, directory: u64, now: UnixMillis) -> Current {
         self.heard(name, now);
         let node = self.nodes.get(name);
         let register = node.is_none_or(|node| !node.state.is_there());
-        MasterAnswer::Current {
+        Current {
             directory: self.directory.since(directory),
             deny_list: None,
             stop: Vec::new(),

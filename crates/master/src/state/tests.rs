@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use sealbus_control::attachment::AgentReport;
-use sealbus_control::node::{Exit, MasterAnswer, NodeAnswer, RunningProcess};
+use sealbus_control::node::{Exit, NodeAnswer, RunningProcess};
 use sealbus_control::{NodeDescription, ProcessContact};
 use sealbus_manifest::{AgentEntry, ProcessAgents, RestartPolicy};
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_control::Fault;
-use sealbus_control::admin::{AdminAnswer, AdminRequest, AgentStatus, NodeState, NodeStatus};
+use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, ask};
+use sealbus_control::ask::Ask;
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
 use sealbus_master::{Master, MasterConfig, PlatformSettings};
@@ -31,47 +32,37 @@ impl Operator {
         Self(operators::connect(master.directory()).await.unwrap())
     }
 
-    pub(crate) async fn ask(&self, request: AdminRequest) -> Result<AdminAnswer, Fault> {
-        self.0.call(&request, LONG).await
+    pub(crate) async fn ask<A: Ask<Requests = AdminRequest>>(
+        &self,
+        ask: A,
+    ) -> Result<A::Answer, Fault> {
+        self.0.ask(ask, LONG).await
     }
 
     pub(crate) async fn token(&self, node: Option<&str>) -> Token {
-        let request = AdminRequest::Token {
+        let request = ask::Token {
             node: node.map(str::to_owned),
             lifetime: 600,
         };
-        let AdminAnswer::Secret { token, .. } = self.ask(request).await.unwrap() else {
-            panic!()
-        };
-        Token::parse(Purpose::Join, &token).unwrap()
+        let issued = self.ask(request).await.unwrap();
+        Token::parse(Purpose::Join, &issued.token).unwrap()
     }
 
     pub(crate) async fn ticket(&self, agent: &str, node: Option<&str>) -> String {
-        let request = AdminRequest::Ticket {
+        let request = ask::Ticket {
             agent: agent.to_owned(),
             node: node.map(str::to_owned),
             lifetime: 600,
         };
-        let AdminAnswer::Secret { token, .. } = self.ask(request).await.unwrap() else {
-            panic!()
-        };
-        token
+        self.ask(request).await.unwrap().token
     }
 
     pub(crate) async fn agents(&self) -> Vec<AgentStatus> {
-        let answer = self.ask(AdminRequest::Agents).await.unwrap();
-        let AdminAnswer::Agents { agents } = answer else {
-            panic!()
-        };
-        agents
+        self.ask(ask::Agents).await.unwrap()
     }
 
     pub(crate) async fn nodes(&self) -> Vec<NodeStatus> {
-        let answer = self.ask(AdminRequest::Nodes).await.unwrap();
-        let AdminAnswer::Nodes { nodes } = answer else {
-            panic!()
-        };
-        nodes
+        self.ask(ask::Nodes).await.unwrap()
     }
 
     pub(crate) async fn until(

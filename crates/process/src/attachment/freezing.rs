@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest, FrozenPart};
+use sealbus_control::attachment::{FrozenPart, ask};
 use sealbus_control::host::Command;
 use sealbus_control::rpc::Caller;
 use sealbus_control::{Blob, Fault, FaultCode, FrozenAgent};
@@ -40,12 +40,7 @@ pub(super) async fn freeze(commands: mpsc::Sender<Command>, node: Caller) {
     };
     let told = match frozen {
         Ok(agents) => hand_over(&agents, &node).await,
-        Err(reason) => {
-            let request = AttachmentRequest::NotFrozen { reason };
-            node.call::<AttachmentAnswer>(&request, PATIENCE)
-                .await
-                .map(|_| ())
-        }
+        Err(reason) => node.ask(ask::NotFrozen { reason }, PATIENCE).await,
     };
     if let Err(fault) = told {
         tracing::warn!(%fault, "what was frozen could not be handed over; the agents go on here");
@@ -59,8 +54,7 @@ async fn hand_over(agents: &[FrozenAgent], node: &Caller) -> Result<(), Fault> {
     let mut index = 0;
     while let Some(part) = part_of(&bytes, index) {
         let more = part.more;
-        let request = AttachmentRequest::Frozen { part };
-        node.call::<AttachmentAnswer>(&request, PATIENCE).await?;
+        node.ask(ask::Frozen { part }, PATIENCE).await?;
         if !more {
             break;
         }

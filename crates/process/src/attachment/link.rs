@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::{AttachError, PATIENCE, freezing};
-use sealbus_control::attachment::{AttachmentAnswer, AttachmentNotice, AttachmentRequest, Welcome};
+use sealbus_control::attachment::{AttachmentNotice, Welcome, ask};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME};
@@ -53,7 +53,7 @@ impl Link {
         way: Way,
         ticket: String,
         commands: mpsc::Sender<Command>,
-    ) -> Result<(Self, Welcome, watch::Receiver<Option<Caller>>), AttachError> {
+    ) -> Result<(Self, Box<Welcome>, watch::Receiver<Option<Caller>>), AttachError> {
         let (open, welcome) = attach(&way, ticket).await?;
         let (caller, receiver) = watch::channel(Some(open.caller.clone()));
         let secret = welcome.reattach.clone();
@@ -166,7 +166,7 @@ impl Link {
     }
 }
 
-async fn attach(way: &Way, ticket: String) -> Result<(Open, Welcome), AttachError> {
+async fn attach(way: &Way, ticket: String) -> Result<(Open, Box<Welcome>), AttachError> {
     match way {
         Way::Local(path) => {
             let stream = UnixStream::connect(path)
@@ -190,18 +190,18 @@ async fn attach(way: &Way, ticket: String) -> Result<(Open, Welcome), AttachErro
     }
 }
 
-async fn introduce<S>(stream: S, ticket: String) -> Result<(Open, Welcome), AttachError>
+async fn introduce<S>(stream: S, ticket: String) -> Result<(Open, Box<Welcome>), AttachError>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (caller, incoming, drive) = rpc::open(stream, MAX_FRAME);
     let driving = tokio::spawn(drive);
-    let request = AttachmentRequest::Attach { ticket, now: now() };
-    let answer: AttachmentAnswer = caller.call(&request, PATIENCE).await?;
+    let attaching = ask::Attach { ticket, now: now() };
+    let welcome = caller.ask(attaching, PATIENCE).await?;
     let open = Open {
         caller,
         incoming,
         driving,
     };
-    Ok((open, answer.welcome()?))
+    Ok((open, welcome))
 }

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use sealbus_seal::token::{Purpose, Secret, Token, TokenError};
 use tokio::sync::{mpsc, watch};
 
-use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest, Welcome};
+use sealbus_control::ask::Ask;
+use sealbus_control::attachment::{AgentReport, Welcome, ask};
 use sealbus_control::channel_log::{LogAnswer, LogRequest};
 use sealbus_control::host::{Command, Host, Membership};
 use sealbus_control::post::{LetterOutcome, PostedLetter};
@@ -103,7 +104,7 @@ impl Attachment {
             rules,
             inherits,
             ..
-        } = welcome;
+        } = *welcome;
         Ok(Self {
             membership: Membership {
                 platform,
@@ -123,14 +124,14 @@ impl Attachment {
         })
     }
 
-    async fn ask(&self, request: AttachmentRequest) -> Result<AttachmentAnswer, Fault> {
+    async fn ask<A: Ask>(&self, ask: A) -> Result<A::Answer, Fault> {
         let mut caller = self.caller.clone();
         let asking = async {
             let present = caller.wait_for(Option::is_some).await;
             let Some(caller) = present.ok().and_then(|caller| caller.clone()) else {
                 return Err(gone());
             };
-            caller.call(&request, PATIENCE).await
+            caller.ask(ask, PATIENCE).await
         };
         tokio::time::timeout(PATIENCE, asking)
             .await
@@ -158,33 +159,20 @@ impl Host for Attachment {
         request: Vec<u8>,
     ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
         async move {
-            let request = AttachmentRequest::Certify {
-                subject,
-                request: Blob(request),
-            };
-            let chain = self.ask(request).await?.certified()?;
+            let request = Blob(request);
+            let chain = self.ask(ask::Certify { subject, request }).await?;
             Ok(chain.into_iter().map(|der| der.0).collect())
         }
         .boxed()
     }
 
     fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
-        async move {
-            self.ask(AttachmentRequest::Announce { address })
-                .await
-                .map(|_| ())
-        }
-        .boxed()
+        self.ask(ask::Announce { address }).boxed()
     }
 
     fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
-        async move {
-            let request = AttachmentRequest::Resolve {
-                agent: agent.to_owned(),
-            };
-            self.ask(request).await?.location()
-        }
-        .boxed()
+        let agent = agent.to_owned();
+        self.ask(ask::Resolve { agent }).boxed()
     }
 
     fn report<'a>(
@@ -192,32 +180,16 @@ impl Host for Attachment {
         agent: &'a str,
         report: AgentReport,
     ) -> BoxFuture<'a, Result<(), Fault>> {
-        async move {
-            let request = AttachmentRequest::Report {
-                agent: agent.to_owned(),
-                report,
-            };
-            self.ask(request).await.map(|_| ())
-        }
-        .boxed()
+        let agent = agent.to_owned();
+        self.ask(ask::Report { agent, report }).boxed()
     }
 
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        async move {
-            self.ask(AttachmentRequest::Refusals { records })
-                .await
-                .map(|_| ())
-        }
-        .boxed()
+        self.ask(ask::Refusals { records }).boxed()
     }
 
     fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        async move {
-            self.ask(AttachmentRequest::Post { letters })
-                .await?
-                .posted()
-        }
-        .boxed()
+        self.ask(ask::Post { letters }).boxed()
     }
 
     fn settle_letters<'a>(
@@ -225,14 +197,8 @@ impl Host for Attachment {
         agent: &'a str,
         outcomes: Vec<(u64, LetterOutcome)>,
     ) -> BoxFuture<'a, Result<(), Fault>> {
-        async move {
-            let request = AttachmentRequest::Letters {
-                agent: agent.to_owned(),
-                outcomes,
-            };
-            self.ask(request).await.map(|_| ())
-        }
-        .boxed()
+        let agent = agent.to_owned();
+        self.ask(ask::Letters { agent, outcomes }).boxed()
     }
 
     fn channel_log<'a>(
@@ -240,14 +206,8 @@ impl Host for Attachment {
         node: &'a str,
         request: LogRequest,
     ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
-        async move {
-            let request = AttachmentRequest::ChannelLog {
-                node: node.to_owned(),
-                request,
-            };
-            self.ask(request).await?.channel_log()
-        }
-        .boxed()
+        let node = node.to_owned();
+        self.ask(ask::ChannelLog { node, request }).boxed()
     }
 
     fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
@@ -255,8 +215,7 @@ impl Host for Attachment {
             let mut bytes = Vec::new();
             let mut index = 0;
             loop {
-                let answer = self.ask(AttachmentRequest::Inherit { index }).await?;
-                let part = answer.inherited()?;
+                let part = self.ask(ask::Inherit { index }).await?;
                 if part.index != index {
                     return Err(Fault::other_answer());
                 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use sealbus_control::RefusalRecord;
-use sealbus_control::admin::AdminRequest;
+use sealbus_control::admin::ask;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -78,7 +78,7 @@ async fn attack(stage: &mut Stage, kind: AttackKind) -> Result<Refusal, CliError
     if kind == AttackKind::Revoked {
         // Until the revocation, the intruder's messages are as good as anybody's.
         intruder.until_taken().await?;
-        let request = AdminRequest::Revoke {
+        let request = ask::Revoke {
             what: intruder.agent.to_owned(),
             reason: "caught by the demo".to_owned(),
         };
@@ -118,7 +118,7 @@ async fn attack_broker(
     let mut intruder = Intruder::start(stage, kind, target, &conversation).await?;
     if kind == AttackKind::Revoked {
         intruder.until_taken().await?;
-        let request = AdminRequest::Revoke {
+        let request = ask::Revoke {
             what: intruder.agent.to_owned(),
             reason: "caught by the demo".to_owned(),
         };
@@ -223,13 +223,13 @@ impl Intruder {
             command.args(["--broker", PLATFORM]);
         }
         if let Some(agent) = kind.agent() {
-            let request = AdminRequest::Ticket {
+            let request = ask::Ticket {
                 agent: agent.to_owned(),
                 node: None,
                 lifetime: PATIENCE.as_secs(),
             };
-            let (token, _) = stage.connect().await?.ask(request).await?.secret()?;
-            command.env("SEALBUS_TICKET", token);
+            let ticket = stage.connect().await?.ask(request).await?;
+            command.env("SEALBUS_TICKET", ticket.token);
         }
         let mut process = command
             .stdin(Stdio::null())
@@ -302,12 +302,7 @@ impl Intruder {
 
 /// The refusals of the platform's processes so far.
 async fn refusals(stage: &Stage) -> Result<Vec<RefusalRecord>, CliError> {
-    Ok(stage
-        .connect()
-        .await?
-        .ask(AdminRequest::Refusals)
-        .await?
-        .refusals()?)
+    stage.connect().await?.ask(ask::Refusals).await
 }
 
 /// The first refusal for a new reason. Processes report once a second, so refusals of an earlier intruder may still
