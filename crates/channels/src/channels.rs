@@ -101,11 +101,7 @@ impl Channels {
         config.introduction = bus.config().hold_time;
         config.patience = bus.config().hold_time;
         if let Some(transport) = bus.transport() {
-            let capabilities = transport.capabilities();
-            config.largest_message = capabilities.largest_message;
-            if !capabilities.resumes {
-                config.resend = Duration::from_millis(300);
-            }
+            config.largest_message = transport.capabilities().largest_message;
         }
         let shared = Arc::new(Shared {
             bus: bus.downgrade(),
@@ -277,7 +273,7 @@ impl Shared {
         let mut exchange = self.exchange.lock();
         let result = work(&mut exchange, now);
         while let Some(index) = exchange.next_ready() {
-            self.pump(&mut exchange, index, None, now);
+            self.pump(&mut exchange, index, None);
         }
         let alarm = exchange.take_alarm();
         let outcomes = exchange.take_outcomes();

@@ -73,8 +73,7 @@ impl FrameInlet for Inlet {
                     exchange.frame_refused(process, &frame.payload, reason, now);
                 }
             }
-            // The exchange keeps the frames to be sent again, and recognises repeats by their numbers.
-            _ => exchange.frames_lost(process, now),
+            _ => exchange.frames_lost(process, &frames, now),
         });
     }
 }

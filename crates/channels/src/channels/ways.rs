@@ -9,7 +9,7 @@ use sealbus_bus::{
 };
 
 use super::Shared;
-use crate::exchange::{Exchange, Now};
+use crate::exchange::Exchange;
 
 /// The pause after which an unavailable way to another process is asked for again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -24,7 +24,6 @@ impl Shared {
         exchange: &mut Exchange,
         index: u32,
         waiter: Option<&Arc<dyn ProcessDestination>>,
-        now: Now,
     ) -> bool {
         let Some(bus) = self.bus.upgrade() else {
             return false;
@@ -51,7 +50,7 @@ impl Shared {
                                 "{name} has left, and cannot prove itself any more"
                             ),
                         };
-                        exchange.impossible(index, &reason, now);
+                        exchange.impossible(index, &reason);
                         continue;
                     }
                 },
@@ -66,8 +65,8 @@ impl Shared {
                 is_deferred: false,
             });
             match sent {
-                Ok(()) => exchange.sent(index, now),
-                Err(Rejected::Impossible(reason)) => exchange.impossible(index, &reason, now),
+                Ok(()) => exchange.sent(index),
+                Err(Rejected::Impossible(reason)) => exchange.impossible(index, &reason),
                 // The agent's own connection has no room. No gate of the way reports room there.
                 Err(Rejected::Congested) => {
                     exchange.block(index);
@@ -123,9 +122,9 @@ impl Shared {
             way.gate()
                 .pass(|| {
                     let shared = weak.upgrade()?;
-                    let is_full = shared.work(|exchange, now| {
+                    let is_full = shared.work(|exchange, _| {
                         exchange.unblock(index);
-                        shared.pump(exchange, index, Some(&way), now)
+                        shared.pump(exchange, index, Some(&way))
                     });
                     (!is_full).then_some(())
                 })

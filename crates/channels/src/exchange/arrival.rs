@@ -5,7 +5,6 @@ use std::sync::Arc;
 use sealbus_bus::{ArrivedFrame, RefusalReason, Refused};
 use sealbus_seal::Identity;
 
-use super::stream::Arrival;
 use super::{Exchange, Now};
 use crate::frame::Frame;
 use crate::qos::Reliability;
@@ -77,7 +76,6 @@ impl Exchange {
             }
             return Ok(());
         };
-        let most = self.config.early_bytes;
         let pace = self.config.pace();
         let Some(peer) = self.peers.get_mut(index) else {
             return Ok(());
@@ -87,30 +85,18 @@ impl Exchange {
             return Ok(());
         }
         peer.is_heard = true;
-        let is_acknowledgement = matches!(frame, Frame::Acknowledge { .. });
-        if !is_acknowledgement && peer.outgoing.size().0 > OVERFULL * self.config.kept_frames {
+        if let Frame::Acknowledge { upto, after, .. } = frame {
+            let taken = self.acknowledged(index, upto, after, now);
+            return taken.map_err(|refused| Box::new((arrived, refused)));
+        }
+        if peer.outgoing.size().0 > OVERFULL * self.config.kept_frames {
             let refused = self.break_off(index, now);
             return Err(Box::new((arrived, refused)));
-        }
-        let Some(peer) = self.peers.get_mut(index) else {
-            return Ok(());
-        };
-        if let Frame::Acknowledge {
-            upto,
-            beyond,
-            after,
-            ..
-        } = frame
-        {
-            let taken = self.acknowledged(index, (upto, beyond, after), now);
-            return taken.map_err(|refused| Box::new((arrived, refused)));
         }
         if let Frame::Event { head, .. } = &frame
             && head.reliability == Reliability::BestEffort
         {
-            if peer.incoming.take_datagram(stamp.number, head.ordered) {
-                self.handle(index, 0, &arrived, &frame, now);
-            }
+            self.handle(index, 0, &arrived, &frame, now);
             return Ok(());
         }
         if stamp.number == 0 {
@@ -118,27 +104,9 @@ impl Exchange {
             return Err(Box::new((arrived, refused)));
         }
         let size = arrived.payload.len();
-        match peer.incoming.judge(stamp.number, size, most) {
-            Arrival::Due => {
-                peer.incoming.take_due();
-                peer.incoming.owe(size, now.since_start, pace);
-                self.handle(index, stamp.number, &arrived, &frame, now);
-                self.take_early(index, now);
-            }
-            Arrival::Early => {
-                let is_ordered = !matches!(&frame, Frame::Event { head, .. } if !head.ordered);
-                peer.incoming.owe(size, now.since_start, pace);
-                if is_ordered {
-                    let kept = Some((arrived, size));
-                    peer.incoming.keep_early(stamp.number, kept);
-                } else {
-                    peer.incoming.keep_early(stamp.number, None);
-                    self.handle(index, stamp.number, &arrived, &frame, now);
-                }
-            }
-            // The acknowledgement may have been lost.
-            Arrival::Known => peer.incoming.owe(size, now.since_start, pace),
-            Arrival::TooEarly => {}
+        let time = now.since_start;
+        if peer.incoming.take(stamp.number, size, time, pace) {
+            self.handle(index, stamp.number, &arrived, &frame, now);
         }
         self.acknowledge_if_due(index, now);
         Ok(())
@@ -154,26 +122,6 @@ impl Exchange {
         let index = self.index_of(process)?;
         self.heard = Some((process.clone(), index));
         Some(index)
-    }
-
-    fn take_early(&mut self, index: u32, now: Now) {
-        while let Some(peer) = self.peers.get_mut(index) {
-            let Some(arrived) = peer.incoming.next_due() else {
-                break;
-            };
-            // The frame was decoded once.
-            if let Ok(frame) = Frame::decode(&arrived.payload)
-                && let Some(stamp) = frame.stamp()
-            {
-                self.handle(index, stamp.number, &arrived, &frame, now);
-            }
-        }
-        if let Some(peer) = self.peers.get_mut(index)
-            && let Some(early) = peer.early_acknowledgement.take()
-        {
-            // Its contents were checked when it came.
-            let _ = self.acknowledged(index, early, now);
-        }
     }
 
     // ---- frames of a session, each once and in order ----

@@ -15,13 +15,6 @@ pub(crate) struct ExchangeConfig {
     pub(crate) kept_frames: usize,
     /// Their bytes.
     pub(crate) kept_bytes: usize,
-    /// The bytes held of one process's frames that came early, before earlier frames are there.
-    pub(crate) early_bytes: usize,
-    /// The first pause before frames are sent again. It is short where frames can be lost, and long where the transport
-    /// itself prevents loss.
-    pub(crate) resend: Duration,
-    /// The longest such pause.
-    pub(crate) longest_resend: Duration,
     /// The first pause between two hellos, and the longest.
     pub(crate) greet: (Duration, Duration),
     /// How long publishers wait for the announcements of a process before they get an error that names the process.
@@ -45,16 +38,13 @@ pub(crate) struct ExchangeConfig {
 }
 
 impl ExchangeConfig {
-    /// The usual configuration, for a transport that loses nothing as long as a process is there.
+    /// The usual configuration.
     pub(crate) fn new(epoch: u64) -> Self {
         Self {
             epoch: epoch.max(1),
             subscriptions_per_process: 16_384,
             kept_frames: 16_384,
             kept_bytes: 8 << 20,
-            early_bytes: 8 << 20,
-            resend: Duration::from_secs(5),
-            longest_resend: Duration::from_secs(30),
             greet: (Duration::from_millis(200), Duration::from_secs(5)),
             introduction: Duration::from_secs(30),
             patience: Duration::from_secs(30),

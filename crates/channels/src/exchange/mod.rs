@@ -6,11 +6,13 @@
 //! when it starts anew, and when it has given the other process up. Frames of a former epoch are recognised by their
 //! session and ignored. On a new session both processes announce their subscriptions anew.
 //!
-//! **Reliability.** Frames are numbered for each session and kept until acknowledged. A frame is sent again after a
-//! pause, and at once when the transport has lost it. The receiver takes each frame once and in order. A frame whose
-//! QoS does not ask for order is taken as it comes. A frame that is not acknowledged within [`ExchangeConfig::absence`]
-//! is reported to its publisher, and the two processes begin anew. Best-effort events are sent once. They are neither
-//! kept nor reported.
+//! **Reliability** between processes is the transport's: a frame arrives once and in order, or it comes back. What comes
+//! back is sent again before everything else. Frames are numbered for each session, and taken in the order of their
+//! numbers. A frame that comes back after it has arrived is therefore taken once, and a frame that overtakes one on its
+//! way back is taken behind it. A process *acknowledges* what it has taken, for no transport knows that. Publishers wait
+//! for acknowledgements and have room by them. A frame that is not acknowledged within [`ExchangeConfig::absence`] is
+//! reported to its publisher, and the two processes begin anew. Best-effort events are sent once. They are neither kept
+//! nor reported.
 //!
 //! **Announcements.** A publisher waits until every process of the platform has announced its subscriptions, so that an
 //! event reaches each of them. If a process announces nothing within [`ExchangeConfig::introduction`], the publisher's

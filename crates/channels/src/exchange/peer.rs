@@ -15,7 +15,6 @@ use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
 use crate::frame::{Announcement, Frame, Replay, Stamp, session};
 use crate::pattern::ChannelPattern;
-use sealbus_bus::ArrivedFrame;
 use sealbus_bus::Gate;
 
 /// A subscription of another process, as it announced it.
@@ -138,7 +137,9 @@ pub(super) struct Peer {
     /// Its epoch; 0: not known.
     pub(super) epoch: u64,
     pub(super) outgoing: Outgoing,
-    pub(super) incoming: Incoming<ArrivedFrame>,
+    pub(super) incoming: Incoming,
+    /// The first frame to send again: it and later ones have come back, or may have come too early.
+    pub(super) again_from: Option<u64>,
     pub(super) subscriptions: HashMap<u32, Arc<RemoteSubscription>>,
     /// The process's subscriptions when it was given up, until it has announced them anew. The events that they miss
     /// are counted.
@@ -165,8 +166,6 @@ pub(super) struct Peer {
     pub(super) untold: Untold,
     /// When a frame of a wrong session was last answered.
     pub(super) corrected: Option<Duration>,
-    /// An acknowledgement that holds once its frame `after` has come: upto, beyond, after.
-    pub(super) early_acknowledgement: Option<(u64, u64, u64)>,
     /// The last frame that tells it of something refused.
     pub(super) last_report: u64,
     /// Receipts of frames that the process has taken but its agents have not.
@@ -176,20 +175,15 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(
-        key: PeerKey,
-        identity: Arc<Identity>,
-        epoch: u64,
-        resend: Duration,
-        greet: Duration,
-    ) -> Self {
+    pub(super) fn new(key: PeerKey, identity: Arc<Identity>, epoch: u64, greet: Duration) -> Self {
         Self {
             key,
             identity,
             own_epoch: epoch,
             epoch: 0,
-            outgoing: Outgoing::new(resend),
+            outgoing: Outgoing::default(),
             incoming: Incoming::default(),
+            again_from: None,
             subscriptions: HashMap::new(),
             away: HashMap::new(),
             is_wanted: false,
@@ -204,7 +198,6 @@ impl Peer {
             probe_at: None,
             untold: Untold::default(),
             corrected: None,
-            early_acknowledgement: None,
             last_report: 0,
             untaken: HashMap::new(),
             gate: Arc::default(),
@@ -246,8 +239,14 @@ impl Peer {
         self.outgoing.push(Kept::new(parcel), now);
     }
 
+    /// As [`tell`](Self::tell), of a frame that was refused. What has come is acknowledged behind it.
+    pub(super) fn report<'a>(&mut self, now: Duration, frame: impl FnOnce(Stamp) -> Frame<'a>) {
+        self.last_report = self.outgoing.next();
+        self.tell(None, now, frame);
+    }
+
     pub(super) fn greet(&mut self) {
-        self.outgoing.push_control(&Frame::Hello {
+        self.outgoing.greet(&Frame::Hello {
             from: self.own_epoch,
             to: self.epoch,
         });
@@ -256,15 +255,14 @@ impl Peer {
 
 /// Tells a process what has come from it.
 pub(super) fn acknowledge(peer: &mut Peer) {
-    let (upto, beyond) = peer.incoming.acknowledgement();
     let frame = Frame::Acknowledge {
         stamp: Stamp {
             session: peer.session_out(),
             number: 0,
         },
-        upto,
-        beyond,
+        upto: peer.incoming.acknowledged(),
         after: peer.last_report,
     };
-    peer.outgoing.push_control(&frame);
+    let after = peer.last_report;
+    peer.outgoing.push_acknowledgement(&frame, after);
 }

@@ -27,7 +27,6 @@ impl Exchange {
             PeerKey { index, serial: 0 },
             Arc::new(identity.clone()),
             self.config.epoch,
-            self.config.resend,
             self.config.greet.0,
         );
         self.indexes.insert(identity.clone(), index);
@@ -180,7 +179,7 @@ impl Exchange {
         peer.is_blocked = false;
         peer.probe_at = None;
         peer.untold = Untold::default();
-        peer.early_acknowledgement = None;
+        peer.again_from = None;
         peer.last_report = 0;
         peer.incoming = stream::Incoming::default();
         peer.greet_pause = self.config.greet.0;

@@ -382,10 +382,9 @@ impl Exchange {
             }
             let stamp = Stamp {
                 session: peer.session_out(),
-                number: if is_best_effort {
-                    peer.outgoing.next_datagram()
-                } else {
-                    peer.outgoing.next()
+                number: match is_best_effort {
+                    true => 0,
+                    false => peer.outgoing.next(),
                 },
             };
             let room = 64 + head.channel.len() + 2 * there.named.len() + start.len();
@@ -419,12 +418,7 @@ impl Exchange {
                 };
                 peer.outgoing.push(kept, now.since_start);
             }
-            if !std::mem::replace(&mut peer.is_ready, true) {
-                self.ready.push_back(of_peer.peer);
-            }
-        }
-        if !is_best_effort && !chosen.there.is_empty() {
-            self.set_alarm(Some(now.since_start + self.config.absence));
+            self.mark_ready(of_peer.peer);
         }
         if start.capacity() <= LARGEST_SPARE {
             self.encoded = start;

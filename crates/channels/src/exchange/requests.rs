@@ -223,8 +223,6 @@ impl Exchange {
         };
         peer.outgoing.push(Kept::new(parcel), now.since_start);
         self.mark_ready(key.index);
-        let absence = Some(now.since_start + self.config.absence);
-        self.set_alarm(absence);
         Ok(Attempt::Done(()))
     }
 

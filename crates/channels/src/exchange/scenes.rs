@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, Provenance};
+mod returning;
+
+use sealbus_bus::{ArrivedFrame, FrameCredit, FrameOrigin, LostFrame, Provenance};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::{PlatformName, ProcessId};
 
@@ -47,7 +49,6 @@ impl Scene {
 
     /// Carries all frames between two processes until neither has more to send.
     fn carry(&mut self, one: usize, other: usize) {
-        let now = self.now();
         loop {
             let mut has_carried = false;
             for (from, to) in [(one, other), (other, one)] {
@@ -56,19 +57,8 @@ impl Scene {
                     continue;
                 };
                 self.exchanges[from].unblock(index);
-                while let Some(parcel) = self.exchanges[from].next_parcel(index) {
-                    let author = parcel.author.clone();
-                    let arrived = ArrivedFrame {
-                        process: self.identities[from].clone(),
-                        origin: author.map_or(FrameOrigin::Process, FrameOrigin::Agent),
-                        provenance: Provenance::Claimed,
-                        payload: [&parcel.head[..], &parcel.content, parcel.tail]
-                            .concat()
-                            .into(),
-                        credit: FrameCredit::free(),
-                    };
-                    self.exchanges[from].sent(index, now);
-                    self.exchanges[to].take(arrived, now).unwrap();
+                for frame in self.send(from, to) {
+                    self.arrive(from, to, frame);
                     has_carried = true;
                 }
             }
@@ -76,6 +66,38 @@ impl Scene {
                 return;
             }
         }
+    }
+
+    /// Takes the frames that one process has for another, as a transport does.
+    fn send(&mut self, from: usize, to: usize) -> Vec<LostFrame> {
+        let exchange = &mut self.exchanges[from];
+        let index = exchange.index_of(&self.identities[to]).unwrap();
+        let mut frames = Vec::new();
+        while let Some(parcel) = exchange.next_parcel(index) {
+            frames.push(LostFrame {
+                sender: parcel.author.clone(),
+                payload: [&parcel.head[..], &parcel.content, parcel.tail]
+                    .concat()
+                    .into(),
+                may_have_arrived: true,
+            });
+            exchange.sent(index);
+        }
+        frames
+    }
+
+    fn arrive(&mut self, from: usize, to: usize, frame: LostFrame) {
+        let now = self.now();
+        let arrived = ArrivedFrame {
+            process: self.identities[from].clone(),
+            origin: frame
+                .sender
+                .map_or(FrameOrigin::Process, FrameOrigin::Agent),
+            provenance: Provenance::Claimed,
+            payload: frame.payload,
+            credit: FrameCredit::free(),
+        };
+        self.exchanges[to].take(arrived, now).unwrap();
     }
 
     fn subscribe(&mut self, at: usize, pattern: &str) -> Arc<Consumer> {
@@ -220,7 +242,7 @@ fn a_process_that_takes_no_frames_is_not_waited_for() {
     let now = scene.now();
     let index = scene.exchanges[0].index_of(&other).unwrap();
     let hello = scene.exchanges[0].next_parcel(index).unwrap().head.clone();
-    scene.exchanges[0].sent(index, now);
+    scene.exchanges[0].sent(index);
     let reason = UndeliverableReason::ReceiverGone;
     scene.exchanges[0].frame_refused(&other, &hello, &reason, now);
     scene.reaches(0);
@@ -248,7 +270,7 @@ fn a_slow_subscription_is_bounded_for_all_processes_together() {
             {
                 credit += announcement.credit;
             }
-            scene.exchanges[0].sent(index, now);
+            scene.exchanges[0].sent(index);
         }
     }
     assert!(0 < credit && credit <= bytes, "{credit} bytes of {bytes}");

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use sealbus_seal::Identity;
 
+use super::peer::Peer;
 use super::stream::Parcel;
 use super::{Exchange, Now};
 use crate::frame::{self, Frame, HeadMechanism};
-use sealbus_bus::UndeliverableReason;
+use sealbus_bus::{LostFrame, UndeliverableReason};
 
 impl Exchange {
     /// A process that has frames to send, or had some when it was marked. Each call returns another process.
@@ -37,14 +38,10 @@ impl Exchange {
     }
 
     /// The transport has taken the frame.
-    pub(crate) fn sent(&mut self, index: u32, now: Now) {
-        let Some(peer) = self.peers.get_mut(index) else {
-            return;
-        };
-        let is_known = peer.is_introduced();
-        peer.outgoing.advance(is_known, now.since_start);
-        let at = peer.outgoing.deadline();
-        self.set_alarm(at);
+    pub(crate) fn sent(&mut self, index: u32) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.outgoing.advance(peer.is_introduced());
+        }
     }
 
     /// The transport has no room until [`unblock`](Self::unblock) is called.
@@ -62,7 +59,7 @@ impl Exchange {
     }
 
     /// The transport can never take the frame. Its publisher is told, and the other process learns that nothing comes.
-    pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
+    pub(crate) fn impossible(&mut self, index: u32, reason: &UndeliverableReason) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -73,7 +70,7 @@ impl Exchange {
             .filter(|parcel| !matches!(Frame::decode(&parcel.head), Ok(Frame::Void { .. })))
             .and(peer.outgoing.peek_number(is_known));
         let Some(number) = number else {
-            peer.outgoing.advance(is_known, now.since_start);
+            peer.outgoing.advance(is_known);
             return;
         };
         self.give_up(index, number, reason);
@@ -134,31 +131,51 @@ impl Exchange {
             }
             Ok(Some(stamp)) if stamp.number != 0 && stamp.session == peer.session_out() => {
                 self.give_up(index, stamp.number, reason);
-                if let Some(peer) = self.peers.get_mut(index) {
-                    peer.outgoing.hurry(now.since_start);
-                }
-                self.set_alarm(Some(now.since_start));
+                self.send_again(index, stamp.number, now);
             }
             _ => {}
         }
     }
 
-    /// The transport has lost frames that it had taken.
-    pub(crate) fn frames_lost(&mut self, identity: &Identity, now: Now) {
-        if let Some(index) = self.index_of(identity)
-            && let Some(peer) = self.peers.get_mut(index)
-        {
-            peer.outgoing.hurry(now.since_start);
+    /// Frames that the transport had taken have come back. They are sent again, before all others.
+    pub(crate) fn frames_lost(&mut self, identity: &Identity, frames: &[LostFrame], now: Now) {
+        let Some(index) = self.index_of(identity) else {
+            return;
+        };
+        let session = self.peers.get(index).map(Peer::session_out);
+        let stamps = frames
+            .iter()
+            .filter_map(|frame| Frame::decode(&frame.payload).ok()?.stamp());
+        // Frames without a number are not kept.
+        let first = stamps
+            .filter(|stamp| Some(stamp.session) == session)
+            .map(|stamp| match stamp.number {
+                0 => u64::MAX,
+                number => number,
+            })
+            .min();
+        if let Some(first) = first {
+            self.send_again(index, first, now);
+        }
+    }
+
+    /// Soon sends the frame `number` again, with all later ones: frames often come back one by one.
+    fn send_again(&mut self, index: u32, number: u64, now: Now) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            let first = peer.again_from.map_or(number, |first| first.min(number));
+            peer.again_from = Some(first);
             self.set_alarm(Some(now.since_start));
         }
     }
 
     pub(super) fn mark_ready(&mut self, index: u32) {
-        if let Some(peer) = self.peers.get_mut(index)
-            && !peer.is_ready
-        {
-            peer.is_ready = true;
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let since = peer.outgoing.waiting_since();
+        if !std::mem::replace(&mut peer.is_ready, true) {
             self.ready.push_back(index);
         }
+        self.set_alarm(since.map(|since| since + self.config.absence));
     }
 }

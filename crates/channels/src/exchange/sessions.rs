@@ -106,28 +106,25 @@ impl Exchange {
         self.mark_ready(index);
     }
 
+    /// A process has taken all frames up to `upto`. It said so behind its frame `after`.
     pub(super) fn acknowledged(
         &mut self,
         index: u32,
-        (upto, beyond, after): (u64, u64, u64),
+        upto: u64,
+        after: u64,
         now: Now,
     ) -> Result<(), Refused> {
         let Some(peer) = self.peers.get_mut(index) else {
             return Ok(());
         };
-        if after > peer.incoming.upto() {
-            if peer
-                .early_acknowledgement
-                .is_none_or(|(before, ..)| before <= upto)
-            {
-                peer.early_acknowledgement = Some((upto, beyond, after));
-            }
+        // That frame came back to the process, which sends it and the acknowledgement again.
+        if after > peer.incoming.taken() {
             return Ok(());
         }
         let mut untaken = Vec::new();
         let result = peer
             .outgoing
-            .acknowledge(upto, beyond, now.since_start, |number, kept| {
+            .acknowledge(upto, now.since_start, |number, kept| {
                 let Some(receipt) = kept.receipt else {
                     return;
                 };
@@ -147,15 +144,6 @@ impl Exchange {
             return Err(malformed("it acknowledges what was never sent"));
         }
         peer.gate.open();
-        let at = peer.outgoing.deadline();
-        self.set_alarm(at);
-        if self
-            .peers
-            .get(index)
-            .is_some_and(|peer| peer.outgoing.peek(true).is_some())
-        {
-            self.mark_ready(index);
-        }
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The effects of time: greetings, repeated frames, processes given up, ended requests, expired events.
+//! The effects of time: greetings, frames sent again, processes given up, ended requests, expired events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl Exchange {
 
     fn tick_peer(&mut self, index: u32, now: Now) {
         let time = now.since_start;
-        let (absence, longest) = (self.config.absence, self.config.longest_resend);
+        let absence = self.config.absence;
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -165,7 +165,12 @@ impl Exchange {
                 is_ready = true;
             }
         }
-        is_ready |= peer.outgoing.tick(time, longest);
+        if let Some(number) = peer.again_from.take() {
+            peer.outgoing.send_again(number);
+            // An acknowledgement may have come back too.
+            peer.incoming.acknowledge_by(time);
+            is_ready = true;
+        }
         if peer.incoming.deadline().is_some_and(|at| at <= time) {
             acknowledge(peer);
             is_ready = true;
@@ -175,7 +180,6 @@ impl Exchange {
             peer.awaited_until.filter(|at| *at > time),
             peer.probe_at,
             peer.untold.at,
-            peer.outgoing.deadline(),
             peer.incoming.deadline(),
             peer.outgoing.waiting_since().map(|since| since + absence),
         ];

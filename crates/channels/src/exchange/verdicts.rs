@@ -44,21 +44,18 @@ impl Exchange {
         if from.number == 0 {
             return;
         }
-        peer.last_report = peer.outgoing.next();
-        match &objection {
-            Objection::Refused(refused) => {
-                peer.tell(None, now.since_start, |stamp| Frame::Refusal {
-                    stamp,
-                    refused: from.number,
-                    reason: refused.reason,
-                    text: &refused.explanation,
-                });
-            }
-            Objection::Absent => peer.tell(None, now.since_start, |stamp| Frame::Absent {
+        peer.report(now.since_start, |stamp| match &objection {
+            Objection::Refused(refused) => Frame::Refusal {
+                stamp,
+                refused: from.number,
+                reason: refused.reason,
+                text: &refused.explanation,
+            },
+            Objection::Absent => Frame::Absent {
                 stamp,
                 message: from.number,
-            }),
-        }
+            },
+        });
         self.mark_ready(from.index);
     }
 
@@ -144,8 +141,7 @@ impl Exchange {
         if let Some(peer) = self.peers.get_mut(from.index)
             && from.number != 0
         {
-            peer.last_report = peer.outgoing.next();
-            peer.tell(None, now.since_start, |stamp| Frame::Absent {
+            peer.report(now.since_start, |stamp| Frame::Absent {
                 stamp,
                 message: from.number,
             });

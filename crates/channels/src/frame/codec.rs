@@ -48,7 +48,6 @@ impl<'a> Frame<'a> {
             ACKNOWLEDGE => Self::Acknowledge {
                 stamp,
                 upto: reader.number("what is acknowledged")?,
-                beyond: reader.fixed("what is acknowledged beyond")?,
                 after: reader.number("the frame before")?,
             },
             VOID => Self::Void { stamp },
@@ -128,15 +127,9 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(&from.to_le_bytes());
                 out.extend_from_slice(&to.to_le_bytes());
             }
-            Self::Acknowledge {
-                stamp,
-                upto,
-                beyond,
-                after,
-            } => {
+            Self::Acknowledge { stamp, upto, after } => {
                 stamp.write(ACKNOWLEDGE, out);
                 number(out, upto);
-                out.extend_from_slice(&beyond.to_le_bytes());
                 number(out, after);
             }
             Self::Void { stamp } => stamp.write(VOID, out),

@@ -8,7 +8,7 @@
 //! | byte | kind | written by | after it |
 //! |---|---|---|---|
 //! | `01` | hello | process | `from`: 8 bytes, `to`: 8 bytes |
-//! | `02` | acknowledge | process | stamp, `upto`, `beyond`: 8 bytes, `after` |
+//! | `02` | acknowledge | process | stamp, `upto`, `after` |
 //! | `10` | void | process | stamp |
 //! | `11` | announce | agent | stamp, subscription, flags, pattern, filter, flow policy: 1 byte, credit, durable name, replay |
 //! | `12` | withdraw | process | stamp, subscription |
@@ -24,8 +24,8 @@
 //! | `24` | absent | process | stamp, frame number |
 //! | `30` | keep | agent | stamp, head, ACL message |
 //!
-//! A *stamp* is the session, 8 bytes, and the frame's number in the session. The number is 0 if the frame is neither
-//! acknowledged nor sent again. The session is [made](session) of the two epochs that the processes told each other by
+//! A *stamp* is the session, 8 bytes, and the frame's number in the session. The number is 0 if the frame is not
+//! acknowledged: it is an acknowledgement or a best-effort event. The session is [made](session) of the two epochs that the processes told each other by
 //! *hello*.
 //!
 //! A *head* is:
@@ -85,9 +85,7 @@ pub const fn session(from: u64, to: u64) -> u64 {
 pub struct Stamp {
     /// The session; see [`session`].
     pub session: u64,
-    /// The frame's number in the session, from 1; 0: the frame is neither acknowledged nor sent again. Best-effort
-    /// events are not acknowledged or sent again either. They have numbers of their own, which reveal repeated and late
-    /// events.
+    /// The frame's number in the session, from 1; 0: the frame is not acknowledged.
     pub number: u64,
 }
 
@@ -107,8 +105,6 @@ pub enum Frame<'a> {
         stamp: Stamp,
         /// All frames up to this one.
         upto: u64,
-        /// The later frames that the writer holds, among the 64 after the next: bit 0 is the frame `upto + 2`.
-        beyond: u64,
         /// The last frame that the writer had sent in the other session before this one. The reader may forget
         /// acknowledged frames only once that frame has come, for it may report a refusal.
         after: u64,

@@ -149,7 +149,7 @@ proptest! {
         reason in 0..11_u8,
     ) {
         check(&Frame::Hello { from: a.max(1), to: b });
-        check(&Frame::Acknowledge { stamp, upto: a, beyond: b, after: subscription.into() });
+        check(&Frame::Acknowledge { stamp, upto: a, after: subscription.into() });
         check(&Frame::Void { stamp });
         check(&Frame::Withdraw { stamp, subscription });
         check(&Frame::Credit { stamp, subscription, limit: a });
