@@ -1,6 +1,6 @@
 //! Changes of a stream other than new records: cursors, removals and trimming.
 
-use crate::record::{self, Kind, Stamp};
+use crate::record::{self, CommonHeader, Kind};
 
 /// A change of what is known about a stream's records.
 #[derive(Clone, Debug)]
@@ -20,13 +20,13 @@ pub(crate) enum Change {
 
 impl Change {
     /// Appends the change as a record of its kind.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, stamp: Stamp, number: u64) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, common: CommonHeader, number: u64) {
         match self {
             Self::Cursor { name, position } => {
                 let position = position.map(u64::to_le_bytes);
                 let position = position.as_ref().map_or(&[][..], |bytes| &bytes[..]);
                 let parts = [name.as_bytes(), &[], position];
-                record::write(out, stamp, Kind::Cursor, number, parts);
+                record::write(out, common, Kind::Cursor, number, parts);
             }
             Self::Remove { stretches } => {
                 let mut body = Vec::with_capacity(stretches.len() * 16);
@@ -34,11 +34,11 @@ impl Change {
                     body.extend_from_slice(&first.to_le_bytes());
                     body.extend_from_slice(&end.to_le_bytes());
                 }
-                record::write(out, stamp, Kind::Removed, number, [&[], &[], &body]);
+                record::write(out, common, Kind::Removed, number, [&[], &[], &body]);
             }
             Self::Trim { before } => {
                 let before = before.to_le_bytes();
-                record::write(out, stamp, Kind::Trimmed, number, [&[], &[], &before]);
+                record::write(out, common, Kind::Trimmed, number, [&[], &[], &before]);
             }
         }
     }

@@ -1,24 +1,22 @@
 //! A journal: a folder of streams.
 
+mod streams;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
-use tokio::sync::{oneshot, watch};
 
-use crate::error::{Damage, JournalError};
-use crate::queue::{Order, Queue};
-use crate::record::micros_of;
+use crate::error::JournalError;
+use crate::queue::Queue;
 use crate::recovery::open_streams;
-use crate::segment::{LONGEST_NAME, SegmentHeader, begin_segment};
-use crate::span::Spans;
-use crate::stream::{Stream, StreamConfig, StreamShared, StreamState, Written};
+use crate::report::OpenReport;
+use crate::state::StreamShared;
 use crate::writer::Writer;
 
 /// The lock file, held by the process that has the journal open.
@@ -38,33 +36,6 @@ impl Default for JournalConfig {
             waiting_bytes: 64 << 20,
         }
     }
-}
-
-/// A tail that was cut off. It had not been acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TornTail {
-    /// The stream.
-    pub stream: String,
-    /// The file.
-    pub file: PathBuf,
-    /// The offset at which the tail began, in bytes.
-    pub offset: u64,
-    /// The tail's length in bytes.
-    pub bytes: u64,
-    /// The bytes that were there instead of a record.
-    pub problem: String,
-}
-
-/// The findings on opening a journal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenReport {
-    /// Records of all streams.
-    pub records: u64,
-    /// Tails that were cut off.
-    pub torn: Vec<TornTail>,
-    /// Records that are not as they were written. Records before and after the damage can be read. A stream whose
-    /// newest file is damaged cannot be written.
-    pub damaged: Vec<Damage>,
 }
 
 /// An open journal. Clones are handles to the same journal. It closes when the last handle of the journal and of its
@@ -152,76 +123,6 @@ impl Journal {
     pub fn folder(&self) -> &Path {
         &self.inner.folder
     }
-
-    /// The stream of that name, created if needed, kept as `config` says from now on. Creation touches the disk.
-    ///
-    /// # Errors
-    /// If the name is too long or empty, or the stream cannot be created.
-    pub fn open_stream(&self, name: &str, config: StreamConfig) -> Result<Stream, JournalError> {
-        if name.is_empty() || name.len() > LONGEST_NAME {
-            return Err(JournalError::IllegalName {
-                size: name.len(),
-                limit: LONGEST_NAME,
-            });
-        }
-        let mut streams = self.inner.streams.lock();
-        if self.inner.lock.lock().is_none() {
-            return Err(JournalError::Closed);
-        }
-        if let Some(shared) = streams.by_name.get(name) {
-            let mut state = shared.state.lock();
-            if !state.is_removed {
-                state.config = config;
-                state.settle();
-                drop(state);
-                return Ok(self.handle(shared));
-            }
-        }
-        streams.last += 1;
-        let folder = self.inner.folder.join(folder_name(streams.last, name));
-        let shared = Arc::new(make_stream(folder, streams.last, name, config)?);
-        streams.by_name.insert(name.to_owned(), shared.clone());
-        Ok(self.handle(&shared))
-    }
-
-    /// The stream of that name, if it is there.
-    pub fn stream(&self, name: &str) -> Option<Stream> {
-        let streams = self.inner.streams.lock();
-        let shared = streams.by_name.get(name)?;
-        (!shared.state.lock().is_removed).then(|| self.handle(shared))
-    }
-
-    /// All streams, by name.
-    pub fn streams(&self) -> Vec<Stream> {
-        let streams = self.inner.streams.lock();
-        let mut there: Vec<Stream> = streams
-            .by_name
-            .values()
-            .filter(|shared| !shared.state.lock().is_removed)
-            .map(|shared| self.handle(shared))
-            .collect();
-        there.sort_by(|one, two| one.name().cmp(two.name()));
-        there
-    }
-
-    /// Removes a stream with all its contents. Records that wait to be written to it are written first.
-    ///
-    /// # Errors
-    /// [`JournalError::Closed`]. The future reports later failures.
-    pub fn remove_stream(&self, stream: &Stream) -> Result<Written, JournalError> {
-        let (done, written) = oneshot::channel();
-        let order = Order::RemoveStream { done };
-        self.inner.queue.put(&stream.shared, order, 0)?;
-        Ok(Written::new(written))
-    }
-
-    fn handle(&self, shared: &Arc<StreamShared>) -> Stream {
-        Stream {
-            shared: shared.clone(),
-            queue: self.inner.queue.clone(),
-            journal: self.clone(),
-        }
-    }
 }
 
 impl Inner {
@@ -240,54 +141,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// For people who look into the folder.
-fn folder_name(id: u64, name: &str) -> String {
-    let legible: String = name
-        .chars()
-        .take(80)
-        .map(|c| match c {
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '@' => c,
-            _ => '_',
-        })
-        .collect();
-    format!("{id}-{legible}")
-}
-
-fn make_stream(
-    folder: PathBuf,
-    id: u64,
-    name: &str,
-    config: StreamConfig,
-) -> Result<StreamShared, JournalError> {
-    let failed = |error| JournalError::file("make", &folder, error);
-    fs::create_dir(&folder).map_err(failed)?;
-    if let Some(parent) = folder.parent() {
-        File::open(parent)
-            .and_then(|parent| parent.sync_all())
-            .map_err(failed)?;
-    }
-    let micros = micros_of(SystemTime::now());
-    let segment = begin_segment(&folder, SegmentHeader::new(name, 1, micros), &[])?;
-    Ok(StreamShared {
-        id,
-        name: name.to_owned(),
-        folder,
-        state: Mutex::new(StreamState {
-            config,
-            segments: vec![Arc::new(segment)],
-            first: 1,
-            next: 1,
-            last_micros: micros,
-            cursors: std::collections::BTreeMap::new(),
-            removed: Spans::default(),
-            damage: None,
-            found: None,
-            is_removed: false,
-        }),
-        end: watch::Sender::new(1),
-    })
 }
 
 /// Makes this process the one that has the journal.

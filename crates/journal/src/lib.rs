@@ -25,20 +25,26 @@ mod queue;
 mod reader;
 mod record;
 mod recovery;
+mod report;
 mod retention;
 mod segment;
 mod span;
+mod state;
 mod stream;
 mod tail;
 mod writer;
+mod written;
 
 pub use error::{Damage, JournalError};
-pub use journal::{Journal, JournalConfig, OpenReport, TornTail};
+pub use journal::{Journal, JournalConfig};
 pub use reader::{ReadFrom, Reader};
 pub use record::{NewRecord, Record};
+pub use report::{OpenReport, TornTail};
 pub use retention::Retention;
 pub use span::Spans;
-pub use stream::{Stream, StreamConfig, StreamInfo, Written};
+pub use state::StreamConfig;
+pub use stream::{Stream, StreamInfo};
+pub use written::Written;
 
 /// The reader of segment files, for the fuzz target.
 #[doc(hidden)]

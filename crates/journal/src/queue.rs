@@ -8,7 +8,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::change::Change;
 use crate::error::JournalError;
 use crate::record::NewRecord;
-use crate::stream::StreamShared;
+use crate::state::StreamShared;
 
 /// The bytes to write.
 #[derive(Debug)]
@@ -24,14 +24,14 @@ pub(crate) type Done = oneshot::Sender<Result<u64, JournalError>>;
 /// The work that waits for the thread.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    inner: Mutex<Waiting>,
+    inner: Mutex<WaitingOrders>,
     wake: Condvar,
     room: Notify,
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingOrders {
     orders: Vec<(Arc<StreamShared>, Order)>,
     bytes: usize,
     closed: bool,

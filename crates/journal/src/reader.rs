@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::error::{Damage, JournalError};
 use crate::record::{HEADER, Header, Kind, Record, micros_of};
 use crate::segment::Segment;
-use crate::stream::{Stream, StreamShared};
+use crate::state::StreamShared;
 
 /// Bytes read at once, if records are no longer.
 const CHUNK: usize = 128 * 1024;
@@ -40,12 +40,12 @@ pub struct Reader {
     next: u64,
     not_before: u64,
     end: watch::Receiver<u64>,
-    place: Option<Place>,
+    open: Option<OpenSegment>,
 }
 
-/// The place of the next record.
+/// The segment that is being read, from the next record on.
 #[derive(Debug)]
-struct Place {
+struct OpenSegment {
     segment: Arc<Segment>,
     file: File,
     offset: u32,
@@ -69,7 +69,7 @@ impl Reader {
             ReadFrom::Number(number) => number.max(1),
             ReadFrom::Time(time) => {
                 not_before = micros_of(time);
-                Stream::segment_at(&shared, time)
+                shared.segment_at(time)
             }
             ReadFrom::Last(count) => {
                 let state = shared.state.lock();
@@ -89,7 +89,7 @@ impl Reader {
             next,
             not_before,
             end,
-            place: None,
+            open: None,
         }
     }
 
@@ -101,7 +101,7 @@ impl Reader {
     /// Goes to another record.
     pub fn seek(&mut self, number: u64) {
         self.next = number.max(1);
-        self.place = None;
+        self.open = None;
     }
 
     /// Goes to the first record of the next file, past the rest of this file. Returns false if there is no next file.
@@ -133,7 +133,7 @@ impl Reader {
                     // Reading on through removed records is cheaper than finding the place again, unless the gap is
                     // long.
                     if kept > self.next + 64 {
-                        self.place = None;
+                        self.open = None;
                     }
                     self.next = kept;
                 }
@@ -150,7 +150,7 @@ impl Reader {
                 return Ok(None);
             }
             match self.step()? {
-                Step::Over => self.place = None,
+                Step::Over => self.open = None,
                 Step::Found(record) if record.number < self.next => {}
                 Step::Found(record) => {
                     self.next = record.number + 1;
@@ -172,7 +172,7 @@ impl Reader {
 
     /// Finds the segment and the place of the next record. Returns false if there is none now.
     fn find_place(&mut self) -> Result<bool, JournalError> {
-        if self.place.is_some() {
+        if self.open.is_some() {
             return Ok(true);
         }
         // A file may be removed after it is found and before it is opened. The kept records then begin after it.
@@ -198,7 +198,7 @@ impl Reader {
             match File::open(&segment.path) {
                 Ok(file) => {
                     let offset = offset.unwrap_or(segment.header.length() as u32);
-                    self.place = Some(Place {
+                    self.open = Some(OpenSegment {
                         segment,
                         file,
                         offset,
@@ -237,23 +237,23 @@ impl Reader {
     }
 
     fn step(&mut self) -> Result<Step, JournalError> {
-        let Some(place) = &mut self.place else {
+        let Some(open) = &mut self.open else {
             return Ok(Step::Over);
         };
         loop {
-            let length = place.segment.readable.lock().length;
-            if place.offset >= length {
+            let length = open.segment.readable.lock().length;
+            if open.offset >= length {
                 return Ok(Step::Over);
             }
-            place.fill(HEADER, length)?;
-            let header = Header::read(&place.ahead, place.segment.header.salt)
-                .map_err(|problem| place.damaged(problem))?;
-            place.fill(header.length(), length)?;
+            open.fill(HEADER, length)?;
+            let header = Header::read(&open.ahead, open.segment.header.salt)
+                .map_err(|problem| open.damaged(problem))?;
+            open.fill(header.length(), length)?;
             header
-                .check_body(&place.ahead)
-                .map_err(|problem| place.damaged(problem))?;
-            let whole = place.ahead.split_to(header.length().min(place.ahead.len()));
-            place.offset = place.offset.saturating_add(header.length() as u32);
+                .check_body(&open.ahead)
+                .map_err(|problem| open.damaged(problem))?;
+            let whole = open.ahead.split_to(header.length().min(open.ahead.len()));
+            open.offset = open.offset.saturating_add(header.length() as u32);
             if header.kind == Kind::Record {
                 return Ok(Step::Found(Record::slice(&header, &whole)));
             }
@@ -261,7 +261,7 @@ impl Reader {
     }
 }
 
-impl Place {
+impl OpenSegment {
     /// Buffers at least `needed` bytes ahead, unless the segment ends before.
     fn fill(&mut self, needed: usize, length: u32) -> Result<(), JournalError> {
         if self.ahead.len() >= needed {

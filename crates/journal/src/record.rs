@@ -165,7 +165,7 @@ fn long(bytes: &[u8; HEADER], at: usize) -> u64 {
 
 /// The common part of all records that are written into a segment at once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp {
+pub(crate) struct CommonHeader {
     pub(crate) salt: u32,
     pub(crate) synced: u32,
     pub(crate) micros: u64,
@@ -174,7 +174,7 @@ pub(crate) struct Stamp {
 /// Appends the bytes to write to `out`. The parts were checked to be within their limits.
 pub(crate) fn write(
     out: &mut Vec<u8>,
-    stamp: Stamp,
+    common: CommonHeader,
     kind: Kind,
     number: u64,
     [key, attributes, payload]: [&[u8]; 3],
@@ -185,14 +185,14 @@ pub(crate) fn write(
     checksum = crc32c::crc32c_append(checksum, payload);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[kind as u8, 0]);
-    out.extend_from_slice(&stamp.synced.to_le_bytes());
+    out.extend_from_slice(&common.synced.to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
-    out.extend_from_slice(&stamp.micros.to_le_bytes());
+    out.extend_from_slice(&common.micros.to_le_bytes());
     out.extend_from_slice(&(key.len() as u16).to_le_bytes());
     out.extend_from_slice(&(attributes.len() as u16).to_le_bytes());
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&checksum.to_le_bytes());
-    let header = crc32c::crc32c_append(stamp.salt, &out[start..]);
+    let header = crc32c::crc32c_append(common.salt, &out[start..]);
     out.extend_from_slice(&header.to_le_bytes());
     out.extend_from_slice(key);
     out.extend_from_slice(attributes);

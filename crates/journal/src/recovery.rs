@@ -10,11 +10,11 @@ use tokio::sync::watch;
 
 use crate::change::Change;
 use crate::error::{Damage, JournalError};
-use crate::journal::{OpenReport, TornTail};
 use crate::record::Kind;
+use crate::report::{OpenReport, TornTail};
 use crate::segment::{End, Segment, SegmentHeader, UNFINISHED, scan};
 use crate::span::Spans;
-use crate::stream::{StreamConfig, StreamShared, StreamState};
+use crate::state::{StreamConfig, StreamShared, StreamState};
 use crate::tail::REMOVED;
 
 /// The longest file that is taken for a segment. No segment was ever written longer.

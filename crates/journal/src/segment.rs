@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::change::Change;
 use crate::error::JournalError;
-use crate::record::{HEADER, Header, Kind, Stamp};
+use crate::record::{CommonHeader, HEADER, Header, Kind};
 
 const MAGIC: &[u8; 8] = b"SEALJRN1";
 const FIXED: usize = 36;
@@ -127,13 +127,13 @@ pub(crate) fn begin_segment(
     changes: &[Change],
 ) -> Result<Segment, JournalError> {
     let mut bytes = header.write();
-    let stamp = Stamp {
+    let common = CommonHeader {
         salt: header.salt,
         synced: 0,
         micros: header.micros,
     };
     for change in changes {
-        change.write(&mut bytes, stamp, header.first);
+        change.write(&mut bytes, common, header.first);
     }
     let path = folder.join(file_name(header.first));
     let unfinished = path.with_extension(UNFINISHED);

@@ -1,25 +1,20 @@
 //! A stream as its users see it.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::change::Change;
 use crate::error::{Damage, JournalError};
 use crate::journal::Journal;
 use crate::queue::{Order, Queue};
 use crate::reader::{ReadFrom, Reader};
-use crate::record::{LONGEST_PART, LONGEST_PAYLOAD, NewRecord, micros_of, time_of};
-use crate::retention::Retention;
-use crate::segment::Segment;
+use crate::record::{LONGEST_PART, LONGEST_PAYLOAD, NewRecord, time_of};
 use crate::span::Spans;
+use crate::state::StreamShared;
+use crate::written::Written;
 
 /// Most cursors of a stream.
 const MOST_CURSORS: usize = 65_536;
@@ -28,28 +23,6 @@ const MOST_STRETCHES: usize = 65_536;
 /// Longest name of a cursor, in bytes.
 const LONGEST_CURSOR: usize = 1024;
 
-/// How a stream is kept. The configuration may differ each time the journal is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamConfig {
-    /// How much is kept.
-    pub retention: Retention,
-    /// The approximate length of a segment file, in bytes; up to 1 GiB.
-    pub segment_bytes: u32,
-    /// Longest payload in bytes; up to 64 MiB.
-    pub largest_payload: usize,
-}
-
-impl Default for StreamConfig {
-    /// The default keeps everything, in files of 16 MiB, with payloads of up to 16 MiB.
-    fn default() -> Self {
-        Self {
-            retention: Retention::default(),
-            segment_bytes: 16 << 20,
-            largest_payload: 16 << 20,
-        }
-    }
-}
-
 /// A stream of a journal. Clones are handles to the same stream.
 #[derive(Clone, Debug)]
 pub struct Stream {
@@ -57,38 +30,6 @@ pub struct Stream {
     pub(crate) queue: Arc<Queue>,
     /// Keeps it open.
     pub(crate) journal: Journal,
-}
-
-/// The shared state of the handles, the readers and the writer of a stream.
-#[derive(Debug)]
-pub(crate) struct StreamShared {
-    /// The stream's number in its journal.
-    pub(crate) id: u64,
-    pub(crate) name: String,
-    pub(crate) folder: PathBuf,
-    pub(crate) state: Mutex<StreamState>,
-    /// Number after the last record on disk.
-    pub(crate) end: watch::Sender<u64>,
-}
-
-/// The part of a stream that is on disk.
-#[derive(Debug)]
-pub(crate) struct StreamState {
-    pub(crate) config: StreamConfig,
-    /// Ascending; never empty.
-    pub(crate) segments: Vec<Arc<Segment>>,
-    /// First record that is not trimmed.
-    pub(crate) first: u64,
-    /// Number of the next record.
-    pub(crate) next: u64,
-    pub(crate) last_micros: u64,
-    pub(crate) cursors: BTreeMap<String, u64>,
-    pub(crate) removed: Spans,
-    /// Why it cannot be written.
-    pub(crate) damage: Option<Damage>,
-    /// The first damage found on opening, wherever it lies.
-    pub(crate) found: Option<Damage>,
-    pub(crate) is_removed: bool,
 }
 
 /// The report on a stream.
@@ -107,49 +48,6 @@ pub struct StreamInfo {
     /// The damage found on opening, if any. Damage in the newest file comes first, since the stream cannot be appended
     /// to then.
     pub damage: Option<Damage>,
-}
-
-impl StreamState {
-    /// Carries a change out that is on disk.
-    pub(crate) fn apply(&mut self, change: &Change) {
-        match change {
-            Change::Cursor { name, position } => match position {
-                Some(position) => {
-                    self.cursors.insert(name.clone(), *position);
-                }
-                None => {
-                    self.cursors.remove(name);
-                }
-            },
-            Change::Remove { stretches } => {
-                for (first, end) in stretches {
-                    self.removed.add(*first, (*end).min(self.next));
-                }
-                self.settle();
-            }
-            Change::Trim { before } => {
-                self.first = self.first.max(*before).min(self.next);
-                self.settle();
-            }
-        }
-    }
-
-    /// Makes the trimmed and the removed records agree, and keeps to the most records.
-    pub(crate) fn settle(&mut self) {
-        if let Some(count) = self.config.retention.count {
-            self.first = self.first.max(self.next.saturating_sub(count));
-        }
-        self.removed.forget_below(self.first);
-        self.first = self.removed.next_outside(self.first).min(self.next);
-        self.removed.forget_below(self.first);
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.segments
-            .iter()
-            .map(|segment| u64::from(segment.readable.lock().length))
-            .sum()
-    }
 }
 
 impl Stream {
@@ -201,7 +99,7 @@ impl Stream {
         let size = record.size();
         let order = Order::Append { record, done };
         self.queue.put(&self.shared, order, size)?;
-        Ok(Written(written))
+        Ok(Written::new(written))
     }
 
     /// Waits until there is room for a record that [`append`](Self::append) refused with [`JournalError::Busy`].
@@ -213,7 +111,7 @@ impl Stream {
         let (done, written) = oneshot::channel();
         let order = Order::Change { change, done };
         self.queue.put(&self.shared, order, size)?;
-        Ok(Written(written))
+        Ok(Written::new(written))
     }
 
     /// Keeps `position` under `name`, durably. The future returns `position`.
@@ -304,7 +202,7 @@ impl Stream {
     pub fn retain(&self) -> Result<Written, JournalError> {
         let (done, written) = oneshot::channel();
         self.queue.put(&self.shared, Order::Retain { done }, 0)?;
-        Ok(Written(written))
+        Ok(Written::new(written))
     }
 
     fn too_many(&self, what: &'static str, limit: usize) -> JournalError {
@@ -314,17 +212,6 @@ impl Stream {
             limit,
         }
     }
-
-    /// The number of the first kept record that was written at `time` or later, or the end.
-    pub(crate) fn segment_at(shared: &StreamShared, time: SystemTime) -> u64 {
-        let micros = micros_of(time);
-        let state = shared.state.lock();
-        let after = state
-            .segments
-            .partition_point(|segment| segment.header.micros < micros);
-        let before = after.saturating_sub(1);
-        state.segments[before].header.first.max(state.first)
-    }
 }
 
 fn limited(part: &'static str, size: usize, limit: usize) -> Result<(), JournalError> {
@@ -332,32 +219,4 @@ fn limited(part: &'static str, size: usize, limit: usize) -> Result<(), JournalE
         return Err(JournalError::TooLarge { part, size, limit });
     }
     Ok(())
-}
-
-/// Resolves once the order is on disk: with the record's number, or with the number that the change is about.
-#[derive(Debug)]
-pub struct Written(oneshot::Receiver<Result<u64, JournalError>>);
-
-impl Written {
-    pub(crate) fn new(written: oneshot::Receiver<Result<u64, JournalError>>) -> Self {
-        Self(written)
-    }
-
-    /// Waits for the disk on a thread that may block. Never call this from an async task.
-    ///
-    /// # Errors
-    /// The reason why the order was not written.
-    pub fn wait(self) -> Result<u64, JournalError> {
-        self.0.blocking_recv().unwrap_or(Err(JournalError::Closed))
-    }
-}
-
-impl Future for Written {
-    type Output = Result<u64, JournalError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0)
-            .poll(context)
-            .map(|written| written.unwrap_or(Err(JournalError::Closed)))
-    }
 }

@@ -12,9 +12,9 @@ use crate::change::Change;
 use crate::disk_full::FailingDisk;
 use crate::error::JournalError;
 use crate::queue::Done;
-use crate::record::{self, Kind, NewRecord, Stamp, micros_of};
+use crate::record::{self, CommonHeader, Kind, NewRecord, micros_of};
 use crate::segment::{Segment, SegmentHeader, begin_segment};
-use crate::stream::{StreamShared, StreamState};
+use crate::state::{StreamShared, StreamState};
 
 /// The growth beyond which an empty stream gives up its file.
 const EMPTY: u32 = 64 * 1024;
@@ -73,33 +73,33 @@ impl Tail {
         grown > 0 && grown + size > wanted as usize
     }
 
-    /// The stamp of the bytes to write now, the number of the next record, and its offset.
-    fn next(&mut self) -> (Stamp, u64, u32) {
+    /// The common part of the records to write now, the number of the next record, and its offset.
+    fn next(&mut self) -> (CommonHeader, u64, u32) {
         let segment = self.segment();
         let synced = segment.readable.lock().length;
         let state = self.stream.state.lock();
         let now = micros_of(SystemTime::now());
         self.batch.micros = now.max(state.last_micros).max(self.batch.micros);
-        let stamp = Stamp {
+        let common = CommonHeader {
             salt: segment.header.salt,
             synced,
             micros: self.batch.micros,
         };
         let number = state.next + self.batch.records.len() as u64;
-        (stamp, number, synced + self.batch.buffer.len() as u32)
+        (common, number, synced + self.batch.buffer.len() as u32)
     }
 
     pub(crate) fn add_record(&mut self, new: &NewRecord, done: Done) {
-        let (stamp, number, offset) = self.next();
+        let (common, number, offset) = self.next();
         let parts = [&new.key[..], &new.attributes[..], &new.payload[..]];
-        record::write(&mut self.batch.buffer, stamp, Kind::Record, number, parts);
+        record::write(&mut self.batch.buffer, common, Kind::Record, number, parts);
         self.batch.records.push((number, offset));
         self.batch.done.push((done, number));
     }
 
     pub(crate) fn add_change(&mut self, change: Change, done: Done) {
-        let (stamp, number, _) = self.next();
-        change.write(&mut self.batch.buffer, stamp, number);
+        let (common, number, _) = self.next();
+        change.write(&mut self.batch.buffer, common, number);
         self.batch.done.push((done, change.answer()));
         self.batch.changes.push(change);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::disk_full::FailingDisk;
 use crate::error::JournalError;
 use crate::queue::{Order, Queue};
-use crate::stream::StreamShared;
+use crate::state::StreamShared;
 use crate::tail::Tail;
 
 /// Files kept open for writing between groups.
