@@ -24,10 +24,10 @@ static TRUSTED: LazyLock<(Trust, IssuingAuthority)> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let (trust, authority) = &*TRUSTED;
-    assert!(DenyList::open(bytes, trust, NOW).is_err());
+    assert!(trust.open_deny_list(bytes, NOW).is_err());
     // With a trusted chain in place the parser goes on into the entries.
     let mut begun = CONTEXT.to_vec();
     authority.chain().encode(&mut begun);
     begun.extend_from_slice(bytes);
-    assert!(DenyList::open(&begun, trust, NOW).is_err());
+    assert!(trust.open_deny_list(&begun, NOW).is_err());
 });

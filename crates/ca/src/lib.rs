@@ -173,7 +173,7 @@ impl CaService {
             } else if key.starts_with(LEAF_ROW) {
                 leaves.insert(key.to_owned(), leaf_hash(value));
             } else if key == DENY_LIST_ROW {
-                deny_list = DenyList::open(value, &trust, now)?;
+                deny_list = trust.open_deny_list(value, now)?;
             } else if key.starts_with(Events::ROW) {
                 events.restore(serde_json::from_slice(value).map_err(damaged)?);
             }

@@ -12,7 +12,9 @@ use crate::identity::IdentityKind;
 use crate::key::{KeyError, Signature};
 use crate::level::SecurityLevel;
 use crate::timestamp::Timestamp;
-use crate::trust::{Trust, VerifiedIdentity, VerifyError};
+use crate::trust::Trust;
+use crate::verified::VerifiedIdentity;
+use crate::verify_error::VerifyError;
 
 /// The label under which the exporter is derived.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-sealbus-agent-binding";

@@ -5,18 +5,18 @@
 //! it denies have expired anyway. A list thus stays as short as lifetimes are.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::authority::IssuingAuthority;
-use crate::certificate::{CertificateChain, CertificateError, Serial};
+use crate::certificate::{Certificate, CertificateChain, CertificateError, Serial};
 use crate::identity::{Identity, IdentityError};
 use crate::key::{KeyError, Signature};
 use crate::timestamp::Timestamp;
-use crate::trust::{Trust, VerifyError};
+use crate::verify_error::VerifyError;
+
+pub use crate::denial::{Denial, Reason};
 
 /// The most entries a list may hold.
 pub const MAX_ENTRIES: usize = 100_000;
@@ -29,33 +29,6 @@ const AFTERLIFE: Duration = Duration::from_secs(600);
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
 const CONTEXT: &[u8] = b"sealbus deny list v1\0";
-
-/// Why a certificate was revoked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
-    /// The agent was killed.
-    Killed,
-    /// The agent moved to another node and got a new certificate there.
-    Moved,
-    /// The node was lost.
-    NodeLost,
-    /// By an operator's order.
-    ByOperator,
-    /// A new certificate took its place.
-    Superseded,
-    /// The agent or its process ended.
-    Ended,
-}
-
-/// When and why something was denied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Denial {
-    /// When it was revoked.
-    pub at: Timestamp,
-    /// Why.
-    pub reason: Reason,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -134,30 +107,6 @@ pub enum DenyListError {
         /// The version received.
         received: u64,
     },
-}
-
-impl Reason {
-    const ALL: [Self; 6] = [
-        Self::Killed,
-        Self::Moved,
-        Self::NodeLost,
-        Self::ByOperator,
-        Self::Superseded,
-        Self::Ended,
-    ];
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Killed => "the agent was killed",
-            Self::Moved => "the agent moved to another node",
-            Self::NodeLost => "its node was lost",
-            Self::ByOperator => "by order of an operator",
-            Self::Superseded => "a new certificate took its place",
-            Self::Ended => "the agent ended",
-        })
-    }
 }
 
 impl DenyList {
@@ -359,10 +308,14 @@ impl DenyList {
         Ok(out)
     }
 
-    /// Reads a signed list and checks that a trusted authority signed it.
-    pub fn open(signed: &[u8], trust: &Trust, now: Timestamp) -> Result<Self, DenyListError> {
+    /// Reads a signed list. `verify` says whether the chain in it leads to a trusted authority, and gives that authority's
+    /// certificate: see [`Trust::open_deny_list`](crate::Trust::open_deny_list).
+    pub(crate) fn open(
+        signed: &[u8],
+        verify: impl FnOnce(&[u8]) -> Result<Certificate, VerifyError>,
+    ) -> Result<Self, DenyListError> {
         let (list, chain, content, signature) = Self::decode(signed)?;
-        let authority = trust.verify_authority(chain.leaf(), now)?;
+        let authority = verify(chain.leaf())?;
         if !authority.public_key().verifies(content, &signature) {
             return Err(DenyListError::NotSigned(list.authority));
         }

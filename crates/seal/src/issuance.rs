@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use thiserror::Error;
 
 use crate::identity::{Identity, Name};
-use crate::trust::VerifiedIdentity;
+use crate::verified::VerifiedIdentity;
 
 /// The Master's placement of agents, as the CA sees it.
 pub trait Placements {

@@ -18,6 +18,7 @@
 mod authority;
 pub mod binding;
 mod certificate;
+mod denial;
 pub mod denylist;
 mod hexadecimal;
 mod identity;
@@ -31,6 +32,8 @@ mod timestamp;
 pub mod tls;
 pub mod token;
 mod trust;
+mod verified;
+mod verify_error;
 
 pub use authority::{AuthorityError, Issued, IssuingAuthority, RootAuthority, Validity};
 pub use certificate::{
@@ -44,7 +47,9 @@ pub use key::{KeyError, KeyPair, PublicKey, Signature};
 pub use level::{SecurityLevel, UnknownSecurityLevel};
 pub use request::{MAX_REQUEST_LENGTH, RequestError, SigningRequest};
 pub use timestamp::Timestamp;
-pub use trust::{CLOCK_SKEW, Trust, TrustError, VerifiedIdentity, VerifyError};
+pub use trust::{CLOCK_SKEW, Trust, TrustError};
+pub use verified::VerifiedIdentity;
+pub use verify_error::VerifyError;
 
 /// SHA-256 of the concatenation of `parts`.
 fn sha256(parts: &[&[u8]]) -> [u8; 32] {

@@ -1,7 +1,6 @@
 //! The trust of a process: the roots, the deny lists, and the clock's tolerance.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,12 +10,13 @@ use thiserror::Error;
 use webpki::{EndEntityCert, KeyUsage};
 
 use crate::certificate::{
-    Certificate, CertificateChain, CertificateError, Fingerprint, MAX_CHAIN_LENGTH, Serial,
+    Certificate, CertificateChain, CertificateError, Fingerprint, MAX_CHAIN_LENGTH,
 };
-use crate::denylist::{Denial, DenyList, DenyListError, DenyListUpdate};
+use crate::denylist::{DenyList, DenyListError, DenyListUpdate};
 use crate::identity::{Identity, IdentityKind, PlatformName};
-use crate::key::PublicKey;
 use crate::timestamp::Timestamp;
+use crate::verified::{Verified, VerifiedIdentity};
+use crate::verify_error::VerifyError;
 
 /// The default difference between clocks up to which a certificate is not refused for its dates.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
@@ -49,21 +49,6 @@ struct Cache {
     authorities: HashMap<Fingerprint, TrustAnchor<'static>>,
 }
 
-/// An identity, proved by a chain that leads to a trusted root. Only this crate can make one.
-///
-/// The identity was valid when the value was made. [`Trust::check`] tells whether it still is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VerifiedIdentity(Arc<Verified>);
-
-#[derive(Debug, PartialEq, Eq)]
-struct Verified {
-    leaf: Certificate,
-    fingerprint: Fingerprint,
-    issuers: Vec<(Identity, Serial)>,
-    not_before: Timestamp,
-    not_after: Timestamp,
-}
-
 /// Why a platform's trust could not be set up.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TrustError {
@@ -78,116 +63,6 @@ pub enum TrustError {
         /// The fault in it.
         why: String,
     },
-}
-
-/// Why a peer was not trusted. The text is for the person who repairs the fault.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum VerifyError {
-    /// The peer showed no certificate.
-    #[error("no certificate was presented: this platform's level requires one from each process")]
-    NoCertificate,
-    /// A certificate could not be read.
-    #[error("unreadable certificate: {0}")]
-    Malformed(#[from] CertificateError),
-    /// No trusted root stands behind the certificate.
-    #[error(
-        "unknown issuer: the certificate of {identity} was not issued by a CA of the platform {platform}"
-    )]
-    UnknownIssuer {
-        /// The identity that the certificate claims.
-        identity: Identity,
-        /// The platform whose CAs are trusted.
-        platform: PlatformName,
-    },
-    /// The certificate is not valid any more.
-    #[error(
-        "expired: the certificate of {identity} was valid until {not_after}, {by_seconds} s ago; either it was not renewed or the clock here ({now}) is off"
-    )]
-    Expired {
-        /// The identity in the certificate.
-        identity: Identity,
-        /// The last valid second.
-        not_after: Timestamp,
-        /// The time here.
-        now: Timestamp,
-        /// How long ago it expired.
-        by_seconds: u64,
-    },
-    /// The certificate is not valid yet.
-    #[error(
-        "not yet valid: the certificate of {identity} is valid from {not_before}, in {by_seconds} s; the clock here ({now}) or the CA's is off by that much"
-    )]
-    NotYetValid {
-        /// The identity in the certificate.
-        identity: Identity,
-        /// The first valid second.
-        not_before: Timestamp,
-        /// The time here.
-        now: Timestamp,
-        /// How far off that is.
-        by_seconds: u64,
-    },
-    /// The certificate is on the deny list.
-    #[error("revoked: the certificate {serial} of {identity} was revoked at {}: {}", denial.at, denial.reason)]
-    Revoked {
-        /// The identity in the certificate.
-        identity: Identity,
-        /// The certificate's serial number.
-        serial: Serial,
-        /// When and why.
-        denial: Denial,
-    },
-    /// The certificate is for another platform.
-    #[error("wrong platform: {identity} does not belong to the platform {expected}")]
-    WrongPlatform {
-        /// The identity in the certificate.
-        identity: Identity,
-        /// The platform trusted here.
-        expected: PlatformName,
-    },
-    /// The identity is proved, but its kind is not admitted here.
-    #[error("{identity} is not {}", expected_kinds(expected))]
-    WrongKind {
-        /// The proved identity.
-        identity: Identity,
-        /// The expected kind.
-        expected: &'static [IdentityKind],
-    },
-    /// The identity is proved, but another identity was expected.
-    #[error("{found} answered where {expected} was expected")]
-    WrongIdentity {
-        /// The expected identity.
-        expected: Identity,
-        /// The identity that answered.
-        found: Identity,
-    },
-    /// None of the peer's certificates is the root whose fingerprint the token carries.
-    #[error(
-        "unknown issuer: the server did not show the root certificate {expected} that the token names; the token belongs to another platform, or somebody intercepts the connection"
-    )]
-    WrongRoot {
-        /// The fingerprint in the token.
-        expected: Fingerprint,
-    },
-    /// The chain is against the rules in some other way.
-    #[error("the certificate of {identity} is not acceptable: {why}")]
-    Unacceptable {
-        /// The identity in the certificate.
-        identity: Identity,
-        /// The rule that it breaks.
-        why: String,
-    },
-}
-
-fn expected_kinds(kinds: &[IdentityKind]) -> String {
-    let kinds: Vec<_> = kinds
-        .iter()
-        .map(|kind| match kind {
-            IdentityKind::Agent | IdentityKind::Authority => format!("an {kind}"),
-            _ => format!("a {kind}"),
-        })
-        .collect();
-    kinds.join(" or ")
 }
 
 impl Trust {
@@ -382,11 +257,7 @@ impl Trust {
     }
 
     /// Verifies the certificate of an issuing authority itself: a trusted root has signed it, and it is valid.
-    pub(crate) fn verify_authority(
-        &self,
-        der: &[u8],
-        now: Timestamp,
-    ) -> Result<Certificate, VerifyError> {
+    fn verify_authority(&self, der: &[u8], now: Timestamp) -> Result<Certificate, VerifyError> {
         use x509_parser::prelude::FromDer;
 
         let authority = Certificate::parse(der)?;
@@ -427,6 +298,11 @@ impl Trust {
         Ok(authority)
     }
 
+    /// Reads a signed deny list and checks that a trusted authority signed it.
+    pub fn open_deny_list(&self, signed: &[u8], now: Timestamp) -> Result<DenyList, DenyListError> {
+        DenyList::open(signed, |authority| self.verify_authority(authority, now))
+    }
+
     /// Takes a signed deny list, if it is newer than the list held from the same authority. The list is in force when
     /// this returns. The caller must then have open bindings [checked](Trust::check) again.
     pub fn apply_deny_list(
@@ -434,7 +310,7 @@ impl Trust {
         signed: &[u8],
         now: Timestamp,
     ) -> Result<DenyListUpdate, DenyListError> {
-        let new = Arc::new(DenyList::open(signed, self, now)?);
+        let new = Arc::new(self.open_deny_list(signed, now)?);
         let mut outcome = Ok(DenyListUpdate::Applied {
             version: new.version(),
         });
@@ -546,42 +422,5 @@ impl Cache {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(fingerprint, verified);
-    }
-}
-
-impl VerifiedIdentity {
-    /// The proved identity.
-    pub fn identity(&self) -> &Identity {
-        self.0.leaf.identity()
-    }
-
-    /// The serial number of the certificate that proves it.
-    pub fn serial(&self) -> Serial {
-        self.0.leaf.serial()
-    }
-
-    /// The address it is certified at.
-    pub fn address(&self) -> Option<IpAddr> {
-        self.0.leaf.address()
-    }
-
-    /// The moment from which the identity is valid.
-    pub fn not_before(&self) -> Timestamp {
-        self.0.not_before
-    }
-
-    /// The moment until which the identity is valid, without the tolerance for clocks.
-    pub fn not_after(&self) -> Timestamp {
-        self.0.not_after
-    }
-
-    /// The key it proved to hold.
-    pub fn public_key(&self) -> &PublicKey {
-        self.0.leaf.public_key()
-    }
-
-    /// The fingerprint of its certificate.
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.0.fingerprint
     }
 }

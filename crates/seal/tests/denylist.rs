@@ -129,7 +129,7 @@ fn a_restarted_authority_goes_on_from_its_own_list() {
     list.deny_identity(platform.agent("a"), now.plus(HOUR), denial(now))
         .unwrap();
     let signed = list.sign(&platform.authority).unwrap();
-    assert_eq!(DenyList::open(&signed, &platform.trust, now).unwrap(), list);
+    assert_eq!(platform.trust.open_deny_list(&signed, now).unwrap(), list);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn the_list_is_bounded() {
         .unwrap();
     let signed = list.sign(&platform.authority).unwrap();
     assert_eq!(
-        DenyList::open(&signed, &platform.trust, now).unwrap().len(),
+        platform.trust.open_deny_list(&signed, now).unwrap().len(),
         MAX_ENTRIES
     );
     // Room comes back by itself.
@@ -240,7 +240,7 @@ proptest! {
             let signed = &versions[usize::from(pick) % versions.len()];
             let held = trust.deny_lists().first().map(|list| list.version());
             let result = trust.apply_deny_list(signed, now);
-            let received = DenyList::open(signed, &trust, now).unwrap().version();
+            let received = trust.open_deny_list(signed, now).unwrap().version();
             match held {
                 Some(held) if received < held => {
                     let stale = matches!(result, Err(DenyListError::Stale { .. }));
