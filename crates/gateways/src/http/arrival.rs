@@ -11,22 +11,16 @@ use sealbus_fipa::{AclMessage, Limits, Performative};
 
 use super::config::milliseconds;
 use super::counters::{Counts, Turned};
-use super::gateway::Inner;
 use super::inward::{self, TurnedAway};
 use super::outside::Outside;
 use super::policy::Origin;
-use super::server::{Refused, Service};
+use super::server::{RefusedRequest, Service};
+use super::shared::Shared;
 use super::transmission::{self, TransmissionError};
-use super::waiting::{Joined, NoRoom};
+use super::waiting::{Joined, NoRoom, WaitingMessage};
 
 /// How long a message holds up the messages behind it on its connection, before it waits in its receiver's own line.
 const MOMENT: Duration = Duration::from_millis(100);
-
-/// A message from outside that waits for room in its receiver's mailbox.
-pub(super) struct Waiting {
-    message: Arc<AclMessage>,
-    until: Instant,
-}
 
 /// Why a message from outside was not handed over.
 enum NotHanded {
@@ -35,7 +29,7 @@ enum NotHanded {
     NoRoom,
 }
 
-impl Service for Inner {
+impl Service for Shared {
     fn description(&self) -> String {
         Outside {
             platform: &self.platform,
@@ -49,7 +43,7 @@ impl Service for Inner {
         content_type: &str,
         body: Bytes,
         origin: &Origin,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusedRequest> {
         let limits = Limits {
             message_length: self.config.limits.body,
             ..Limits::default()
@@ -96,7 +90,7 @@ impl Service for Inner {
                     return Err(busy(explanation.to_owned()));
                 }
             }
-            let arrival = Arrival {
+            let delivery = DeliveryUnderWay {
                 inner: self,
                 id,
                 is_delivered: false,
@@ -106,7 +100,7 @@ impl Service for Inner {
                 .await
             {
                 Ok(()) => {
-                    arrival.delivered();
+                    delivery.delivered();
                     Counts::add(&self.counts.received, 1);
                 }
                 // The platform's own fault, for example because it is ending.
@@ -139,7 +133,7 @@ impl Service for Inner {
     }
 }
 
-impl Inner {
+impl Shared {
     /// Puts a message into its receiver's mailbox, or, if the mailbox is full, into the line before it.
     async fn hand_over(
         self: &Arc<Self>,
@@ -158,7 +152,7 @@ impl Inner {
         let joined = self
             .lines
             .lock()
-            .join(receiver, size, Waiting { message, until });
+            .join(receiver, size, WaitingMessage { message, until });
         match joined {
             Ok(Joined::Behind) => Ok(()),
             Ok(Joined::First) => {
@@ -174,7 +168,7 @@ impl Inner {
     async fn hand_out(self: Arc<Self>, receiver: String) {
         loop {
             let next = self.lines.lock().next(&receiver);
-            let Some(Waiting { message, until }) = next else {
+            let Some(WaitingMessage { message, until }) = next else {
                 return;
             };
             let relay = self.outbox.relay(&message, &receiver);
@@ -223,7 +217,7 @@ impl Inner {
         }
     }
 
-    fn turn_away(&self, turned: &TurnedAway, from: IpAddr) -> Refused {
+    fn turn_away(&self, turned: &TurnedAway, from: IpAddr) -> RefusedRequest {
         self.counts.turned(turned.what);
         let (status, reason) = match turned.what {
             Turned::Malformed => (StatusCode::BAD_REQUEST, RefusalReason::Malformed),
@@ -249,7 +243,7 @@ impl Inner {
                 turned.explanation.clone(),
             );
         }
-        Refused {
+        RefusedRequest {
             status,
             explanation: turned.explanation.clone(),
         }
@@ -266,7 +260,7 @@ impl Inner {
         before
     }
 
-    fn unreadable(&self, error: &TransmissionError, origin: &Origin) -> Refused {
+    fn unreadable(&self, error: &TransmissionError, origin: &Origin) -> RefusedRequest {
         let turned = TurnedAway::before_its_sender_is_known(Turned::Malformed, error.to_string());
         let mut refused = self.turn_away(&turned, origin.address);
         if error.is_unsupported() {
@@ -277,19 +271,19 @@ impl Inner {
 }
 
 /// A message that is being delivered. If the delivery fails, the message may come again.
-struct Arrival<'a> {
-    inner: &'a Inner,
+struct DeliveryUnderWay<'a> {
+    inner: &'a Shared,
     id: Option<String>,
     is_delivered: bool,
 }
 
-impl Arrival<'_> {
+impl DeliveryUnderWay<'_> {
     fn delivered(mut self) {
         self.is_delivered = true;
     }
 }
 
-impl Drop for Arrival<'_> {
+impl Drop for DeliveryUnderWay<'_> {
     fn drop(&mut self) {
         let Some(id) = &self.id else { return };
         let mut seen = self.inner.seen.lock();

@@ -1,6 +1,5 @@
 //! The gateway itself. It stands between the bus and other platforms.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,20 +8,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use sealbus_bus::{Mailbox, MailboxLimits, Outbox, ReceivedMessage};
-use sealbus_seal::PlatformName;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use super::address::{AddressError, HttpAddress};
-use super::arrival::Waiting;
-use super::book::{Book, Bounded};
-use super::config::{ConfigError, HttpGatewayConfig, Known};
+use super::address::AddressError;
+use super::book::Bounded;
+use super::config::{ConfigError, HttpGatewayConfig};
 use super::counters::{Counts, GatewayCounters};
-use super::outward::PeerHandle;
 use super::policy::{GatewayPolicy, PolicyError};
 use super::server::Server;
+use super::shared::Shared;
 use super::tls::{Tls, TlsSetupError};
 use super::transmission::Writer;
 use super::waiting::Lines;
@@ -62,34 +59,8 @@ pub enum OpenError {
 
 /// A running gateway. It ends when this is dropped.
 pub struct HttpGateway {
-    inner: Arc<Inner>,
+    inner: Arc<Shared>,
     tasks: Arc<Mutex<JoinSet<()>>>,
-}
-
-pub(super) struct Inner {
-    pub(super) platform: PlatformName,
-    pub(super) config: HttpGatewayConfig,
-    pub(super) known: HashMap<String, Known>,
-    /// The addresses other platforms reach it by.
-    pub(super) own: Vec<String>,
-    pub(super) own_addresses: Vec<HttpAddress>,
-    pub(super) outbox: Arc<Outbox>,
-    pub(super) policy: RwLock<Arc<GatewayPolicy>>,
-    pub(super) book: Mutex<Book>,
-    /// The messages from outside, by id, and whether they were delivered.
-    pub(super) seen: Mutex<Bounded<bool>>,
-    /// By platform, in lower case, and addresses.
-    pub(super) peers: Mutex<HashMap<(String, Vec<HttpAddress>), PeerHandle>>,
-    /// Messages from outside that wait for full mailboxes.
-    pub(super) lines: Mutex<Lines<Waiting>>,
-    pub(super) tls: Option<Arc<rustls::ClientConfig>>,
-    pub(super) counts: Counts,
-    pub(super) tasks: std::sync::Weak<Mutex<JoinSet<()>>>,
-    pub(super) runtime: Handle,
-    /// Tells this run's messages from those of another.
-    pub(super) run: String,
-    pub(super) writer: Mutex<Writer>,
-    pub(super) next: AtomicU64,
 }
 
 impl HttpGateway {
@@ -126,7 +97,7 @@ impl HttpGateway {
         // Boundaries need not be secret. The start time of the gateway also tells ids apart.
         let _ = aws_lc_rs::rand::fill(&mut random);
         let run: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(Shared {
             platform: bus.config().platform.clone(),
             known,
             own: vec![address.to_string()],
@@ -229,16 +200,7 @@ impl HttpGateway {
     }
 }
 
-impl Inner {
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(tasks) = self.tasks.upgrade() {
-            let mut tasks = tasks.lock();
-            while tasks.try_join_next().is_some() {}
-            // Agents send from any thread.
-            tasks.spawn_on(task, &self.runtime);
-        }
-    }
-
+impl Shared {
     /// Shows the gateway's certificate as it is renewed.
     async fn renew(self: Arc<Self>, own: Arc<sealbus_seal::tls::CertificateSource>) {
         let mut shown = None;

@@ -18,10 +18,11 @@ use super::arrivals::Arrivals;
 use super::book::usable;
 use super::config::milliseconds;
 use super::counters::Counts;
-use super::gateway::Inner;
 use super::outside::{Outside, TRANSPORT};
 use super::peer::{MayReach, Outcome, Peer, PeerConfig, Request};
+use super::peer_handle::{PeerHandle, Ticket, UNIT};
 use super::reach::{self, OutOfReach};
+use super::shared::Shared;
 
 /// How long a stand-in stays without messages before it is removed.
 const IDLE_TIME: Duration = Duration::from_secs(600);
@@ -33,25 +34,6 @@ const WAITING: usize = 256;
 const ROW: usize = 32;
 /// Messages for one agent take no more of the room than the whole divided by this number.
 const SHARE: usize = 16;
-/// Bytes one permit stands for.
-const UNIT: usize = 1 << 10;
-
-/// The way to a peer's task.
-#[derive(Clone)]
-pub(super) struct PeerHandle {
-    requests: mpsc::Sender<Request<Ticket>>,
-    /// Room for bytes on their way to it.
-    room: Arc<Semaphore>,
-}
-
-/// The data that a message carries with it on its way out.
-pub(super) struct Ticket {
-    /// Without its content.
-    message: AclMessage,
-    receiver: Arc<str>,
-    _room: Option<OwnedSemaphorePermit>,
-    _share: Option<OwnedSemaphorePermit>,
-}
 
 /// The part of the room that messages for one agent may take.
 pub(super) struct Share {
@@ -65,7 +47,7 @@ async fn taken(room: &Arc<Semaphore>, units: usize) -> Option<OwnedSemaphorePerm
     room.clone().acquire_many_owned(units).await.ok()
 }
 
-impl Inner {
+impl Shared {
     /// Whether something is on its way.
     pub(super) fn is_busy(&self) -> bool {
         let whole = self.config.limits.outgoing / UNIT;
@@ -386,18 +368,9 @@ impl Inner {
             }
         });
     }
-
-    pub(super) fn aid(&self, local: &str) -> Aid {
-        Aid {
-            name: format!("{local}@{}", self.platform),
-            addresses: Vec::new(),
-            resolvers: Vec::new(),
-            user_defined: Vec::new(),
-        }
-    }
 }
 
-impl Outcome<Ticket> for Inner {
+impl Outcome<Ticket> for Shared {
     fn taken(&self, ticket: Ticket) {
         drop(ticket);
         Counts::add(&self.counts.sent, 1);

@@ -31,7 +31,7 @@ struct Here {
 
 /// One open connection, counted.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     address: IpAddr,
     all: Arc<Places>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 /// The bytes of one body, counted from the reading until the request is answered.
 #[derive(Debug)]
 pub(crate) struct BodyRoom<'a> {
-    place: &'a Place,
+    place: &'a ConnectionPlace,
     bytes: usize,
 }
 
@@ -56,7 +56,7 @@ impl Places {
     }
 
     /// A place for one more connection; `None` if all are taken.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPlace> {
         let mut open = self.open.lock();
         let here = open.addresses.get(&address).map_or(0, |it| it.connections);
         if open.connections >= self.limits.connections
@@ -66,14 +66,14 @@ impl Places {
         }
         open.connections += 1;
         open.addresses.entry(address).or_default().connections += 1;
-        Some(Place {
+        Some(ConnectionPlace {
             address,
             all: self.clone(),
         })
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Room for a body that is about to be read.
     pub(crate) fn body(&self) -> BodyRoom<'_> {
         BodyRoom {
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut open = self.all.open.lock();
         open.connections -= 1;

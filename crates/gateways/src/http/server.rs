@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::config::{GatewayLimits, milliseconds};
 use super::counters::Turned;
-use super::places::{BodyRoom, NoRoom, Place, Places};
+use super::places::{BodyRoom, ConnectionPlace, NoRoom, Places};
 use super::policy::Origin;
 
 /// How long an ending connection is still read, and how much of it.
@@ -47,7 +47,7 @@ pub(crate) trait Service: Send + Sync + 'static {
         content_type: &str,
         body: Bytes,
         origin: &Origin,
-    ) -> impl Future<Output = Result<(), Refused>> + Send;
+    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 
     /// Notes a refusal that came before there was a message.
     fn turned(&self, what: Turned, from: IpAddr, explanation: &str);
@@ -55,7 +55,7 @@ pub(crate) trait Service: Send + Sync + 'static {
 
 /// Why a request was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     pub(crate) status: StatusCode,
     pub(crate) explanation: String,
 }
@@ -189,7 +189,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, place: Place) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, place: ConnectionPlace) {
         if stream.set_nodelay(true).is_err() {
             return;
         }
@@ -229,7 +229,7 @@ impl<S: Service> Server<S> {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         origin: Origin,
-        place: &Place,
+        place: &ConnectionPlace,
     ) {
         let mut io = TokioIo::new(stream);
         let address = origin.address;
@@ -279,7 +279,7 @@ impl<S: Service> Server<S> {
         &self,
         request: Request<Incoming>,
         origin: &Origin,
-        place: &Place,
+        place: &ConnectionPlace,
     ) -> Response<Full<Bytes>> {
         let is_old = request.version() < Version::HTTP_11;
         let keeps_alive = is_old
@@ -327,11 +327,11 @@ impl<S: Service> Server<S> {
         &self,
         request: Request<Incoming>,
         origin: &Origin,
-        place: &Place,
-    ) -> Result<String, Refused> {
+        place: &ConnectionPlace,
+    ) -> Result<String, RefusedRequest> {
         let turn = |what, status, explanation: String| {
             self.service.turned(what, origin.address, &explanation);
-            Refused {
+            RefusedRequest {
                 status,
                 explanation,
             }

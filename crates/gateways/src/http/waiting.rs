@@ -2,6 +2,10 @@
 //! other mailboxes do not wait behind it. Free of I/O.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use sealbus_fipa::AclMessage;
 
 /// A line takes no more than the whole divided by this number, unless the line is empty.
 const SHARE: usize = 4;
@@ -19,6 +23,12 @@ struct Line<T> {
     bytes: usize,
     /// Bytes of what was taken from it last.
     in_hand: usize,
+}
+
+/// A message from outside that waits for room in its receiver's mailbox.
+pub(super) struct WaitingMessage {
+    pub(super) message: Arc<AclMessage>,
+    pub(super) until: Instant,
 }
 
 /// How something joined a line.
