@@ -1,6 +1,6 @@
 //! The message as an owned structure (FIPA00061).
 
-use crate::{AclMessageRef, Aid, DateTime, Expression, Performative};
+use crate::{Aid, DateTime, Expression, Performative};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -209,15 +209,6 @@ impl AclMessage {
         self
     }
 
-    /// An answer to this message. It goes to the `reply_to` agents or else the sender, in the same conversation,
-    /// protocol, language and ontology. Its `in_reply_to` is the `reply_with` of this message.
-    ///
-    /// The sender is left open for the bus to fill in.
-    #[must_use]
-    pub fn create_reply(&self, performative: Performative) -> Self {
-        self.view().create_reply(performative)
-    }
-
     /// The content if it is text.
     pub fn content_text(&self) -> Option<&str> {
         self.content.as_ref().and_then(Content::as_text)
@@ -233,10 +224,5 @@ impl AclMessage {
         let mut parameters = self.user_defined.iter();
         let found = parameters.find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value)
-    }
-
-    /// The view of the message. Readers use views for both owned and encoded messages.
-    pub fn view(&self) -> AclMessageRef<'_> {
-        AclMessageRef::from_owned(self)
     }
 }

@@ -59,19 +59,6 @@ pub(crate) fn aid() -> impl Strategy<Value = Aid> {
     })
 }
 
-/// Whether two AIDs are the same in all their parts.
-pub(crate) fn same(left: &Aid, right: &Aid) -> bool {
-    left == right
-        && left.addresses == right.addresses
-        && left.user_defined == right.user_defined
-        && left.resolvers.len() == right.resolvers.len()
-        && left
-            .resolvers
-            .iter()
-            .zip(&right.resolvers)
-            .all(|(left, right)| same(left, right))
-}
-
 fn property() -> impl Strategy<Value = Property> {
     let value = prop_oneof![
         2 => any::<i8>().prop_map(|it| sl::Term::Integer(it.into())),

@@ -339,7 +339,7 @@ proptest! {
     fn agent_identifiers_survive(aid in aid()) {
         let bytes = aid.to_term().to_bytes();
         let back = Aid::from_term(&Term::parse(&bytes, &LIMITS).unwrap()).unwrap();
-        prop_assert!(same(&back, &aid), "{:?}\n{:?}", back, aid);
+        prop_assert_eq!(&back, &aid);
     }
 
     #[test]

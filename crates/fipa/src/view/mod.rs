@@ -44,10 +44,6 @@ macro_rules! expression_parameters {
 }
 
 impl<'a> AclMessageRef<'a> {
-    pub(crate) fn from_owned(message: &'a AclMessage) -> Self {
-        Self(Source::Owned(message))
-    }
-
     pub(crate) fn from_bitefficient(view: bitefficient::View<'a>) -> Self {
         Self(Source::BitEfficient(view))
     }
@@ -207,6 +203,22 @@ impl<'a> AclMessageRef<'a> {
             in_reply_to: expression(self.reply_with()),
             ..AclMessage::new(performative)
         }
+    }
+}
+
+impl AclMessage {
+    /// The view of the message. Readers use views for both owned and encoded messages.
+    pub fn view(&self) -> AclMessageRef<'_> {
+        AclMessageRef(Source::Owned(self))
+    }
+
+    /// An answer to this message. It goes to the `reply_to` agents or else the sender, in the same conversation,
+    /// protocol, language and ontology. Its `in_reply_to` is the `reply_with` of this message.
+    ///
+    /// The sender is left open for the bus to fill in.
+    #[must_use]
+    pub fn create_reply(&self, performative: Performative) -> Self {
+        self.view().create_reply(performative)
     }
 }
 
