@@ -19,7 +19,7 @@ use self::senders::Sender;
 use self::targets::{Partial, Target};
 use crate::frame::{self, Frame, FrameError, GoodbyeReason, LONGEST_BODY, Why};
 use crate::link::Link;
-use crate::session::{self, Arrival, Violation};
+use crate::session::{self, Judgement, Violation};
 
 /// Why a connection cannot go on.
 #[derive(Debug, Error)]
@@ -160,8 +160,8 @@ impl Inward {
             return self.take_uncounted(link, &parsed.frame, now);
         }
         match session::judge(parsed.sequence, self.due)? {
-            Arrival::Again => return Ok(()),
-            Arrival::Due => {}
+            Judgement::Again => return Ok(()),
+            Judgement::Due => {}
         }
         if let Frame::Message {
             sender,

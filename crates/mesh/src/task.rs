@@ -9,18 +9,18 @@ use sealbus_seal::VerifiedIdentity;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::endpoint::Inner;
 use crate::frame::{Frame, GoodbyeReason, Hello, PREFACE, PROTOCOL_VERSION, Token};
 use crate::greeting::{Greeted, GreetingError, Opened, now, say_goodbye};
 use crate::inward::Inward;
 use crate::link::Link;
+use crate::own_process::OwnProcess;
 use crate::session::Agreement;
 
 /// Why a session with a process ends that the platform has revoked.
 pub(crate) const REVOKED: &str = "the process was revoked: it has ended, or its agents have moved";
 
 pub(crate) struct Task {
-    pub(crate) endpoint: Arc<Inner>,
+    pub(crate) own: Arc<OwnProcess>,
     pub(crate) link: Arc<Link>,
     pub(crate) inward: Inward,
     pub(crate) connections: mpsc::Receiver<Greeted>,
@@ -60,13 +60,13 @@ pub(crate) struct Established {
 
 impl Task {
     pub(crate) fn new(
-        endpoint: Arc<Inner>,
+        own: Arc<OwnProcess>,
         link: Arc<Link>,
         inward: Inward,
         connections: mpsc::Receiver<Greeted>,
     ) -> Self {
         Self {
-            endpoint,
+            own,
             link,
             inward,
             connections,
@@ -174,7 +174,7 @@ impl Task {
                 Err(None) => continue,
             }
             // Both sides may be dialling. A difference between their pauses lets one side go first.
-            let jitter = pause.mul_f64(f64::from(self.endpoint.incarnation[0]) / 512.0);
+            let jitter = pause.mul_f64(f64::from(self.own.incarnation[0]) / 512.0);
             let end_of_pause = Instant::now() + pause + jitter;
             pause = (pause * 2).min(longest_pause);
             let arrived = tokio::select! {
@@ -199,12 +199,12 @@ impl Task {
         self.last_number = self.last_number.saturating_add(1);
         let hello = self.hello();
         let address = *self.link.address.lock();
-        let endpoint = self.endpoint.clone();
+        let own = self.own.clone();
         let peer = self.link.peer.clone();
         let mut dial = pin!(async move {
             let dialled = async {
-                let opened = endpoint.open(address, &peer).await?;
-                opened.dial(&peer, &hello.as_hello(&endpoint)).await
+                let opened = own.open(address, &peer).await?;
+                opened.dial(&peer, &hello.as_hello(&own)).await
             };
             timeout(patience, dialled)
                 .await
@@ -224,7 +224,7 @@ impl Task {
                     let Some(mut greeted) = greeted else { return Ok(Next::ShutDown) };
                     // Both sides dial at once: the connection of the smaller name is used.
                     let is_same_process = self.peer_incarnation.is_none_or(|known| known == greeted.greeting.incarnation);
-                    if is_same_process && self.endpoint.config.process < self.link.peer
+                    if is_same_process && self.own.config.process < self.link.peer
                         && greeted.greeting.connection <= self.last_number
                     {
                         say_goodbye(&mut greeted.wire, GoodbyeReason::Replaced, "this process is dialling itself", true);
@@ -246,7 +246,7 @@ impl Task {
     async fn greet(&mut self, opened: Opened) -> Result<Greeted, GreetingError> {
         self.last_number = self.last_number.saturating_add(1);
         let hello = self.hello();
-        let hello = hello.as_hello(&self.endpoint);
+        let hello = hello.as_hello(&self.own);
         let dialled = opened.dial(&self.link.peer, &hello);
         timeout(self.link.config.handshake_time, dialled)
             .await
@@ -294,7 +294,7 @@ impl Task {
         // The peer gave up its own dialling for this connection.
         self.peer_number = greeting.connection;
         self.peer_incarnation = Some(greeting.incarnation);
-        wire.number = self.endpoint.next_connection();
+        wire.number = self.own.next_connection();
         self.begin(wire, peer, proof, inbox)
     }
 
@@ -344,9 +344,9 @@ impl Task {
         );
         let answer = OwnHello::new(&fields, self.last_number);
         let mut out = PREFACE.to_vec();
-        Frame::Hello(answer.as_hello(&self.endpoint)).encode(0, &mut out);
+        Frame::Hello(answer.as_hello(&self.own)).encode(0, &mut out);
         wire.put(&out);
-        wire.number = self.endpoint.next_connection();
+        wire.number = self.own.next_connection();
         self.begin(wire, peer, proof, inbox)
     }
 
@@ -387,7 +387,7 @@ impl Task {
 
     /// Gives the session up and tells the senders.
     fn lose(&mut self, why: &str, is_reachable: bool) {
-        let given_up = self.endpoint.given_up.get();
+        let given_up = self.own.given_up.get();
         let (why, is_reachable) = given_up.map_or((why, is_reachable), |why| (why, false));
         let actions = self.link.outward.lock().lose(why, is_reachable);
         self.inward.reset();
@@ -397,7 +397,7 @@ impl Task {
     /// Whether the peer is barred from coming back: a process is certified anew, under another name, each time it
     /// starts.
     fn is_peer_revoked(&self) -> bool {
-        match (&self.proved, self.endpoint.trust()) {
+        match (&self.proved, self.own.trust()) {
             (Some(peer), Some(trust)) => matches!(
                 trust
                     .check(peer, now())
@@ -444,20 +444,20 @@ impl OwnHello {
         }
     }
 
-    fn as_hello<'a>(&self, endpoint: &'a Inner) -> Hello<'a> {
+    fn as_hello<'a>(&self, own: &'a OwnProcess) -> Hello<'a> {
         Hello {
             version: PROTOCOL_VERSION,
-            level: endpoint.config.security.level().code(),
+            level: own.config.security.level().code(),
             resumed: self.resumed,
-            incarnation: endpoint.incarnation,
+            incarnation: own.incarnation,
             session: self.session,
             given_up: self.given_up,
             received: self.received,
             connection: self.connection,
             // Limited to the length of a message frame's field.
-            largest_message: u32::try_from(endpoint.config.largest_message).unwrap_or(u32::MAX),
-            process: &endpoint.process_uri,
-            address: &endpoint.address_text,
+            largest_message: u32::try_from(own.config.largest_message).unwrap_or(u32::MAX),
+            process: &own.process_uri,
+            address: &own.address_text,
         }
     }
 }

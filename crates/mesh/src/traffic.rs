@@ -227,13 +227,13 @@ impl Task {
 
     /// Opens a connection with this process's new certificate, while the old connection continues.
     fn renew(&self) -> Renewal {
-        let (endpoint, link) = (self.endpoint.clone(), self.link.clone());
+        let (own, link) = (self.own.clone(), self.link.clone());
         Box::pin(async move {
             let mut pause = link.config.redial.0;
             let deadline = Instant::now() + link.config.give_up;
             loop {
                 let address = *link.address.lock();
-                let opening = endpoint.open(address, &link.peer);
+                let opening = own.open(address, &link.peer);
                 let opened = timeout(link.config.handshake_time, opening)
                     .await
                     .unwrap_or(Err(GreetingError::TooSlow));
@@ -339,7 +339,7 @@ impl Task {
     /// Checks that the certificates still hold: the peer's, and those of the bound agents.
     fn check(&mut self, now: Timestamp) -> Result<(), End> {
         let is_asked = self.link.requests.check.swap(false, Ordering::AcqRel);
-        if let (Some(peer), Some(trust)) = (&self.proved, self.endpoint.trust())
+        if let (Some(peer), Some(trust)) = (&self.proved, self.own.trust())
             && let Err(error) = trust.check(peer, now)
         {
             let reason = RefusalReason::from(&error);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use sealbus_mesh::frame::{Frame, Hello, PROTOCOL_VERSION, Token, parse};
-use sealbus_mesh::session::{Agreement, Arrival, Session, Shared, judge};
+use sealbus_mesh::session::{Agreement, Judgement, Session, Shared, judge};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -245,7 +245,7 @@ impl World {
                     .expect("an honest acknowledgement");
             }
             Frame::Message { payload, .. } => match judge(parsed.sequence, side.session.due()) {
-                Ok(Arrival::Due) => {
+                Ok(Judgement::Due) => {
                     side.session.took(1, parsed.length);
                     let number = u64::from_le_bytes(payload[..8].try_into().expect("8 bytes"));
                     assert!(
@@ -257,7 +257,7 @@ impl World {
                     let before = self.deliveries.insert(number, to);
                     assert_eq!(before, None, "message {number} was taken twice");
                 }
-                Ok(Arrival::Again) => {}
+                Ok(Judgement::Again) => {}
                 // The connection lost something.
                 Err(_) => self.cut(),
             },

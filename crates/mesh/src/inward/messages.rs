@@ -89,8 +89,8 @@ impl Inward {
             return;
         }
         if let Some(Some(target)) = self.targets.get_mut(*handle as usize)
-            && let Some(place) = &target.place
-            && let Whom::Agent { window, .. } = &place.whom
+            && let Some(open) = &target.open
+            && let Whom::Agent { window, .. } = &open.whom
         {
             let count = messages.len() as u64;
             match window.push_all(messages) {
@@ -174,11 +174,11 @@ impl Inward {
             .senders
             .get(sender_handle as usize)
             .and_then(Option::as_ref);
-        let Some(place) = &target.place else {
+        let Some(open) = &target.open else {
             give_back(link, target_handle, sender_handle, target.why_not, &payload);
             return;
         };
-        let window = match &place.whom {
+        let window = match &open.whom {
             Whom::Agent { window, .. } => window,
             Whom::Process(window) => {
                 let credit = window.credit(payload.len());

@@ -22,7 +22,7 @@ pub(super) struct Target {
     pub(super) serial: u64,
     pub(super) name: Arc<str>,
     /// `None`: it is not here, or no longer.
-    pub(super) place: Option<Place>,
+    pub(super) open: Option<OpenTarget>,
     pub(super) why_not: Why,
     allowance: Allowance,
     pub(super) partial: Option<Partial>,
@@ -39,9 +39,9 @@ pub(super) struct Partial {
 impl Target {
     /// Counts a message against the allowance. The allowance's limit may have been raised since.
     pub(super) fn allow(&mut self, length: usize) -> Result<(), Broken> {
-        if let Some(place) = &self.place {
+        if let Some(open) = &self.open {
             self.allowance
-                .raise(place.credit.limit.load(Ordering::Acquire));
+                .raise(open.credit.limit.load(Ordering::Acquire));
         }
         if self.allowance.take(length) {
             Ok(())
@@ -55,7 +55,7 @@ impl Target {
             Closed::Gone => Why::NotHere,
             Closed::Moving => Why::Moving,
         };
-        self.place = None;
+        self.open = None;
         let mut outward = link.outward.lock();
         outward.forget_hosted(handle);
         outward.session.append(&Frame::Leaving {
@@ -89,7 +89,7 @@ impl LastPermit {
     }
 }
 
-pub(super) struct Place {
+pub(super) struct OpenTarget {
     pub(super) whom: Whom,
     credit: Arc<TargetCredit>,
 }
@@ -103,7 +103,7 @@ pub(super) enum Whom {
     Process(Arc<FrameWindow>),
 }
 
-impl Drop for Place {
+impl Drop for OpenTarget {
     fn drop(&mut self) {
         // This comes before the peer hears that the target is closed, and thus before its handle is used again.
         self.credit.is_over.store(true, Ordering::Release);
@@ -170,7 +170,7 @@ impl Inward {
         let mut target = Target {
             serial,
             name: name.into(),
-            place: None,
+            open: None,
             why_not: Why::NotHere,
             allowance: Allowance::new(0),
             partial: None,
@@ -205,7 +205,7 @@ impl Inward {
                 };
                 credit.limit.fetch_max(limit, Ordering::AcqRel);
                 target.allowance.raise(limit);
-                target.place = Some(Place { whom, credit });
+                target.open = Some(OpenTarget { whom, credit });
                 link.outward.lock().accept_target(handle, agent, limit);
             }
             None => {
@@ -226,8 +226,8 @@ impl Inward {
         self.give_back_unread(link);
         for (handle, target) in (0..).zip(&mut self.targets) {
             let Some(target) = target else { continue };
-            let Some(place) = &target.place else { continue };
-            if let Whom::Agent { agent, .. } = &place.whom
+            let Some(open) = &target.open else { continue };
+            if let Whom::Agent { agent, .. } = &open.whom
                 && let Some(closed) = agent.mailbox().closed()
             {
                 target.leave(link, handle, closed);

@@ -1,0 +1,226 @@
+//! The links of this process: made by agents that send, or by processes that connect to this one.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sealbus_bus::{RefusalReason, WeakBus};
+use sealbus_seal::Identity;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use crate::frame::GoodbyeReason;
+use crate::greeting::{Greeted, GreetingError, say_goodbye};
+use crate::inward::Inward;
+use crate::link::Link;
+use crate::own_process::OwnProcess;
+use crate::task::Task;
+
+/// The links of this process.
+pub(crate) struct Links {
+    pub(crate) own: Arc<OwnProcess>,
+    bus: WeakBus,
+    runtime: Handle,
+    by_process: Mutex<HashMap<Identity, Arc<Link>>>,
+    /// Links with messages whose senders will flush them.
+    deferred: Arc<Mutex<Vec<Arc<Link>>>>,
+    unproved: Semaphore,
+    end: Notify,
+}
+
+impl Links {
+    /// No links yet. Their tasks run on the runtime on which this is called.
+    pub(crate) fn new(own: OwnProcess, bus: WeakBus) -> Arc<Self> {
+        Arc::new(Self {
+            bus,
+            runtime: Handle::current(),
+            by_process: Mutex::default(),
+            deferred: Arc::default(),
+            unproved: Semaphore::new(own.config.unproved_connections),
+            end: Notify::new(),
+            own: Arc::new(own),
+        })
+    }
+
+    /// Takes connections in until [`stop_listening`](Self::stop_listening).
+    pub(crate) fn listen(self: &Arc<Self>, listener: TcpListener) {
+        self.runtime
+            .spawn(listen_on(listener, Arc::downgrade(self)));
+    }
+
+    pub(crate) fn stop_listening(&self) {
+        self.end.notify_waiters();
+        self.end.notify_one();
+    }
+
+    /// All links.
+    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+        self.by_process.lock().values().cloned().collect()
+    }
+
+    /// The link to a process, if there is one.
+    pub(crate) fn get(&self, peer: &Identity) -> Option<Arc<Link>> {
+        self.by_process.lock().get(peer).cloned()
+    }
+
+    /// Forgets all links.
+    pub(crate) fn clear(&self) {
+        self.by_process.lock().clear();
+    }
+
+    /// The links with messages whose senders flush them now.
+    pub(crate) fn take_deferred(&self) -> Vec<Arc<Link>> {
+        std::mem::take(&mut *self.deferred.lock())
+    }
+
+    /// Whether any link has messages that the peer has not acknowledged.
+    pub(crate) fn are_any_unacknowledged(&self) -> bool {
+        self.all()
+            .iter()
+            .any(|link| link.outward.lock().needs_connection())
+    }
+
+    pub(crate) fn for_each_link(&self, each: impl Fn(&Link)) {
+        for link in self.all() {
+            each(&link);
+            link.wake();
+        }
+    }
+
+    /// The link to a process, made anew if there is none. `None`: there are too many links, or the bus is gone.
+    pub(crate) fn link(
+        self: &Arc<Self>,
+        peer: &Identity,
+        address: SocketAddr,
+    ) -> Option<Arc<Link>> {
+        let mut links = self.by_process.lock();
+        if let Some(link) = links.get(peer) {
+            return Some(link.clone());
+        }
+        if links.len() >= self.own.config.links {
+            forget_idle(&mut links);
+            if links.len() >= self.own.config.links {
+                return None;
+            }
+        }
+        let bus = self.bus.upgrade()?;
+        let (link, connections) = Link::new(
+            self.own.config.clone(),
+            peer.clone(),
+            address,
+            self.bus.clone(),
+            self.deferred.clone(),
+        );
+        links.insert(peer.clone(), link.clone());
+        let inward = Inward::new(&link, bus);
+        let task = Task::new(self.own.clone(), link.clone(), inward, connections);
+        self.runtime.spawn(task.run());
+        Some(link)
+    }
+
+    /// The treatment of an incoming connection.
+    async fn take_in(self: Arc<Self>, tcp: TcpStream, from: SocketAddr) {
+        let Ok(permit) = self.unproved.try_acquire() else {
+            self.note_refusal(
+                from,
+                RefusalReason::OverLimit,
+                "too many connections are just being made".to_owned(),
+            );
+            return;
+        };
+        let greeted = timeout(self.own.config.handshake_time, self.own.admit(tcp))
+            .await
+            .unwrap_or(Err(GreetingError::TooSlow));
+        drop(permit);
+        match greeted {
+            Ok(greeted) => self.hand_over(greeted, from).await,
+            Err(GreetingError::Refused {
+                reason,
+                explanation,
+            }) => {
+                self.note_refusal(from, reason, explanation);
+            }
+            Err(error @ GreetingError::TooSlow) => {
+                self.note_refusal(from, RefusalReason::NotProved, error.to_string());
+            }
+            // The peer only probed whether the port is open, or changed its mind.
+            Err(error) => tracing::debug!(%from, %error, "a connection came to nothing"),
+        }
+    }
+
+    async fn hand_over(self: &Arc<Self>, mut greeted: Greeted, from: SocketAddr) {
+        let peer = greeted.greeting.process.clone();
+        let own = &self.own.config.process;
+        if peer == *own || peer.platform() != own.platform() {
+            let text = format!(
+                "{peer} is not another process of platform {}",
+                own.platform()
+            );
+            say_goodbye(&mut greeted.wire, GoodbyeReason::NotPermitted, &text, true);
+            self.note_refusal(from, RefusalReason::WrongIdentity, text);
+            return;
+        }
+        // A process that listens on all addresses can be reached at the address that it connected from.
+        let address = match greeted.greeting.address {
+            Some(address) if address.ip().is_unspecified() => {
+                SocketAddr::new(from.ip(), address.port())
+            }
+            Some(address) => address,
+            None => from,
+        };
+        match self.link(&peer, address) {
+            // A full channel means that the link is busy with other connections of this peer.
+            Some(link) => drop(link.incoming.try_send(greeted)),
+            None => {
+                let text = "this process talks to as many others as it may";
+                say_goodbye(&mut greeted.wire, GoodbyeReason::OverLimit, text, true);
+                self.note_refusal(from, RefusalReason::OverLimit, text.to_owned());
+            }
+        }
+    }
+
+    fn note_refusal(&self, from: SocketAddr, reason: RefusalReason, explanation: String) {
+        if let Some(bus) = self.bus.upgrade() {
+            bus.refused(&from.to_string(), None, None, reason, explanation);
+        }
+    }
+}
+
+/// Makes room: removes links without a connection that have nothing to send.
+fn forget_idle(links: &mut HashMap<Identity, Arc<Link>>) {
+    links.retain(|_, link| {
+        let is_connected = link.wire.lock().is_some();
+        let mut outward = link.outward.lock();
+        let is_idle = !is_connected && !outward.needs_connection();
+        if is_idle {
+            outward.has_ended = true;
+            link.requests.make(|requests| &requests.end);
+            link.wake();
+        }
+        !is_idle
+    });
+}
+
+async fn listen_on(listener: TcpListener, links: Weak<Links>) {
+    loop {
+        let Some(links) = links.upgrade() else {
+            return;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = links.end.notified() => return,
+        };
+        match accepted {
+            Ok((tcp, from)) => drop(tokio::spawn(links.take_in(tcp, from))),
+            Err(error) => {
+                // For example too many open files. The peers try again.
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The counted frames that the other side has not acknowledged, as encoded bytes.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+use super::Violation;
+use crate::frame::{self, Frame};
+
+/// A full chunk of the stream of counted frames. Chunks are freed as a whole.
+const CHUNK: usize = 64 << 10;
+/// The first chunk of a quiet session is small.
+const FIRST_CHUNK: usize = 2 << 10;
+/// Room for the bytes that usually precede a shared end: the headers of a frame, and those of an event in it.
+const BEFORE_SHARED: usize = 512;
+
+/// The end of a frame, shared with its other holders: [`Session::append_shared`](super::Session::append_shared).
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Most of the frame.
+    pub body: Bytes,
+    /// The part after that.
+    pub tail: &'static [u8],
+}
+
+impl Shared {
+    /// Bytes of both.
+    fn len(&self) -> usize {
+        self.body.len() + self.tail.len()
+    }
+}
+
+struct Chunk {
+    bytes: Vec<u8>,
+    /// The rest of the last frame in `bytes`. Nothing more is added to the chunk then.
+    shared: Option<Shared>,
+    first: u64,
+    frames: u64,
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.shared.as_ref().map_or(0, Shared::len)
+    }
+
+    fn is_full(&self) -> bool {
+        self.shared.is_some() || self.bytes.len() >= CHUNK
+    }
+
+    /// The contents from `offset` on, in pieces, of which some may be empty.
+    fn pieces(&self, offset: usize) -> [&[u8]; 3] {
+        let (body, tail): (&[u8], &[u8]) = match &self.shared {
+            Some(shared) => (&shared.body, shared.tail),
+            None => (&[], &[]),
+        };
+        let mut skip = offset;
+        [self.bytes.as_slice(), body, tail].map(|piece| {
+            let skipped = skip.min(piece.len());
+            skip -= skipped;
+            &piece[skipped..]
+        })
+    }
+
+    /// The length of the frame that begins at `offset`, if one does.
+    fn length_at(&self, offset: usize) -> Option<usize> {
+        frame::length_of(self.bytes.get(offset..)?)
+    }
+}
+
+/// The counted frames that were appended and not acknowledged, and how far they were written to the connection.
+pub(super) struct Unacknowledged {
+    chunks: VecDeque<Chunk>,
+    /// Number of the next frame appended.
+    pub(super) next: u64,
+    pub(super) acknowledged: u64,
+    /// Bytes in `chunks`.
+    pub(super) bytes: usize,
+    /// The place where writing continues: chunk and offset.
+    cursor: (usize, usize),
+    /// Bytes from the cursor to the end.
+    pub(super) unwritten: usize,
+    /// Frames before this number were written to some connection: they may have arrived.
+    ever_written: u64,
+    spare: Option<Vec<u8>>,
+}
+
+impl Unacknowledged {
+    pub(super) fn new() -> Self {
+        Self {
+            chunks: VecDeque::new(),
+            next: 0,
+            acknowledged: 0,
+            bytes: 0,
+            cursor: (0, 0),
+            unwritten: 0,
+            ever_written: 0,
+            spare: None,
+        }
+    }
+
+    /// Appends one frame that `write` puts at the end of the buffer. `write` may change its mind.
+    pub(super) fn append<E>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let sequence = self.next;
+        let back = self.chunks.back();
+        if back.is_none_or(Chunk::is_full) {
+            // A shared frame is likely to be followed by another, with few bytes between them.
+            let bytes = match back.map(|chunk| chunk.bytes.len()) {
+                Some(length) if length < FIRST_CHUNK => Vec::with_capacity(BEFORE_SHARED),
+                length => {
+                    let room = length.map_or(FIRST_CHUNK, |_| CHUNK + CHUNK / 8);
+                    let spare = self.spare.take();
+                    spare.unwrap_or_else(|| Vec::with_capacity(room))
+                }
+            };
+            self.chunks.push_back(Chunk {
+                bytes,
+                shared: None,
+                first: sequence,
+                frames: 0,
+            });
+            self.settle_cursor();
+        }
+        let Some(chunk) = self.chunks.back_mut() else {
+            return Ok(());
+        };
+        let start = chunk.bytes.len();
+        if let Err(error) = write(&mut chunk.bytes, sequence) {
+            chunk.bytes.truncate(start);
+            // A large message that did not stay here must not leave its room behind.
+            if chunk.bytes.capacity() > 4 * CHUNK {
+                chunk.bytes.shrink_to(CHUNK);
+            }
+            return Err(error);
+        }
+        let length = chunk.bytes.len() - start;
+        chunk.frames += 1;
+        self.next += 1;
+        self.bytes += length;
+        self.unwritten += length;
+        Ok(())
+    }
+
+    /// Appends one frame whose end is shared. `write` puts the bytes before that end at the end of the buffer.
+    pub(super) fn append_shared(&mut self, shared: Shared, write: impl FnOnce(&mut Vec<u8>, u64)) {
+        let Ok(()) = self.append(|out, sequence| {
+            let start = out.len();
+            write(out, sequence);
+            frame::lengthen(&mut out[start..], shared.len());
+            Ok::<_, Infallible>(())
+        });
+        if let Some(chunk) = self.chunks.back_mut() {
+            self.bytes += shared.len();
+            self.unwritten += shared.len();
+            chunk.shared = Some(shared);
+        }
+    }
+
+    /// Adds slices of the bytes to write next, and returns their number: about `most` at most, and whole frames.
+    pub(super) fn gather<'a>(&'a self, most: usize, slices: &mut Vec<IoSlice<'a>>) -> usize {
+        let (first, mut offset) = self.cursor;
+        let mut count = 0;
+        for chunk in self.chunks.iter().skip(first) {
+            if count >= most {
+                break;
+            }
+            let pieces = chunk.pieces(offset);
+            offset = 0;
+            let filled = pieces.into_iter().filter(|piece| !piece.is_empty());
+            slices.extend(filled.map(IoSlice::new));
+            count += pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        }
+        count
+    }
+
+    /// That many of the pending bytes were written.
+    pub(super) fn written(&mut self, count: usize) {
+        self.unwritten -= count;
+        let mut left = count;
+        while let Some(chunk) = self.chunks.get(self.cursor.0) {
+            let in_chunk = left.min(chunk.len() - self.cursor.1);
+            self.cursor.1 += in_chunk;
+            left -= in_chunk;
+            self.settle_cursor();
+            if left == 0 {
+                break;
+            }
+        }
+        if self.unwritten == 0 {
+            self.ever_written = self.next;
+        }
+    }
+
+    /// Moves on from the end of a chunk. Only the last chunk still grows.
+    fn settle_cursor(&mut self) {
+        let (index, offset) = self.cursor;
+        let at_end = self
+            .chunks
+            .get(index)
+            .is_some_and(|chunk| chunk.len() == offset);
+        if at_end && index + 1 < self.chunks.len() {
+            self.cursor = (index + 1, 0);
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, received: u64) -> Result<(), Violation> {
+        if received > self.next {
+            return Err(Violation::AcknowledgedUnsent {
+                acknowledged: received,
+                sent: self.next,
+            });
+        }
+        self.acknowledged = self.acknowledged.max(received);
+        while self.cursor.0 > 0
+            && self
+                .chunks
+                .front()
+                .is_some_and(|chunk| chunk.first + chunk.frames <= self.acknowledged)
+        {
+            if let Some(chunk) = self.chunks.pop_front() {
+                self.bytes -= chunk.len();
+                self.recycle(chunk.bytes);
+            }
+            self.cursor.0 -= 1;
+        }
+        if self.acknowledged == self.next && self.unwritten == 0 {
+            for chunk in std::mem::take(&mut self.chunks) {
+                self.recycle(chunk.bytes);
+            }
+            self.bytes = 0;
+            self.cursor = (0, 0);
+        }
+        Ok(())
+    }
+
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        let is_larger = |it: &Vec<u8>| it.capacity() < bytes.capacity();
+        if bytes.capacity() <= 4 * CHUNK && self.spare.as_ref().is_none_or(is_larger) {
+            bytes.clear();
+            self.spare = Some(bytes);
+        }
+    }
+
+    /// The number of the first frame that was not written whole.
+    fn frame_at_cursor(&self) -> u64 {
+        let Some(chunk) = self.chunks.get(self.cursor.0) else {
+            return self.next;
+        };
+        let (mut offset, mut number) = (0, chunk.first);
+        while offset < self.cursor.1 {
+            let Some(length) = chunk.length_at(offset) else {
+                break;
+            };
+            if offset + length > self.cursor.1 {
+                break;
+            }
+            offset += length;
+            number += 1;
+        }
+        number
+    }
+
+    /// The connection is gone.
+    pub(super) fn stop(&mut self) {
+        self.ever_written = self.ever_written.max(self.frame_at_cursor());
+    }
+
+    /// Writing begins anew at frame `received`.
+    pub(super) fn rewind(&mut self, received: u64) -> Result<(), Violation> {
+        if received < self.acknowledged {
+            return Err(Violation::Forgotten { wanted: received });
+        }
+        // All chunks count as before the cursor for the moment, so that whole chunks can go.
+        self.cursor = (self.chunks.len(), 0);
+        self.unwritten = 0;
+        self.acknowledge(received)?;
+        self.cursor = (0, 0);
+        if let Some(chunk) = self.chunks.front() {
+            let mut number = chunk.first;
+            while number < received {
+                let Some(length) = chunk.length_at(self.cursor.1) else {
+                    break;
+                };
+                self.cursor.1 += length;
+                number += 1;
+            }
+        }
+        self.unwritten = self.bytes - self.cursor.1;
+        Ok(())
+    }
+
+    /// Calls `each` with every unacknowledged frame, its number, and whether it may have arrived.
+    pub(super) fn for_each_kept(&self, mut each: impl FnMut(&Frame<'_>, u64, bool)) {
+        for chunk in &self.chunks {
+            let (mut offset, mut number) = (0, chunk.first);
+            while let Some(length) = chunk.length_at(offset) {
+                let whole = match chunk.bytes.get(offset..offset + length) {
+                    Some(bytes) => Cow::Borrowed(bytes),
+                    None => Cow::Owned(chunk.pieces(offset).concat()),
+                };
+                let Ok(Some(parsed)) = frame::parse(&whole, usize::MAX) else {
+                    break;
+                };
+                if number >= self.acknowledged {
+                    each(&parsed.frame, number, number < self.ever_written);
+                }
+                offset += length;
+                number += 1;
+            }
+        }
+    }
+}
