@@ -63,7 +63,7 @@ pub struct Member {
 
 /// Counts of the messages at the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingCounts {
     /// The number of messages in agents' queues, by the agents' whole names. Agents without messages are left out.
     pub agents: Vec<(String, u64)>,
     /// Dead letters kept.
@@ -116,5 +116,5 @@ pub trait Administration: Send + Sync + 'static {
     fn members(&self) -> Asked<'_, Vec<Member>>;
 
     /// Counts the messages at the broker.
-    fn waiting(&self) -> Asked<'_, Waiting>;
+    fn waiting(&self) -> Asked<'_, WaitingCounts>;
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_bus::{
     BoxFuture, Bus, Capabilities, Destination, Gate, LocalAgent, Outgoing, ProcessDestination,
-    ProcessEndpoint, Rejected, Transport, TransportError, UndeliverableReason, WeakBus, is_foreign,
+    ProcessEndpoint, Rejected, Transport, TransportError, UndeliverableReason, is_foreign,
 };
 use sealbus_seal::{Credential, Identity, ProcessId, Timestamp, VerifyError};
 use thiserror::Error;
@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::broker::Broker;
 use crate::client::Client;
 use crate::config::{BrokerConfig, BrokerSecurity, ProcessLogin};
 use crate::link::Link;
@@ -49,19 +50,14 @@ pub struct LinkReport {
     pub messages: (u64, u64),
 }
 
-pub(crate) struct Shared {
-    pub(crate) config: BrokerConfig,
-    pub(crate) client: Arc<dyn Client>,
-    pub(crate) bus: WeakBus,
-    /// The index of the broker that the next connection tries first.
-    pub(crate) next_broker: AtomicUsize,
+struct Shared {
+    broker: Arc<Broker>,
     /// By the agents' numbers.
     links: Mutex<HashMap<u64, Arc<Link>>>,
     /// The link for the buses of processes.
     process: OnceLock<Arc<ProcessLink>>,
     /// The transport was shut down.
     has_ended: AtomicBool,
-    pub(crate) runtime: Handle,
 }
 
 /// The endpoint of a process. A clone is another handle to the same endpoint.
@@ -85,26 +81,29 @@ impl BrokerEndpoint {
             return Err(OpenError::NoAddress);
         }
         let start = random();
-        let shared = Arc::new(Shared {
+        let broker = Arc::new(Broker {
             config,
             client,
             bus: bus.downgrade(),
-            next_broker: AtomicUsize::new(start as usize),
+            next_address: AtomicUsize::new(start as usize),
+            runtime: Handle::current(),
+        });
+        let shared = Arc::new(Shared {
+            broker: broker.clone(),
             links: Mutex::default(),
             process: OnceLock::new(),
             has_ended: AtomicBool::new(false),
-            runtime: Handle::current(),
         });
-        let process = shared.config.process.clone().and_then(|process| {
+        let process = broker.config.process.clone().and_then(|process| {
             let ProcessLogin {
                 identity,
                 credential,
             } = process;
-            ProcessLink::new(identity, credential, shared.clone(), random())
+            ProcessLink::new(identity, credential, broker.clone(), random())
         });
         if let Some(process) = process {
             let _ = shared.process.set(process.clone());
-            shared.runtime.spawn(frame_inbox::run(process));
+            broker.runtime.spawn(frame_inbox::run(process));
         }
         let endpoint = Self { shared };
         if !bus.set_transport(Arc::new(endpoint.clone())) {
@@ -204,14 +203,14 @@ fn random() -> u64 {
 
 impl Transport for BrokerEndpoint {
     fn name(&self) -> &'static str {
-        self.shared.client.name()
+        self.shared.broker.client.name()
     }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            levels: self.shared.config.security.level().and_weaker(),
-            largest_message: self.shared.config.largest_message,
-            acknowledgement: self.shared.client.acknowledgement(),
+            levels: self.shared.broker.config.security.level().and_weaker(),
+            largest_message: self.shared.broker.config.largest_message,
+            acknowledgement: self.shared.broker.client.acknowledgement(),
             resumes: true,
             // A queue grows on the broker's disk. The broker's alarms hold back all senders.
             pushes_back: false,
@@ -229,7 +228,7 @@ impl Transport for BrokerEndpoint {
     /// Revoked agents of this process send and receive nothing more. The broker also closes their connections, once the
     /// Master has removed their logins.
     fn trust_changed(&self) {
-        let BrokerSecurity::Auth(trust) = &self.shared.config.security else {
+        let BrokerSecurity::Auth(trust) = &self.shared.broker.config.security else {
             return;
         };
         let now = Timestamp::from(SystemTime::now());
@@ -263,19 +262,19 @@ impl Transport for BrokerEndpoint {
     }
 
     fn attach(&self, agent: &Arc<LocalAgent>) -> Result<(), TransportError> {
-        let level = self.shared.config.security.level();
+        let level = self.shared.broker.config.security.level();
         if level.encrypts() && agent.credential().is_none() {
             return Err(TransportError::NoCredential {
                 agent: agent.name().to_string(),
                 level,
             });
         }
-        let link = Link::new(agent.clone(), self.shared.clone(), random());
+        let link = Link::new(agent.clone(), self.shared.broker.clone(), random());
         self.shared
             .links
             .lock()
             .insert(agent.number(), link.clone());
-        self.shared.runtime.spawn(inbox::run(link));
+        self.shared.broker.runtime.spawn(inbox::run(link));
         Ok(())
     }
 
@@ -301,7 +300,7 @@ impl Transport for BrokerEndpoint {
         _: &ProcessEndpoint,
         receiver: &str,
     ) -> Result<Arc<dyn Destination>, TransportError> {
-        if is_foreign(receiver, &self.shared.config.platform) {
+        if is_foreign(receiver, &self.shared.broker.config.platform) {
             return Err(TransportError::NotOffered {
                 transport: self.name(),
                 what: "messages to other platforms",
@@ -342,7 +341,7 @@ impl Shared {
         if self.has_ended.load(Ordering::Acquire) {
             return None;
         }
-        let link = Link::new(sender.clone(), self.clone(), random());
+        let link = Link::new(sender.clone(), self.broker.clone(), random());
         link.wire.leaving.send_replace(true);
         links.insert(sender.number(), link.clone());
         Some((link, true))
@@ -351,7 +350,7 @@ impl Shared {
     /// Forgets the link of an agent that has left, once its last messages have gone out.
     fn forget_when_settled(self: &Arc<Self>, link: Arc<Link>) {
         let shared = Arc::downgrade(self);
-        self.runtime.spawn(async move {
+        self.broker.runtime.spawn(async move {
             let deadline = Instant::now() + link.wire.config().give_up;
             while !link.wire.is_settled()
                 && Instant::now() < deadline
@@ -378,13 +377,13 @@ impl Queue {
         if let Some(reason) = link.revocation.get() {
             return Err(Rejected::Impossible(reason.clone()));
         }
-        let mut waiting = link.wire.outgoing.lock();
-        waiting.check(&self.receiver)?;
+        let mut unconfirmed = link.wire.unconfirmed.lock();
+        unconfirmed.check(&self.receiver)?;
         let mut payload = Vec::new();
         outgoing
             .encode_into(&mut payload)
             .map_err(|error| Rejected::Impossible(UndeliverableReason::Encoding(error)))?;
-        let limit = self.shared.config.largest_message;
+        let limit = self.shared.broker.config.largest_message;
         if payload.len() > limit {
             let size = payload.len();
             return Err(Rejected::Impossible(UndeliverableReason::TooLarge {
@@ -392,12 +391,15 @@ impl Queue {
                 limit,
             }));
         }
-        waiting.accept(&self.receiver, Bytes::from(payload), (), Instant::now());
+        unconfirmed.accept(&self.receiver, Bytes::from(payload), (), Instant::now());
         // Under the lock: the task that sends ends under it as well.
         let is_sending = link.wire.sends.swap(true, Ordering::AcqRel);
-        drop(waiting);
+        drop(unconfirmed);
         if !is_sending {
-            self.shared.runtime.spawn(publisher::run(link.clone()));
+            self.shared
+                .broker
+                .runtime
+                .spawn(publisher::run(link.clone()));
         }
         publisher::publish(&**link);
         Ok(())
@@ -420,7 +422,7 @@ impl Destination for Queue {
 
     /// The queue goes with the agent, so nothing has to come back.
     fn recall(&self) {
-        if let Some(bus) = self.shared.bus.upgrade() {
+        if let Some(bus) = self.shared.broker.bus.upgrade() {
             bus.returned(&self.receiver, Vec::new(), false, || {});
         }
     }

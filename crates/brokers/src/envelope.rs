@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealbus_bus::RefusalReason;
 
-use crate::stamp::Stamp;
+use crate::stamp::OrderStamp;
 
 /// The owner of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ pub struct Envelope {
     /// The queue it goes to.
     pub to: Receiver,
     /// The place among all envelopes from this sender to this receiver.
-    pub stamp: Stamp,
+    pub stamp: OrderStamp,
     /// The kind of the payload.
     pub kind: Kind,
     /// The path of the process that wrote a frame, `node/…/process/…`. Written only at the levels at which the broker
@@ -74,7 +74,7 @@ pub struct Delivery {
     /// The user that sent the envelope, as the broker names it, if the broker proves users.
     pub from: Option<String>,
     /// The place of the envelope; `None` if its stamp is missing or unreadable.
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<OrderStamp>,
     /// The claimed kind; `None` if the claim is no known kind.
     pub kind: Option<Kind>,
     /// The path of the process that is named as the writer.

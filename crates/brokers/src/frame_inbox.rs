@@ -11,18 +11,17 @@ use sealbus_bus::{
     UndeliverableReason,
 };
 use sealbus_seal::{Identity, Timestamp};
-use tokio::time::sleep;
 
 use crate::acks::Acks;
 use crate::client::Receiving;
 use crate::config::BrokerSecurity;
 use crate::envelope::{Delivery, Kind};
-use crate::inbox::{Broken, sleep_until};
-use crate::incoming::{Arrival, Incoming};
-use crate::link::Sends;
+use crate::incoming::{Incoming, Sorted};
+use crate::pause::sleep_until;
 use crate::process_link::{FRAME_HEAD, LONGEST_TEXT, ProcessLink};
 use crate::proofs;
-use crate::stamp::Stamp;
+use crate::reconnecting::{Broken, Inbox, receive};
+use crate::stamp::OrderStamp;
 
 /// The number of processes remembered, so that the name of each is read once.
 const PROCESSES: usize = 65_536;
@@ -49,7 +48,7 @@ struct Checked {
     payload: Bytes,
 }
 
-struct Inbox {
+struct FrameInbox {
     link: Arc<ProcessLink>,
     incoming: Incoming<Checked>,
     /// Known processes, so that each is parsed once.
@@ -62,48 +61,30 @@ struct Inbox {
 
 /// Receives until the process leaves.
 pub(crate) async fn run(link: Arc<ProcessLink>) {
-    let mut inbox = Inbox {
+    receive(FrameInbox {
         incoming: Incoming::new(link.wire.config().reorder_time),
         processes: HashMap::new(),
         connection: 0,
         acks: Acks::default(),
-        prefetch: link.wire.config().prefetch,
-        link: link.clone(),
-    };
-    while !link.wire.has_left() {
-        let mut leaving = link.wire.leaving.subscribe();
-        let prefetch = inbox.prefetch;
-        let connecting = link.wire.connect(
-            || link.owner(),
-            |client, address, owner| client.open_receiving(address, owner, prefetch),
-            |_| {},
-        );
-        let receiving = tokio::select! {
-            receiving = connecting => receiving,
-            _ = leaving.wait_for(|leaving| *leaving) => return,
-        };
-        let Some(receiving) = receiving else {
-            return;
-        };
-        let result = inbox.serve(receiving).await;
-        link.wire.is_receiving.send_replace(false);
-        inbox.acks = Acks::default();
-        inbox.connection += 1;
-        match result {
-            Ok(()) => return,
-            Err(error) => {
-                let usual = link.wire.config().prefetch;
-                inbox.prefetch = error.next_prefetch(inbox.prefetch, usual);
-                tracing::debug!(process = %link.identity, %error, "the connection to the broker for frames broke");
-                sleep(link.wire.config().redial.0).await;
-            }
-        }
-    }
+        prefetch: 0,
+        link,
+    })
+    .await;
 }
 
-impl Inbox {
-    /// Receives on one connection until the connection breaks. `Ok`: the link has ended.
-    async fn serve(&mut self, mut receiving: Box<dyn Receiving>) -> Result<(), Broken> {
+impl Inbox for FrameInbox {
+    type Link = ProcessLink;
+
+    fn link(&self) -> &Arc<ProcessLink> {
+        &self.link
+    }
+
+    async fn serve(
+        &mut self,
+        mut receiving: Box<dyn Receiving>,
+        prefetch: u16,
+    ) -> Result<(), Broken> {
+        self.prefetch = prefetch;
         let link = self.link.clone();
         link.wire.is_receiving.send_replace(true);
         self.incoming.connected(Instant::now());
@@ -137,6 +118,13 @@ impl Inbox {
         }
     }
 
+    fn disconnected(&mut self) {
+        self.acks = Acks::default();
+        self.connection += 1;
+    }
+}
+
+impl FrameInbox {
     fn delivered(
         &mut self,
         delivery: Delivery,
@@ -155,9 +143,9 @@ impl Inbox {
             }
         };
         self.acks.delivered(tag);
-        let Arrival { next, spare } =
-            self.incoming
-                .arrived(&sender, stamp, checked, Instant::now());
+        let Sorted { next, spare } = self
+            .incoming
+            .arrived(&sender, stamp, checked, Instant::now());
         if let Some(spare) = spare {
             self.may_acknowledge(&spare);
         }
@@ -198,7 +186,7 @@ impl Inbox {
     }
 
     /// Identifies the sender of a delivery, and its place in that sender's order.
-    fn check(&mut self, delivery: Delivery) -> Result<(Arc<str>, Stamp, Checked), Refused> {
+    fn check(&mut self, delivery: Delivery) -> Result<(Arc<str>, OrderStamp, Checked), Refused> {
         let config = self.link.wire.config();
         let (size, limit) = (delivery.payload.len(), config.largest_message + FRAME_HEAD);
         if size > limit {
@@ -246,8 +234,8 @@ impl Inbox {
 
     /// The process that sent a delivery, by its name and its identity. Each process is parsed once.
     fn process(&mut self, delivery: &Delivery) -> Result<(Arc<str>, Arc<Identity>), Refused> {
-        let shared = &self.link.wire.shared;
-        let is_proved = shared.config.security.level().authenticates();
+        let broker = &self.link.wire.broker;
+        let is_proved = broker.config.security.level().authenticates();
         let named = if is_proved {
             delivery.from.as_deref().ok_or_else(|| {
                 let why =
@@ -264,9 +252,9 @@ impl Inbox {
             return Ok(known.clone());
         }
         let identity = if is_proved {
-            shared.client.identity_of(named)
+            broker.client.identity_of(named)
         } else {
-            format!("spiffe://{}/{named}", shared.config.platform)
+            format!("spiffe://{}/{named}", broker.config.platform)
                 .parse()
                 .ok()
         };

@@ -11,22 +11,19 @@ use sealbus_bus::{
 use sealbus_fipa::Limits;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_seal::Identity;
-use thiserror::Error;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::acks::{Acks, MANY};
-use crate::client::{BrokerFailure, Receiving};
+use crate::client::Receiving;
 use crate::envelope::Delivery;
-use crate::incoming::{Arrival, Incoming};
-use crate::link::{Link, Sends};
-use crate::stamp::Stamp;
+use crate::incoming::{Incoming, Sorted};
+use crate::link::Link;
+use crate::pause::sleep_until;
+use crate::reconnecting::{Broken, Inbox, receive};
+use crate::stamp::OrderStamp;
 
 /// The pause between checks of whether the mailbox was closed.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// The factor by which unacknowledged deliveries may exceed the usual number, while all of them wait for an earlier
-/// message.
-const MOST: u16 = 64;
 
 /// How long a closed mailbox may take to be emptied.
 const LEAVING: std::time::Duration = std::time::Duration::from_secs(1);
@@ -62,7 +59,7 @@ impl WindowListener for Taken {
 }
 
 /// The state that outlives a connection.
-struct Inbox {
+struct AgentInbox {
     link: Arc<Link>,
     window: Window,
     incoming: Incoming<Checked>,
@@ -83,7 +80,7 @@ pub(crate) async fn run(link: Arc<Link>) {
         .agent
         .mailbox()
         .open_window(Arc::new(Taken(Arc::downgrade(&link))), 0);
-    let mut inbox = Inbox {
+    receive(AgentInbox {
         window,
         incoming: Incoming::new(link.wire.config().reorder_time),
         next_receipt: 0,
@@ -91,42 +88,25 @@ pub(crate) async fn run(link: Arc<Link>) {
         connection: 0,
         receipts: HashMap::new(),
         acks: Acks::default(),
-        prefetch: link.wire.config().prefetch,
-        link: link.clone(),
-    };
-    while !link.wire.has_left() {
-        let mut leaving = link.wire.leaving.subscribe();
-        let prefetch = inbox.prefetch;
-        let connecting = link.wire.connect(
-            || link.owner(),
-            |client, address, owner| client.open_receiving(address, owner, prefetch),
-            |_| {},
-        );
-        let receiving = tokio::select! {
-            receiving = connecting => receiving,
-            _ = leaving.wait_for(|leaving| *leaving) => return,
-        };
-        let Some(receiving) = receiving else {
-            return;
-        };
-        let result = inbox.serve(receiving).await;
-        link.wire.is_receiving.send_replace(false);
-        inbox.disconnected();
-        match result {
-            Ok(()) => return,
-            Err(error) => {
-                let usual = link.wire.config().prefetch;
-                inbox.prefetch = error.next_prefetch(inbox.prefetch, usual);
-                tracing::debug!(agent = %link.agent.name(), %error, "the connection to the broker for receiving broke");
-                sleep(link.wire.config().redial.0).await;
-            }
-        }
-    }
+        prefetch: 0,
+        link,
+    })
+    .await;
 }
 
-impl Inbox {
-    /// Receives on one connection until the connection breaks. `Ok`: the link has ended.
-    async fn serve(&mut self, mut receiving: Box<dyn Receiving>) -> Result<(), Broken> {
+impl Inbox for AgentInbox {
+    type Link = Link;
+
+    fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    async fn serve(
+        &mut self,
+        mut receiving: Box<dyn Receiving>,
+        prefetch: u16,
+    ) -> Result<(), Broken> {
+        self.prefetch = prefetch;
         let link = self.link.clone();
         link.wire.is_receiving.send_replace(true);
         self.incoming.connected(Instant::now());
@@ -181,7 +161,9 @@ impl Inbox {
         // Messages that the agent has taken meanwhile are acknowledged when they are delivered again.
         self.note_taken();
     }
+}
 
+impl AgentInbox {
     fn note_taken(&mut self) {
         let taken = std::mem::take(&mut *self.link.taken.lock());
         for receipt in taken {
@@ -243,9 +225,9 @@ impl Inbox {
             tag: (self.connection, tag),
             message,
         };
-        let Arrival { next, spare } =
-            self.incoming
-                .arrived(&sender, stamp, checked, Instant::now());
+        let Sorted { next, spare } = self
+            .incoming
+            .arrived(&sender, stamp, checked, Instant::now());
         if let Some(spare) = spare {
             self.not_needed(&spare);
         }
@@ -298,11 +280,11 @@ impl Inbox {
         &self,
         bus: &Bus,
         delivery: Delivery,
-    ) -> Result<(Arc<str>, Stamp, ReceivedMessage), Refused> {
+    ) -> Result<(Arc<str>, OrderStamp, ReceivedMessage), RefusedDelivery> {
         let config = self.link.wire.config();
         let receiver = self.link.agent.name();
         let proved = delivery.from;
-        let refused = |tried_by: &str, reason, explanation: String| Refused {
+        let refused = |tried_by: &str, reason, explanation: String| RefusedDelivery {
             tried_by: tried_by.to_owned(),
             proved: proved.clone(),
             reason,
@@ -337,7 +319,7 @@ impl Inbox {
                 let text = "the broker does not say who sent it, so nobody knows who wrote it";
                 refused(&claimed, RefusalReason::NotProved, text.to_owned())
             })?;
-            let identity = self.link.wire.shared.client.identity_of(user);
+            let identity = self.link.wire.broker.client.identity_of(user);
             let (sender, identity) = identity.and_then(agent).ok_or_else(|| {
                 let text = format!("the user {user:?} is not an agent of this platform");
                 refused(&claimed, RefusalReason::WrongIdentity, text)
@@ -368,37 +350,9 @@ fn agent(identity: Identity) -> Option<(Arc<str>, Identity)> {
     Some((name, identity))
 }
 
-/// Why nothing more is received on a connection.
-#[derive(Debug, Error)]
-pub(crate) enum Broken {
-    #[error(transparent)]
-    Failed(#[from] BrokerFailure),
-    /// If a dead connection holds the missing message, the message comes first on another connection. It comes later if
-    /// the broker refused it at first.
-    #[error("all that was delivered waits for something earlier")]
-    Stuck,
-}
-
-impl Broken {
-    /// The number of unacknowledged deliveries allowed on the next connection.
-    pub(crate) fn next_prefetch(&self, last: u16, usual: u16) -> u16 {
-        match self {
-            Self::Failed(_) => usual,
-            Self::Stuck => last.saturating_mul(2).min(usual.saturating_mul(MOST)),
-        }
-    }
-}
-
-struct Refused {
+struct RefusedDelivery {
     tried_by: String,
     proved: Option<String>,
     reason: RefusalReason,
     explanation: String,
-}
-
-pub(crate) async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }

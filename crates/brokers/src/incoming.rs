@@ -1,7 +1,7 @@
 //! Puts a broker's deliveries into the order in which they were sent, each message once. No I/O.
 //!
 //! A broker repeats a message if a connection broke, in either direction, before the message was acknowledged. A broker
-//! changes the order of two messages if it refused the first one at first. The [`Stamp`]s reveal both.
+//! changes the order of two messages if it refused the first one at first. The [`OrderStamp`]s reveal both.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::passed_over::PassedOver;
-use crate::stamp::Stamp;
+use crate::stamp::OrderStamp;
 
 /// The number of senders remembered. Beyond it, those not heard of for longest are forgotten.
 const REMEMBERED: usize = 65_536;
@@ -21,7 +21,7 @@ const LATE: u64 = 4_096;
 
 /// The consequence of an arrival. A message in neither field is kept until those before it come.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Arrival<T> {
+pub(crate) struct Sorted<T> {
     /// These are next, in this order.
     pub(crate) next: Vec<T>,
     /// A copy that is not needed: this copy if the message was here before, or the copy that this one replaces.
@@ -71,10 +71,10 @@ impl<T> Incoming<T> {
     pub(crate) fn arrived(
         &mut self,
         sender: &Arc<str>,
-        stamp: Stamp,
+        stamp: OrderStamp,
         message: T,
         now: Instant,
-    ) -> Arrival<T> {
+    ) -> Sorted<T> {
         let key = (sender.clone(), stamp.epoch);
         if !self.senders.contains_key(&key) {
             self.meet(sender, stamp.epoch);
@@ -135,7 +135,7 @@ impl<T> Incoming<T> {
             }
             _ => {}
         }
-        Arrival { next, spare }
+        Sorted { next, spare }
     }
 
     /// Notes that messages come again from now on. Before, none could.
@@ -255,31 +255,31 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Arrival, Incoming};
-    use crate::stamp::Stamp;
+    use super::{Incoming, Sorted};
+    use crate::stamp::OrderStamp;
 
     const PATIENCE: Duration = Duration::from_secs(10);
-    const KEPT: Arrival<u64> = Arrival {
+    const KEPT: Sorted<u64> = Sorted {
         next: Vec::new(),
         spare: None,
     };
 
-    fn deliver<const N: usize>(next: [u64; N]) -> Arrival<u64> {
-        Arrival {
+    fn deliver<const N: usize>(next: [u64; N]) -> Sorted<u64> {
+        Sorted {
             next: next.into(),
             spare: None,
         }
     }
 
-    fn spare(spare: u64) -> Arrival<u64> {
-        Arrival {
+    fn spare(spare: u64) -> Sorted<u64> {
+        Sorted {
             next: Vec::new(),
             spare: Some(spare),
         }
     }
 
-    fn stamp(number: u64, base: u64) -> Stamp {
-        Stamp {
+    fn stamp(number: u64, base: u64) -> OrderStamp {
+        OrderStamp {
             epoch: 7,
             number,
             base,
@@ -353,7 +353,7 @@ mod tests {
         let _ = incoming.arrived(&sender, stamp(1, 1), 1, now);
         assert_eq!(incoming.arrived(&sender, stamp(5, 1), 5, now), KEPT);
         assert_eq!(incoming.arrived(&sender, stamp(5, 1), 50, now), spare(5));
-        let last = Arrival {
+        let last = Sorted {
             next: vec![500],
             spare: Some(50),
         };
@@ -378,7 +378,7 @@ mod tests {
         let (honest, hostile) = ("a@f".into(), "m@f".into());
         let _ = incoming.arrived(&honest, stamp(1, 1), 1, now);
         for epoch in 0..super::REMEMBERED as u64 + 10 {
-            let stamp = Stamp {
+            let stamp = OrderStamp {
                 epoch,
                 number: u64::MAX - 1,
                 base: 1,

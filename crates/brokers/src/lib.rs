@@ -12,7 +12,7 @@
 //!
 //! Each broker is a module and a cargo feature of its own. A message is accepted once it waits in this process. It is
 //! confirmed once the broker has it. It is published again if a connection breaks before that. The receiver drops
-//! repeated messages, restores the order by the [`Stamp`], and acknowledges each message that the agent has taken out
+//! repeated messages, restores the order by the [`OrderStamp`], and acknowledges each message that the agent has taken out
 //! of its mailbox.
 //!
 //! Each agent has a queue and logs in on connections of its own: one to receive, and one to send from its first message
@@ -25,6 +25,7 @@
 mod accounts;
 mod acks;
 mod administration;
+mod broker;
 mod client;
 mod config;
 mod endpoint;
@@ -33,21 +34,24 @@ mod frame_inbox;
 mod inbox;
 mod incoming;
 mod link;
-mod outgoing;
 mod passed_over;
+mod pause;
 mod process_link;
 mod proofs;
 mod publisher;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+mod reconnecting;
 mod site;
 mod stamp;
+mod unconfirmed;
+mod wire;
 
 pub use accounts::{Accounts, Placed};
-pub use administration::{Account, Administration, DeadLetter, Death, Member, Waiting};
+pub use administration::{Account, Administration, DeadLetter, Death, Member, WaitingCounts};
 pub use client::{Answer, BrokerFailure, Client, Condition, Owner, Receiving, Sending};
 pub use config::{BrokerConfig, BrokerSecurity, Login, ProcessLogin};
 pub use endpoint::{BrokerEndpoint, LinkReport, OpenError};
 pub use envelope::{Delivery, Envelope, Kind, Receiver};
 pub use site::{BROKER, Found, Program, Site};
-pub use stamp::Stamp;
+pub use stamp::OrderStamp;

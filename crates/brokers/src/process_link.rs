@@ -14,13 +14,13 @@ use sealbus_bus::{
 use sealbus_seal::{Credential, Identity, VerifiedIdentity};
 use tokio::time::sleep;
 
+use crate::broker::Broker;
 use crate::client::Owner;
-use crate::endpoint::Shared;
 use crate::envelope::{Envelope, Kind, Receiver};
-use crate::link::{Sends, Wire};
-use crate::outgoing::{Outcome, Publication};
 use crate::proofs::Proofs;
 use crate::publisher;
+use crate::unconfirmed::{Outcome, Publication};
+use crate::wire::{Sends, Wire};
 
 /// Bytes that a frame may have besides its message.
 pub(crate) const FRAME_HEAD: usize = 64 << 10;
@@ -70,19 +70,19 @@ impl ProcessLink {
     pub(crate) fn new(
         identity: Identity,
         credential: Option<Arc<Credential>>,
-        shared: Arc<Shared>,
+        broker: Arc<Broker>,
         epoch: u64,
     ) -> Option<Arc<Self>> {
         let Identity::Process { node, process, .. } = &identity else {
             return None;
         };
-        let level = shared.config.security.level();
+        let level = broker.config.security.level();
         let path = format!("node/{node}/process/{process}").into();
         let number = process.to_string().into();
         Some(Arc::new_cyclic(|own| Self {
             path,
             number,
-            wire: Wire::new(shared, epoch),
+            wire: Wire::new(broker, epoch),
             credential: Mutex::new(credential),
             proofs: Mutex::new(Proofs::new(&identity, level)),
             authors: Mutex::default(),
@@ -196,17 +196,17 @@ impl ProcessLink {
         if self.wire.has_left() {
             return Err(Rejected::Closed);
         }
-        let mut outgoing = self.wire.outgoing.lock();
-        match outgoing.check(receiver) {
+        let mut unconfirmed = self.wire.unconfirmed.lock();
+        match unconfirmed.check(receiver) {
             // Frames wait at the gate of their way, whichever agent wrote them.
             Err(Rejected::Congested) => return Err(Rejected::Full),
             other => other?,
         }
-        outgoing.accept(receiver, payload, note, Instant::now());
+        unconfirmed.accept(receiver, payload, note, Instant::now());
         let is_sending = self.wire.sends.swap(true, Ordering::AcqRel);
-        drop(outgoing);
+        drop(unconfirmed);
         if !is_sending && let Some(own) = self.own.upgrade() {
-            self.wire.shared.runtime.spawn(publisher::run(own));
+            self.wire.broker.runtime.spawn(publisher::run(own));
         }
         publisher::publish(self);
         Ok(())
@@ -309,10 +309,10 @@ impl Sends for ProcessLink {
                 // The process may only just be starting, or be gone already.
                 Outcome::Returned { receiver, messages } => {
                     let own = self.own.clone();
-                    self.wire.shared.runtime.spawn(async move {
+                    self.wire.broker.runtime.spawn(async move {
                         sleep(NO_QUEUE).await;
                         let Some(own) = own.upgrade() else { return };
-                        own.wire.outgoing.lock().settled(&receiver);
+                        own.wire.unconfirmed.lock().settled(&receiver);
                         let reason = UndeliverableReason::ProcessUnreachable(
                             "it has no queue at the broker".to_owned(),
                         );
@@ -325,7 +325,7 @@ impl Sends for ProcessLink {
     }
 
     fn open_gate(&self) {
-        if !self.wire.outgoing.lock().has_room() {
+        if !self.wire.unconfirmed.lock().has_room() {
             return;
         }
         let ways: Vec<_> = self

@@ -166,10 +166,10 @@ mod tests {
             .unwrap();
         let roots = [root.certificate().clone()];
         let trust = Trust::new(platform.clone(), &roots, CLOCK_SKEW).unwrap();
-        (certify(&issuing, agent), trust)
+        (credential(&issuing, agent), trust)
     }
 
-    fn certify(issuing: &IssuingAuthority, agent: &str) -> Arc<Credential> {
+    fn credential(issuing: &IssuingAuthority, agent: &str) -> Arc<Credential> {
         let now = Timestamp::from(SystemTime::now());
         let key = KeyPair::generate().unwrap();
         let request = SigningRequest::parse(&key.signing_request().unwrap()).unwrap();
@@ -197,13 +197,13 @@ mod tests {
             BusConfig::new(platform.clone()),
             tokio::runtime::Handle::current(),
         );
-        let first = certify(&issuing, "a@factory");
+        let first = credential(&issuing, "a@factory");
         let _attached = bus.attach("a@factory", Some(first), None).unwrap();
         let agent = bus.agent("a@factory").unwrap();
         let mut proofs = Proofs::new(&process(&platform, 1), LEVEL);
         let b = Arc::from("b");
         for order in 0..5 {
-            let renewed = certify(&issuing, "a@factory");
+            let renewed = credential(&issuing, "a@factory");
             bus.set_credential("a@factory", renewed).unwrap();
             assert!(proofs.with(order, &b, &agent).unwrap().is_some());
             proofs.confirmed(order);

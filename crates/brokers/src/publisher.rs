@@ -13,8 +13,8 @@ use sealbus_bus::UndeliverableReason;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::client::{Answer, BrokerFailure, Condition, Sending};
-use crate::inbox::sleep_until;
-use crate::link::Sends;
+use crate::pause::sleep_until;
+use crate::wire::{Open, Sends};
 
 /// The pause before a message that the broker refused is published again.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
             if link.wire().ends_sending() {
                 return;
             }
-            if link.wire().outgoing.lock().is_waiting() {
+            if link.wire().unconfirmed.lock().is_waiting() {
                 break;
             }
             tokio::select! {
@@ -66,7 +66,7 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
         };
         tracing::debug!(who = %link.owner().name, why, "the connection to the broker for sending broke");
         *link.wire().blocked.lock() = None;
-        link.wire().outgoing.lock().disconnected();
+        link.wire().unconfirmed.lock().disconnected();
         give_up(&*link, &why);
         // There may be room since the last answers.
         link.open_gate();
@@ -79,22 +79,13 @@ fn give_up<L: Sends>(link: &L, why: &str) {
     let patience = link.wire().config().give_up;
     let outcomes = link
         .wire()
-        .outgoing
+        .unconfirmed
         .lock()
         .give_up(patience, Instant::now(), &reason);
     if !outcomes.is_empty() {
         link.tell(outcomes);
         link.open_gate();
     }
-}
-
-/// A connection that messages can be published on.
-pub(crate) struct Open {
-    sending: Box<dyn Sending>,
-    /// The time to ask the broker again after it refused a message.
-    again_at: Option<Instant>,
-    /// The task will look for answers.
-    is_watched: bool,
 }
 
 /// Publishes waiting messages, as far as that is possible without the task. Otherwise tells the task.
@@ -105,26 +96,24 @@ pub(crate) fn publish<L: Sends>(link: &L) {
     let Some(open) = open.as_mut().filter(is_free) else {
         return wire.news.notify_one();
     };
-    open.publish_some(link);
-    let outgoing = wire.outgoing.lock();
+    publish_some(open, link);
+    let unconfirmed = wire.unconfirmed.lock();
     // A sender that may soon have to wait for room needs the answers.
-    if !open.is_watched || outgoing.is_half_full() || outgoing.is_waiting() {
+    if !open.is_watched || unconfirmed.is_half_full() || unconfirmed.is_waiting() {
         open.is_watched = true;
         wire.news.notify_one();
     }
 }
 
-impl Open {
-    /// Publishes some of what waits.
-    fn publish_some<L: Sends>(&mut self, link: &L) {
-        for _ in 0..AT_ONCE {
-            let publication = link.wire().outgoing.lock().publish();
-            let Some(publication) = publication else {
-                return;
-            };
-            let order = publication.order;
-            self.sending.publish(order, link.envelope(publication));
-        }
+/// Publishes some of what waits.
+fn publish_some<L: Sends>(open: &mut Open, link: &L) {
+    for _ in 0..AT_ONCE {
+        let publication = link.wire().unconfirmed.lock().publish();
+        let Some(publication) = publication else {
+            return;
+        };
+        let order = publication.order;
+        open.sending.publish(order, link.envelope(publication));
     }
 }
 
@@ -176,12 +165,12 @@ async fn serve<L: Sends>(link: &L, sending: Box<dyn Sending>) -> Result<(), Brok
         let may_publish = link.wire().blocked.lock().is_none();
         let again_at = publisher.publish_some(may_publish);
         publisher.take_ready()?;
-        if may_publish && again_at.is_none() && link.wire().outgoing.lock().is_waiting() {
+        if may_publish && again_at.is_none() && link.wire().unconfirmed.lock().is_waiting() {
             tokio::task::yield_now().await;
             continue;
         }
         // Senders that wait for room, or for the end, need the answers.
-        let is_urgent = link.wire().has_left() || link.wire().outgoing.lock().is_half_full();
+        let is_urgent = link.wire().has_left() || link.wire().unconfirmed.lock().is_half_full();
         let collect_at = publisher.collect_at.filter(|_| !is_urgent);
         tokio::select! {
             answer = publisher.next_answer(), if collect_at.is_none() => publisher.answered(answer?),
@@ -246,7 +235,7 @@ impl<L: Sends> Publisher<'_, L> {
         let mut open = self.link.wire().open.lock();
         let open = open.as_mut()?;
         if may_publish && open.again_at.is_none() {
-            open.publish_some(self.link);
+            publish_some(open, self.link);
         }
         open.again_at
     }
@@ -270,7 +259,7 @@ impl<L: Sends> Publisher<'_, L> {
     fn look_for_answers(&mut self) {
         let now = Instant::now();
         let is_blocked = self.link.wire().blocked.lock().is_some();
-        let first = self.link.wire().outgoing.lock().first_published();
+        let first = self.link.wire().unconfirmed.lock().first_published();
         self.unanswered = match (first, self.unanswered) {
             (Some(first), Some((known, since))) if first == known && !is_blocked => {
                 self.is_stuck |= now.duration_since(since) >= UNANSWERED;
@@ -286,7 +275,13 @@ impl<L: Sends> Publisher<'_, L> {
             self.answered(answer?);
         }
         if let Some(open) = self.link.wire().open.lock().as_mut() {
-            open.is_watched = self.link.wire().outgoing.lock().first_published().is_some();
+            open.is_watched = self
+                .link
+                .wire()
+                .unconfirmed
+                .lock()
+                .first_published()
+                .is_some();
             if !open.is_watched {
                 self.collect_at = None;
             } else if self.is_freed {
@@ -300,23 +295,23 @@ impl<L: Sends> Publisher<'_, L> {
     }
 
     fn answered(&mut self, (order, answer): (u64, Answer)) {
-        let mut outgoing = self.link.wire().outgoing.lock();
-        if !outgoing.is_published(order) {
+        let mut unconfirmed = self.link.wire().unconfirmed.lock();
+        if !unconfirmed.is_published(order) {
             return;
         }
         let outcome = match answer {
             Answer::Taken => {
                 self.link.wire().sent.fetch_add(1, Ordering::Relaxed);
                 self.link.confirmed(order);
-                outgoing.confirmed(order)
+                unconfirmed.confirmed(order)
             }
-            Answer::NoQueue => outgoing.unroutable(order),
+            Answer::NoQueue => unconfirmed.unroutable(order),
             Answer::NotTaken => {
-                self.is_stuck |= outgoing.refused(order);
+                self.is_stuck |= unconfirmed.refused(order);
                 None
             }
         };
-        drop(outgoing);
+        drop(unconfirmed);
         if answer == Answer::NotTaken
             && let Some(open) = self.link.wire().open.lock().as_mut()
         {

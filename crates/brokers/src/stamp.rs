@@ -7,7 +7,7 @@ const LONGEST: usize = 50;
 
 /// The place of a message among all messages from one agent to another. As text it is hexadecimal: `EPOCH-NUMBER-BASE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp {
+pub struct OrderStamp {
     /// A number drawn anew each time the sender attaches. Numbers of different epochs are unrelated.
     pub epoch: u64,
     /// Counts the messages to this receiver, from 1. The largest integer is never used, since another number must be
@@ -17,7 +17,7 @@ pub struct Stamp {
     pub base: u64,
 }
 
-impl Stamp {
+impl OrderStamp {
     /// Reads a stamp; `None` if the text is no stamp. Only texts that [`fmt::Display`] writes are stamps.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > LONGEST {
@@ -46,7 +46,7 @@ fn digits(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-impl fmt::Display for Stamp {
+impl fmt::Display for OrderStamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}-{:x}-{:x}", self.epoch, self.number, self.base)
     }
@@ -56,18 +56,18 @@ impl fmt::Display for Stamp {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Stamp;
+    use super::OrderStamp;
 
     proptest! {
         #[test]
         fn what_is_written_is_read(epoch: u64, a in 1..u64::MAX, b in 1..u64::MAX) {
-            let stamp = Stamp { epoch, number: a.max(b), base: a.min(b) };
-            prop_assert_eq!(Stamp::parse(&stamp.to_string()), Some(stamp));
+            let stamp = OrderStamp { epoch, number: a.max(b), base: a.min(b) };
+            prop_assert_eq!(OrderStamp::parse(&stamp.to_string()), Some(stamp));
         }
 
         #[test]
         fn any_text_is_a_stamp_or_none(text in "[0-9a-fA-F+-]{0,60}") {
-            if let Some(stamp) = Stamp::parse(&text) {
+            if let Some(stamp) = OrderStamp::parse(&text) {
                 prop_assert_eq!(stamp.to_string(), text);
             }
         }
@@ -75,15 +75,15 @@ mod tests {
 
     #[test]
     fn a_base_above_the_number_is_none() {
-        assert_eq!(Stamp::parse("0000000000000001-1-2"), None);
-        assert_eq!(Stamp::parse("0000000000000001-1-0"), None);
-        assert_eq!(Stamp::parse("0000000000000001-+1-1"), None);
+        assert_eq!(OrderStamp::parse("0000000000000001-1-2"), None);
+        assert_eq!(OrderStamp::parse("0000000000000001-1-0"), None);
+        assert_eq!(OrderStamp::parse("0000000000000001-+1-1"), None);
     }
 
     #[test]
     fn a_number_that_none_could_follow_is_none() {
         let text = |number: u64| format!("0000000000000001-{number:x}-1");
-        assert_eq!(Stamp::parse(&text(u64::MAX)), None);
-        assert!(Stamp::parse(&text(u64::MAX - 1)).is_some());
+        assert_eq!(OrderStamp::parse(&text(u64::MAX)), None);
+        assert!(OrderStamp::parse(&text(u64::MAX - 1)).is_some());
     }
 }

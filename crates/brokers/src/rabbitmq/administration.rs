@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::management::{ALL_QUEUES, DEAD_LETTERS_KEPT, Management, ManagementError, POLICY, read};
 use super::names::{self, escape, exactly};
-use crate::administration::{Account, Administration, DeadLetter, Member, Waiting};
+use crate::administration::{Account, Administration, DeadLetter, Member, WaitingCounts};
 use crate::client::BrokerFailure;
 use crate::config::Login;
 use crate::envelope::Receiver;
@@ -240,7 +240,7 @@ impl Administration for Management {
         Box::pin(async { Ok(self.nodes().await?) })
     }
 
-    fn waiting(&self) -> Asked<'_, Waiting> {
+    fn waiting(&self) -> Asked<'_, WaitingCounts> {
         Box::pin(async { Ok(self.queue_depths().await?) })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lapin::Connection;
 use sealbus_seal::Credential;
 
-use super::client::RabbitClient;
+use super::access::RabbitClient;
 use super::connect::{Purpose, open};
 use super::management::{Management, ManagementError};
 use super::names;

@@ -1,51 +1,15 @@
 //! The client of RabbitMQ for one process.
 
-use std::time::Duration;
-
 use sealbus_bus::{Acknowledgement, BoxFuture};
-use sealbus_seal::{Identity, PlatformName};
+use sealbus_seal::Identity;
 
+use super::access::RabbitClient;
 use super::connect::{ConnectError, Purpose, open};
 use super::names;
 use super::receiving::Deliveries;
 use super::sending::Publications;
 use crate::client::{BrokerFailure, Client, Owner, Receiving, Sending};
-use crate::config::{BrokerConfig, BrokerSecurity};
 use crate::envelope::Receiver;
-
-/// How a process reaches its RabbitMQ.
-#[derive(Clone, Debug)]
-pub struct RabbitClient {
-    /// The platform.
-    pub platform: PlatformName,
-    /// Level, and what belongs to it.
-    pub security: BrokerSecurity,
-    /// The virtual host. By default it is the platform's name.
-    pub vhost: String,
-    /// How often both sides say that they are there.
-    pub heartbeat: Duration,
-}
-
-impl RabbitClient {
-    /// The client of a process with this configuration.
-    pub fn new(config: &BrokerConfig) -> Self {
-        Self {
-            vhost: config.platform.to_string(),
-            platform: config.platform.clone(),
-            security: config.security.clone(),
-            heartbeat: Duration::from_secs(10),
-        }
-    }
-
-    /// The same in this virtual host.
-    #[must_use]
-    pub fn in_vhost(self, vhost: &str) -> Self {
-        Self {
-            vhost: vhost.to_owned(),
-            ..self
-        }
-    }
-}
 
 impl From<ConnectError> for BrokerFailure {
     fn from(error: ConnectError) -> Self {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::management::{Management, ManagementError, read};
 use super::names::{self, escape};
-use crate::administration::{Member, Waiting};
+use crate::administration::{Member, WaitingCounts};
 use crate::envelope::Receiver;
 
 /// A broker of the cluster, in its own words.
@@ -40,12 +40,12 @@ impl Management {
     }
 
     /// Counts the messages in the queues. The broker updates its counts every few seconds.
-    pub(super) async fn queue_depths(&self) -> Result<Waiting, ManagementError> {
+    pub(super) async fn queue_depths(&self) -> Result<WaitingCounts, ManagementError> {
         let what = "say what waits";
         let path = format!("queues/{}?columns=name,messages", escape(&self.vhost));
         let (status, answer) = self.ask(what, Method::GET, &path, None).await?;
         let queues: Vec<Value> = read(what, status, &answer)?;
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingCounts::default();
         for queue in &queues {
             let name = queue["name"].as_str().unwrap_or_default();
             let messages = queue["messages"].as_u64().unwrap_or_default();

@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
 
-use super::client::RabbitClient;
+use super::access::RabbitClient;
 use super::names;
 use super::socket::{Socket, Sockets};
 use crate::client::Owner;

@@ -4,6 +4,7 @@
 //! its login (SASL EXTERNAL). The property `user-id`, which the broker checks, names the sender of a message. A message
 //! is confirmed when a majority of the brokers has it on disk.
 
+mod access;
 mod administration;
 pub mod bare;
 mod client;
@@ -21,7 +22,7 @@ mod sending;
 mod site;
 mod socket;
 
-pub use client::RabbitClient;
+pub use access::RabbitClient;
 pub use dead_letters::read_dead_letter;
 pub use files::{BrokerCertificate, BrokerSetup};
 pub use instructions::README;

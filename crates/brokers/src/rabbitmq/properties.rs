@@ -9,7 +9,7 @@ use sealbus_bus::RefusalReason;
 
 use super::names;
 use crate::envelope::{Delivery, Envelope, Kind, Receiver};
-use crate::stamp::Stamp;
+use crate::stamp::OrderStamp;
 
 /// Kept on disk by the broker.
 const PERSISTENT: u8 = 2;
@@ -100,7 +100,7 @@ pub(super) fn read(delivery: lapin::message::Delivery) -> Delivery {
             .user_id()
             .as_ref()
             .map(|user| user.as_str().to_owned()),
-        stamp: stamp.and_then(|id| Stamp::parse(id.as_str())),
+        stamp: stamp.and_then(|id| OrderStamp::parse(id.as_str())),
         kind: match properties.kind().as_ref().map(|kind| kind.as_str()) {
             None => Some(Kind::Message),
             Some(KIND_FRAME) => Some(Kind::Frame),

@@ -14,7 +14,7 @@ use super::connect::Opened;
 use super::properties;
 use crate::client::{Answer, BrokerFailure, Condition, Sending};
 use crate::envelope::Envelope;
-use crate::stamp::Stamp;
+use crate::stamp::OrderStamp;
 
 /// The broker's answer to a message, once it comes. The message stands in the library's line from the first poll on, in
 /// order. The sender does not wait until it is written, which would cost two switches of threads for each message.
@@ -72,7 +72,7 @@ impl Publications {
         // one it is.
         let back = returned.and_then(|returned| {
             let id = returned.properties.message_id().as_ref()?;
-            let number_back = Stamp::parse(id.as_str())?.number;
+            let number_back = OrderStamp::parse(id.as_str())?.number;
             let key_back = returned.routing_key.as_str();
             let others = self.published.iter();
             let others = others.map(|it| (it.order, &*it.key, it.number));

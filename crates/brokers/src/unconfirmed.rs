@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sealbus_bus::{Rejected, UndeliverableReason};
 
-use crate::stamp::Stamp;
+use crate::stamp::OrderStamp;
 
 /// The number of refusals of one message on a connection, before another connection is tried.
 const REFUSALS: u32 = 20;
@@ -42,7 +42,7 @@ pub(crate) struct Publication<T> {
     pub(crate) receiver: Arc<str>,
     pub(crate) payload: Bytes,
     pub(crate) note: T,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: OrderStamp,
 }
 
 /// The messages to one receiver.
@@ -97,7 +97,7 @@ pub(crate) enum Outcome<T> {
 /// Messages that one agent or one process has sent and the broker has not confirmed yet. `T` is the owner's note on
 /// each.
 #[derive(Debug)]
-pub(crate) struct Outgoing<T> {
+pub(crate) struct Unconfirmed<T> {
     epoch: u64,
     room: Room,
     next_order: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Outgoing<T> {
     bytes: usize,
 }
 
-impl<T: Clone> Outgoing<T> {
+impl<T: Clone> Unconfirmed<T> {
     pub(crate) fn new(epoch: u64, room: Room) -> Self {
         Self {
             epoch,
@@ -219,7 +219,7 @@ impl<T: Clone> Outgoing<T> {
             receiver: accepted.receiver.clone(),
             payload: accepted.payload.clone(),
             note: accepted.note.clone(),
-            stamp: Stamp {
+            stamp: OrderStamp {
                 epoch: self.epoch,
                 number: accepted.number,
                 base,
@@ -352,163 +352,4 @@ impl<T: Clone> Outgoing<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::{Duration, Instant};
-
-    use bytes::Bytes;
-    use proptest::prelude::*;
-    use sealbus_bus::{Rejected, UndeliverableReason};
-
-    use super::{Outcome, Outgoing, REFUSALS, Room};
-    use crate::incoming::Incoming;
-
-    const ROOM: Room = Room {
-        messages: 16,
-        bytes: 1 << 20,
-    };
-
-    fn outgoing() -> (Outgoing<()>, Arc<str>) {
-        (Outgoing::new(1, ROOM), "b@f".into())
-    }
-
-    #[test]
-    fn what_was_not_confirmed_is_published_again_under_the_same_number() {
-        let (mut outgoing, receiver) = outgoing();
-        for byte in 0..3u8 {
-            outgoing.accept(
-                &receiver,
-                Bytes::copy_from_slice(&[byte]),
-                (),
-                Instant::now(),
-            );
-        }
-        let first = outgoing.publish().unwrap();
-        let second = outgoing.publish().unwrap();
-        assert_eq!((second.stamp.number, second.stamp.base), (2, 1));
-        assert!(outgoing.confirmed(first.order).is_none());
-        outgoing.disconnected();
-        let again = outgoing.publish().unwrap();
-        assert_eq!((again.stamp.number, again.stamp.base), (2, 1));
-        assert_eq!(again.payload, second.payload);
-        assert_eq!(outgoing.publish().unwrap().stamp.number, 3);
-    }
-
-    #[test]
-    fn what_is_refused_again_and_again_needs_another_connection() {
-        let (mut outgoing, receiver) = outgoing();
-        outgoing.accept(&receiver, Bytes::from_static(b"x"), (), Instant::now());
-        for _ in 0..2 {
-            for _ in 1..REFUSALS {
-                let order = outgoing.publish().unwrap().order;
-                assert!(!outgoing.refused(order));
-            }
-            let order = outgoing.publish().unwrap().order;
-            assert!(outgoing.refused(order));
-            outgoing.disconnected();
-        }
-        let again = outgoing.publish().unwrap();
-        assert_eq!((again.stamp.number, again.stamp.base), (1, 1));
-        assert!(outgoing.confirmed(again.order).is_none());
-        assert!(outgoing.is_settled());
-    }
-
-    #[test]
-    fn receivers_that_confirmed_everything_are_forgotten_and_their_numbers_are_not_given_again() {
-        let mut outgoing = Outgoing::new(1, ROOM);
-        let now = Instant::now();
-        let mut incoming = Incoming::new(Duration::from_secs(10));
-        let mut send = |receiver: &Arc<str>| {
-            outgoing.accept(receiver, Bytes::from_static(b"x"), (), now);
-            let publication = outgoing.publish().unwrap();
-            assert!(outgoing.confirmed(publication.order).is_none());
-            (publication.stamp, outgoing.lines.len())
-        };
-        let first: Arc<str> = "first@f".into();
-        let sender: Arc<str> = "a@f".into();
-        let mut taken = 0;
-        for round in 0..2 {
-            for _ in 0..3 {
-                let (stamp, _) = send(&first);
-                let arrival = incoming.arrived(&sender, stamp, (), now);
-                assert_eq!(arrival.spare, None, "round {round}");
-                taken += arrival.next.len();
-            }
-            for other in 0..20_000 {
-                let (_, remembered) = send(&format!("b{other}@f").into());
-                assert!(remembered <= 4_096, "{remembered} receivers are remembered");
-            }
-        }
-        assert_eq!(taken, 6);
-    }
-
-    #[test]
-    fn all_that_came_back_goes_back_in_order() {
-        let (mut outgoing, receiver) = outgoing();
-        for byte in 0..4u8 {
-            outgoing.accept(
-                &receiver,
-                Bytes::copy_from_slice(&[byte]),
-                (),
-                Instant::now(),
-            );
-        }
-        let published: Vec<_> = (0..3).map(|_| outgoing.publish().unwrap()).collect();
-        assert!(outgoing.unroutable(published[1].order).is_none());
-        assert!(matches!(outgoing.check("b@f"), Err(Rejected::Moving)));
-        assert!(outgoing.unroutable(published[0].order).is_none());
-        let Some(Outcome::Returned { messages, .. }) = outgoing.unroutable(published[2].order)
-        else {
-            panic!("nothing came back");
-        };
-        let bytes: Vec<_> = messages.iter().map(|(_, payload)| payload[0]).collect();
-        assert_eq!(bytes, [0, 1, 2, 3]);
-        assert!(matches!(outgoing.check("b@f"), Err(Rejected::Moving)));
-        outgoing.settled("b@f");
-        assert!(outgoing.check("b@f").is_ok());
-        assert!(outgoing.is_settled());
-    }
-
-    proptest! {
-        /// For any answers of the broker, every message is confirmed, comes back or is given up, and all room is free
-        /// again.
-        #[test]
-        fn nothing_is_forgotten(answers in proptest::collection::vec(0u8..4, 1..60)) {
-            let (mut outgoing, receiver) = outgoing();
-            let now = Instant::now();
-            let (mut accepted, mut ended) = (0, 0);
-            let mut count = |outcomes: Vec<Outcome<()>>| {
-                for outcome in outcomes {
-                    ended += match outcome {
-                        Outcome::Returned { messages, .. } => messages.len(),
-                        Outcome::Undeliverable { .. } => 1,
-                    };
-                }
-            };
-            let mut confirmed = 0;
-            for answer in answers {
-                if outgoing.check("b@f").is_ok() {
-                    outgoing.accept(&receiver, Bytes::from_static(b"x"), (), now);
-                    accepted += 1;
-                }
-                let Some(publication) = outgoing.publish() else {
-                    outgoing.settled("b@f");
-                    continue;
-                };
-                match answer {
-                    0 => { confirmed += 1; count(outgoing.confirmed(publication.order).into_iter().collect()) }
-                    1 => {
-                        let _ = outgoing.refused(publication.order);
-                    }
-                    2 => count(outgoing.unroutable(publication.order).into_iter().collect()),
-                    _ => outgoing.disconnected(),
-                }
-            }
-            outgoing.disconnected();
-            count(outgoing.give_up(Duration::ZERO, now, &UndeliverableReason::ReceiverGone));
-            prop_assert!(outgoing.is_settled());
-            prop_assert_eq!(outgoing.bytes, 0);
-            prop_assert_eq!(accepted, ended + confirmed);
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,160 @@
+//! Tests of the messages that the broker has not confirmed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use sealbus_bus::{Rejected, UndeliverableReason};
+
+use super::{Outcome, REFUSALS, Room, Unconfirmed};
+use crate::incoming::Incoming;
+
+const ROOM: Room = Room {
+    messages: 16,
+    bytes: 1 << 20,
+};
+
+fn unconfirmed() -> (Unconfirmed<()>, Arc<str>) {
+    (Unconfirmed::new(1, ROOM), "b@f".into())
+}
+
+#[test]
+fn what_was_not_confirmed_is_published_again_under_the_same_number() {
+    let (mut unconfirmed, receiver) = unconfirmed();
+    for byte in 0..3u8 {
+        unconfirmed.accept(
+            &receiver,
+            Bytes::copy_from_slice(&[byte]),
+            (),
+            Instant::now(),
+        );
+    }
+    let first = unconfirmed.publish().unwrap();
+    let second = unconfirmed.publish().unwrap();
+    assert_eq!((second.stamp.number, second.stamp.base), (2, 1));
+    assert!(unconfirmed.confirmed(first.order).is_none());
+    unconfirmed.disconnected();
+    let again = unconfirmed.publish().unwrap();
+    assert_eq!((again.stamp.number, again.stamp.base), (2, 1));
+    assert_eq!(again.payload, second.payload);
+    assert_eq!(unconfirmed.publish().unwrap().stamp.number, 3);
+}
+
+#[test]
+fn what_is_refused_again_and_again_needs_another_connection() {
+    let (mut unconfirmed, receiver) = unconfirmed();
+    unconfirmed.accept(&receiver, Bytes::from_static(b"x"), (), Instant::now());
+    for _ in 0..2 {
+        for _ in 1..REFUSALS {
+            let order = unconfirmed.publish().unwrap().order;
+            assert!(!unconfirmed.refused(order));
+        }
+        let order = unconfirmed.publish().unwrap().order;
+        assert!(unconfirmed.refused(order));
+        unconfirmed.disconnected();
+    }
+    let again = unconfirmed.publish().unwrap();
+    assert_eq!((again.stamp.number, again.stamp.base), (1, 1));
+    assert!(unconfirmed.confirmed(again.order).is_none());
+    assert!(unconfirmed.is_settled());
+}
+
+#[test]
+fn receivers_that_confirmed_everything_are_forgotten_and_their_numbers_are_not_given_again() {
+    let mut unconfirmed = Unconfirmed::new(1, ROOM);
+    let now = Instant::now();
+    let mut incoming = Incoming::new(Duration::from_secs(10));
+    let mut send = |receiver: &Arc<str>| {
+        unconfirmed.accept(receiver, Bytes::from_static(b"x"), (), now);
+        let publication = unconfirmed.publish().unwrap();
+        assert!(unconfirmed.confirmed(publication.order).is_none());
+        (publication.stamp, unconfirmed.lines.len())
+    };
+    let first: Arc<str> = "first@f".into();
+    let sender: Arc<str> = "a@f".into();
+    let mut taken = 0;
+    for round in 0..2 {
+        for _ in 0..3 {
+            let (stamp, _) = send(&first);
+            let arrival = incoming.arrived(&sender, stamp, (), now);
+            assert_eq!(arrival.spare, None, "round {round}");
+            taken += arrival.next.len();
+        }
+        for other in 0..20_000 {
+            let (_, remembered) = send(&format!("b{other}@f").into());
+            assert!(remembered <= 4_096, "{remembered} receivers are remembered");
+        }
+    }
+    assert_eq!(taken, 6);
+}
+
+#[test]
+fn all_that_came_back_goes_back_in_order() {
+    let (mut unconfirmed, receiver) = unconfirmed();
+    for byte in 0..4u8 {
+        unconfirmed.accept(
+            &receiver,
+            Bytes::copy_from_slice(&[byte]),
+            (),
+            Instant::now(),
+        );
+    }
+    let published: Vec<_> = (0..3).map(|_| unconfirmed.publish().unwrap()).collect();
+    assert!(unconfirmed.unroutable(published[1].order).is_none());
+    assert!(matches!(unconfirmed.check("b@f"), Err(Rejected::Moving)));
+    assert!(unconfirmed.unroutable(published[0].order).is_none());
+    let Some(Outcome::Returned { messages, .. }) = unconfirmed.unroutable(published[2].order)
+    else {
+        panic!("nothing came back");
+    };
+    let bytes: Vec<_> = messages.iter().map(|(_, payload)| payload[0]).collect();
+    assert_eq!(bytes, [0, 1, 2, 3]);
+    assert!(matches!(unconfirmed.check("b@f"), Err(Rejected::Moving)));
+    unconfirmed.settled("b@f");
+    assert!(unconfirmed.check("b@f").is_ok());
+    assert!(unconfirmed.is_settled());
+}
+
+proptest! {
+    /// For any answers of the broker, every message is confirmed, comes back or is given up, and all room is free
+    /// again.
+    #[test]
+    fn nothing_is_forgotten(answers in proptest::collection::vec(0u8..4, 1..60)) {
+        let (mut unconfirmed, receiver) = unconfirmed();
+        let now = Instant::now();
+        let (mut accepted, mut ended) = (0, 0);
+        let mut count = |outcomes: Vec<Outcome<()>>| {
+            for outcome in outcomes {
+                ended += match outcome {
+                    Outcome::Returned { messages, .. } => messages.len(),
+                    Outcome::Undeliverable { .. } => 1,
+                };
+            }
+        };
+        let mut confirmed = 0;
+        for answer in answers {
+            if unconfirmed.check("b@f").is_ok() {
+                unconfirmed.accept(&receiver, Bytes::from_static(b"x"), (), now);
+                accepted += 1;
+            }
+            let Some(publication) = unconfirmed.publish() else {
+                unconfirmed.settled("b@f");
+                continue;
+            };
+            match answer {
+                0 => { confirmed += 1; count(unconfirmed.confirmed(publication.order).into_iter().collect()) }
+                1 => {
+                    let _ = unconfirmed.refused(publication.order);
+                }
+                2 => count(unconfirmed.unroutable(publication.order).into_iter().collect()),
+                _ => unconfirmed.disconnected(),
+            }
+        }
+        unconfirmed.disconnected();
+        count(unconfirmed.give_up(Duration::ZERO, now, &UndeliverableReason::ReceiverGone));
+        prop_assert!(unconfirmed.is_settled());
+        prop_assert_eq!(unconfirmed.bytes, 0);
+        prop_assert_eq!(accepted, ended + confirmed);
+    }
+}
