@@ -6,9 +6,8 @@ use std::sync::Arc;
 use sealbus_fipa::{AclMessage, EncodeError};
 use thiserror::Error;
 
-use crate::inlet::Refused;
 use crate::letter::NotKept;
-use crate::refusal::RefusalReason;
+use crate::refusal::{RefusalReason, Refused};
 
 /// Why an accepted message could not be delivered. The sender finds the reason in a `failure` message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -80,6 +79,22 @@ impl From<Refused> for UndeliverableReason {
             explanation: refused.explanation,
         }
     }
+}
+
+/// Why a [`Destination`](crate::Destination) did not accept a message.
+#[derive(Debug)]
+pub enum Rejected {
+    /// The receiver has no room now. All its senders wait at the destination's gate.
+    Full,
+    /// The sender's own connection has no room now. The sender alone waits, at [its gate](crate::LocalAgent::gate).
+    Congested,
+    /// The message can never be sent.
+    Impossible(UndeliverableReason),
+    /// The receiver is moving. Accepted messages come back through [`Bus::returned`](crate::Bus::returned); until then
+    /// nothing may be sent elsewhere.
+    Moving,
+    /// This way has ended; the receiver must be looked up again.
+    Closed,
 }
 
 /// Why `send` did not accept a message. These errors are the agent's own doing. Faults on the way come as a `failure`

@@ -3,8 +3,8 @@
 use sealbus_fipa::sl::{ActionExpression, Content, Parameter, Term, Wff};
 use sealbus_fipa::{AclMessage, AclMessageRef, Aid, Performative};
 
+use crate::acknowledgement::Acknowledgement;
 use crate::error::UndeliverableReason;
-use crate::transport::Acknowledgement;
 
 /// The `failure` from the AMS for `lost`, which did not reach `receiver`. `None` if `lost` has no sender or is itself
 /// such a notice, so that notices never answer each other.

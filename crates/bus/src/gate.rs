@@ -50,13 +50,13 @@ impl Default for Gate {
 }
 
 /// A place in the queue. Leaving the place, also by cancellation, passes the turn on.
-struct Place<'a> {
+struct QueuePlace<'a> {
     gate: &'a Gate,
     sender: u64,
     has_passed: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueuePlace<'a> {
     fn take(gate: &'a Gate, sender: u64) -> Self {
         let mut standings = gate.standings.lock();
         if sender != NOBODY {
@@ -76,7 +76,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut standings = self.gate.standings.lock();
         if self.gate.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -138,7 +138,7 @@ impl Gate {
     /// As [`pass`](Self::pass), for the sender of this number (not 0). The sender may send some more afterwards before
     /// it must queue.
     pub async fn pass_as<T>(&self, sender: u64, mut attempt: impl FnMut() -> Option<T>) -> T {
-        let mut place = Place::take(self, sender);
+        let mut place = QueuePlace::take(self, sender);
         // The semaphore is never closed. The place is kept until the end in any case.
         let turn = self.first.acquire().await;
         loop {

@@ -12,13 +12,12 @@ use sealbus_seal::Identity;
 
 use crate::agent::LocalAgent;
 use crate::credit::WindowCredit;
-use crate::error::UndeliverableReason;
+use crate::error::{Rejected, UndeliverableReason};
 use crate::gate::Gate;
 use crate::mailbox::{MESSAGE_OVERHEAD, WindowListener};
 use crate::message::Provenance;
-use crate::refusal::RefusalReason;
+use crate::refusal::{RefusalReason, Refused};
 use crate::resolver::ProcessEndpoint;
-use crate::transport::Rejected;
 
 /// The writer of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -131,15 +130,6 @@ pub fn check_sender(proved: &str, message: &AclMessageRef<'_>) -> Result<(), Ref
         reason: RefusalReason::ForgedSender,
         explanation,
     })
-}
-
-/// Why something that arrived is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Why, for machines.
-    pub reason: RefusalReason,
-    /// Why, for people.
-    pub explanation: String,
 }
 
 /// A frame that arrived and is not taken.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::acknowledgement::Acknowledgement;
 use crate::moment::Moment;
 use crate::resolver::BoxFuture;
-use crate::transport::Acknowledgement;
 
 /// How a message is to be delivered. By default the message is delivered at once, or not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

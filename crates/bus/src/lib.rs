@@ -7,13 +7,16 @@
 //!
 //! An undeliverable message comes back to its sender as a `failure` message. The [`RefusalLog`] holds refused attempts.
 
+mod acknowledgement;
 mod agent;
+mod attachment;
 mod bus;
 mod credit;
 mod error;
 mod failure;
 mod foreign;
 mod gate;
+mod gateway;
 mod given_up;
 mod inlet;
 mod letter;
@@ -21,24 +24,29 @@ mod lifetime;
 mod mailbox;
 mod message;
 mod moment;
+mod origin;
 mod outbox;
 mod permission;
 mod refusal;
 mod resolver;
 mod route;
 mod search;
+pub mod text;
 mod transport;
+mod ways;
 
+pub use acknowledgement::Acknowledgement;
 pub use agent::LocalAgent;
-pub use bus::{AttachError, Bus, BusConfig, Counters, Returned, WeakBus};
+pub use attachment::AttachError;
+pub use bus::{Bus, BusConfig, Counters, WeakBus};
 pub use credit::WindowCredit;
-pub use error::{SendError, TrySendError, UndeliverableReason, Unsent};
+pub use error::{Rejected, SendError, TrySendError, UndeliverableReason, Unsent};
 pub use failure::{failure_notice, receipt_notice};
-pub use foreign::{ForeignOrigin, GATEWAY, ORIGIN_PARAMETER, StandInReader, is_foreign};
+pub use foreign::{GATEWAY, StandInReader, is_foreign};
 pub use gate::Gate;
 pub use inlet::{
     ArrivedFrame, FrameCredit, FrameInlet, FrameOrigin, FrameSender, FrameWindow, LostFrame,
-    OutgoingFrame, ProcessDestination, Refused, RefusedFrame, check_sender,
+    OutgoingFrame, ProcessDestination, RefusedFrame, check_sender,
 };
 pub use letter::{Delivery, Kept, KeptListener, KeptOutcome, Letter, NotKept, Post};
 pub use lifetime::{Lifetime, LifetimeError};
@@ -48,13 +56,13 @@ pub use mailbox::{
 };
 pub use message::{Provenance, ReceivedMessage, shared_size};
 pub use moment::Moment;
+pub use origin::{ForeignOrigin, ORIGIN_PARAMETER};
 pub use outbox::Outbox;
 pub use permission::Permit;
-pub use refusal::{Refusal, RefusalLog, RefusalReason};
+pub use refusal::{Refusal, RefusalLog, RefusalReason, Refused};
 pub use resolver::{BoxFuture, Location, ProcessEndpoint, ResolveError, Resolver};
-pub use transport::{
-    Acknowledgement, Capabilities, Destination, Outgoing, Rejected, Transport, TransportError,
-};
+pub use transport::{Capabilities, Destination, Outgoing, Transport, TransportError};
+pub use ways::Returned;
 
 /// An identifier that holds just a name. The name is legal because an agent was attached, or a message decoded, under
 /// it.

@@ -7,8 +7,8 @@ use sealbus_fipa::bitefficient::{self, EncodedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, DecodeError, EncodeError, Limits};
 use sealbus_seal::{Identity, VerifiedIdentity};
 
-use crate::foreign::{ForeignOrigin, ORIGIN_PARAMETER};
 use crate::letter::Kept;
+use crate::origin::{ForeignOrigin, ORIGIN_PARAMETER};
 
 /// The bus's knowledge of the sender of a received message.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use crate::bus::Bus;
 use crate::error::{SendError, TrySendError, Unsent};
 use crate::letter::{Delivery, Letter, NotKept};
 use crate::permission::Permit;
-use crate::route::{Parcel, ParcelMessage, Route, Sent, Waiting};
+use crate::route::{Bottleneck, Parcel, ParcelMessage, Route, Sent};
 use crate::transport::Outgoing;
 
 /// The sending side of an attached agent. Calls may come from any thread.
@@ -35,7 +35,7 @@ struct Last {
 
 /// Why an attempt for one receiver ended short of acceptance.
 enum Stopped {
-    Full(Arc<Route>, Waiting),
+    Full(Arc<Route>, Bottleneck),
     Failed(SendError),
 }
 
@@ -242,7 +242,7 @@ impl Outbox {
                     if self.bus.given_up().is_some() {
                         return Some(Sent::Stale);
                     }
-                    match route.try_send(&self.bus, parcel, true) {
+                    match self.bus.send_along(&route, parcel, true) {
                         Sent::Full(now) if now.is_same(&waiting) => None,
                         answer => Some(answer),
                     }
@@ -361,7 +361,7 @@ impl Outbox {
                 }
             };
             self.check_parcel(parcel, permit, receiver)?;
-            match route.try_send(&self.bus, parcel, my_turn) {
+            match self.bus.send_along(route, parcel, my_turn) {
                 Sent::Accepted => {
                     self.agent.count_sent();
                     return Ok(());

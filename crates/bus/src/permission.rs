@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use sealbus_seal::Identity;
 use sealbus_seal::permission::Permissions;
 
-use crate::bus::Bus;
-use crate::inlet::Refused;
-use crate::refusal::RefusalReason;
+use crate::refusal::{RefusalReason, Refused};
 
 /// The rules that a bus obeys. Without rules, every agent may write to every other.
 #[derive(Default)]
@@ -20,7 +17,7 @@ pub(crate) struct MessageRules {
     rules: RwLock<Option<Arc<Permissions>>>,
 }
 
-/// A remembered decision for one sender and one receiver. [`Bus::permits`] looks the decision up again only when the
+/// A remembered decision for one sender and one receiver. [`Bus::permits`](crate::Bus::permits) looks the decision up again only when the
 /// rules have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permit {
@@ -28,32 +25,25 @@ pub struct Permit {
     granted_by: u64,
 }
 
-impl Bus {
-    /// Sets the rules that say which agents may write to which, from now on.
-    pub fn set_permissions(&self, permissions: Arc<Permissions>) {
-        let rules = &self.inner.rules;
-        let mut held = rules.rules.write();
+impl MessageRules {
+    pub(crate) fn set(&self, permissions: Arc<Permissions>) {
+        let mut held = self.rules.write();
         *held = (!permissions.allow_everything()).then_some(permissions);
-        rules.version.fetch_add(1, Ordering::Release);
+        self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Checks that `sender` may write to `receiver`, both by AID name. The check runs when an agent sends. It runs
-    /// again on arrival: in a mailbox of this process, in a transport, and in the keeper of messages for the absent.
-    ///
-    /// # Errors
-    /// [`Refused`] with `not-permitted`. The caller, which knows the proved identity, must [note](Bus::refused) it.
-    pub fn permits(
+    /// Checks that `sender` may write to `receiver`, both by AID name.
+    pub(crate) fn check(
         &self,
         permit: &mut Permit,
         sender: &str,
         receiver: &str,
     ) -> Result<(), Refused> {
-        let rules = &self.inner.rules;
-        let version = rules.version.load(Ordering::Acquire) + 1;
+        let version = self.version.load(Ordering::Acquire) + 1;
         if permit.granted_by == version {
             return Ok(());
         }
-        let held = rules.rules.read();
+        let held = self.rules.read();
         if let Some(permissions) = &*held
             && !permissions.may_send(sender, receiver)
         {
@@ -64,26 +54,6 @@ impl Bus {
         }
         permit.granted_by = version;
         Ok(())
-    }
-
-    /// As [`permits`](Self::permits), for an agent of this process. Refusals are noted.
-    pub(crate) fn permits_own(
-        &self,
-        permit: &mut Permit,
-        sender: &str,
-        receiver: &str,
-    ) -> Result<(), Refused> {
-        self.permits(permit, sender, receiver)
-            .inspect_err(|refused| {
-                let identity = Identity::from_agent_name(sender).ok();
-                self.refused(
-                    sender,
-                    identity.map(|identity| identity.to_string()),
-                    Some(receiver),
-                    refused.reason,
-                    refused.explanation.clone(),
-                );
-            })
     }
 }
 

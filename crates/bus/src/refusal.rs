@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use sealbus_seal::VerifyError;
 use sealbus_seal::binding::BindingError;
 
+use crate::text::excerpt;
+
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
@@ -110,6 +112,15 @@ impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
+}
+
+/// Why something that arrived is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why, for machines.
+    pub reason: RefusalReason,
+    /// Why, for people.
+    pub explanation: String,
 }
 
 /// One thing refused.
@@ -253,12 +264,6 @@ fn source(refusal: &Refusal) -> String {
     }
 }
 
-/// A text of bounded length without control characters, safe to show in a terminal.
-fn plain(text: &str) -> String {
-    let harmless = |it: char| if it.is_control() { '\u{fffd}' } else { it };
-    text.chars().take(LONGEST_TEXT).map(harmless).collect()
-}
-
 impl RefusalLog {
     /// Notes a refusal and logs it (target `sealbus::refused`), unless its source has filled its share of the log.
     pub fn note(&self, refusal: Refusal) {
@@ -266,11 +271,12 @@ impl RefusalLog {
     }
 
     fn note_at(&self, refusal: Refusal, now: Duration) {
+        let short = |text: &str| excerpt(text, LONGEST_TEXT);
         let refusal = Refusal {
-            tried_by: plain(&refusal.tried_by),
-            proved: refusal.proved.as_deref().map(plain),
-            receiver: refusal.receiver.as_deref().map(plain),
-            explanation: plain(&refusal.explanation),
+            tried_by: short(&refusal.tried_by),
+            proved: refusal.proved.as_deref().map(short),
+            receiver: refusal.receiver.as_deref().map(short),
+            explanation: short(&refusal.explanation),
             ..refusal
         };
         let mut inner = self.inner.lock();
@@ -375,8 +381,9 @@ mod tests {
         let name = format!("\u{1b}[2J{}", "x".repeat(100_000));
         log.note(refusal(&name, None));
         let last = log.last();
-        assert!(last[0].tried_by.len() <= LONGEST_TEXT + 2);
-        assert!(!last[0].tried_by.contains('\u{1b}'));
+        let shown = &last[0].tried_by;
+        assert!(shown.len() <= LONGEST_TEXT + 8, "{} bytes", shown.len());
+        assert!(shown.starts_with("\\u{1b}[2J"), "{shown}");
         assert_eq!(log.total(), 1);
     }
 }

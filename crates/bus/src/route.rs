@@ -9,17 +9,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sealbus_fipa::bitefficient::EncodedMessage;
 use sealbus_fipa::{AclMessage, AclMessageRef, Limits};
+use sealbus_seal::PlatformName;
 use tokio::sync::Notify;
 
 use crate::agent::LocalAgent;
-use crate::bus::Bus;
 use crate::error::UndeliverableReason;
+use crate::foreign::spoken_for;
 use crate::gate::Gate;
-use crate::mailbox::{MESSAGE_OVERHEAD, PushError};
+use crate::mailbox::MESSAGE_OVERHEAD;
 use crate::message::{Provenance, ReceivedMessage};
 use crate::refusal::RefusalReason;
-use crate::search;
-use crate::transport::{Destination, Outgoing, Rejected};
+use crate::transport::{Destination, Outgoing};
 
 /// A message that waits for its receiver to be found.
 pub(crate) struct HeldMessage {
@@ -45,7 +45,7 @@ impl HeldMessage {
 
 pub(crate) struct Held {
     pub(crate) queue: VecDeque<HeldMessage>,
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// The number of bytes that are held for all receivers together.
     in_all: Arc<AtomicUsize>,
     pub(crate) since: Instant,
@@ -56,12 +56,13 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(bus: &Bus, awaiting_return: bool) -> Self {
+    /// Nothing is held yet. `in_all` counts the bytes that are held for all receivers together.
+    pub(crate) fn new(in_all: &Arc<AtomicUsize>, awaiting_return: bool) -> Self {
         static NEXT_SEARCH: AtomicU64 = AtomicU64::new(1);
         Self {
             queue: VecDeque::new(),
             bytes: 0,
-            in_all: bus.inner.held_bytes.clone(),
+            in_all: in_all.clone(),
             since: Instant::now(),
             search: NEXT_SEARCH.fetch_add(1, Ordering::Relaxed),
             awaiting_return,
@@ -73,7 +74,7 @@ impl Held {
         self.in_all.fetch_add(message.cost(), Ordering::Relaxed);
     }
 
-    fn push_back(&mut self, message: HeldMessage) {
+    pub(crate) fn push_back(&mut self, message: HeldMessage) {
         self.count(&message);
         self.queue.push_back(message);
     }
@@ -150,7 +151,7 @@ impl Denials {
 /// The outcome of an attempt to send.
 pub(crate) enum Sent {
     Accepted,
-    Full(Waiting),
+    Full(Bottleneck),
     Impossible(UndeliverableReason),
     /// The route was given up: get a new route.
     Stale,
@@ -158,14 +159,14 @@ pub(crate) enum Sent {
 
 /// The receiver at whose gate to wait.
 #[derive(Clone)]
-pub(crate) enum Waiting {
+pub(crate) enum Bottleneck {
     Mailbox(Arc<LocalAgent>),
     Destination(Arc<dyn Destination>),
     Sender(Arc<LocalAgent>),
     Route(Arc<Route>),
 }
 
-impl Waiting {
+impl Bottleneck {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         std::ptr::eq(self.gate(), other.gate())
     }
@@ -195,7 +196,7 @@ pub(crate) enum ParcelMessage<'a> {
 }
 
 impl Parcel<'_> {
-    fn hold(&self) -> HeldMessage {
+    pub(crate) fn hold(&self) -> HeldMessage {
         HeldMessage {
             sender: self.sender.clone(),
             body: match self.message {
@@ -205,10 +206,13 @@ impl Parcel<'_> {
         }
     }
 
-    pub(crate) fn received(&self, bus: &Bus) -> Result<ReceivedMessage, UndeliverableReason> {
+    pub(crate) fn received(
+        &self,
+        platform: &PlatformName,
+    ) -> Result<ReceivedMessage, UndeliverableReason> {
         match self.message {
             ParcelMessage::Message(message) => {
-                let provenance = self.provenance(bus, &AclMessage::view(message));
+                let provenance = self.provenance(platform, &AclMessage::view(message));
                 Ok(ReceivedMessage::shared(message.clone(), provenance))
             }
             // The returned message has not been checked on this side.
@@ -218,7 +222,7 @@ impl Parcel<'_> {
                     reason: RefusalReason::Malformed,
                     explanation: error.to_string(),
                 })?;
-                let provenance = self.provenance(bus, &message.message());
+                let provenance = self.provenance(platform, &message.message());
                 Ok(ReceivedMessage::encoded(message, provenance))
             }
         }
@@ -226,12 +230,12 @@ impl Parcel<'_> {
 
     /// The provenance of the message. An outbox lets through only messages of its own agent, and for the gateway those
     /// that it may relay.
-    fn provenance(&self, bus: &Bus, message: &AclMessageRef<'_>) -> Provenance {
+    fn provenance(&self, platform: &PlatformName, message: &AclMessageRef<'_>) -> Provenance {
         let is_own = message
             .sender()
             .is_some_and(|sender| *sender.name() == **self.sender.name());
         let spoken_for = (!is_own)
-            .then(|| bus.spoken_for(self.sender.name(), message))
+            .then(|| spoken_for(self.sender.name(), platform, message))
             .flatten();
         spoken_for.unwrap_or(Provenance::SameProcess)
     }
@@ -246,70 +250,5 @@ impl Route {
             news: Notify::new(),
             denials: Mutex::default(),
         }
-    }
-
-    /// Tries to send. `my_turn`: the caller has waited at the gate and goes before newcomers.
-    pub(crate) fn try_send(
-        self: &Arc<Self>,
-        bus: &Bus,
-        parcel: &Parcel<'_>,
-        my_turn: bool,
-    ) -> Sent {
-        let number = parcel.sender.number();
-        let mut state = self.state.lock();
-        let mut held = match &mut *state {
-            State::Local(agent) => {
-                let full = |agent: &Arc<LocalAgent>| Sent::Full(Waiting::Mailbox(agent.clone()));
-                if !my_turn && agent.mailbox().gate().is_crowded_for(number) {
-                    return full(agent);
-                }
-                let received = match parcel.received(bus) {
-                    Ok(received) => received,
-                    Err(reason) => return Sent::Impossible(reason),
-                };
-                match agent.mailbox().try_push(received) {
-                    Ok(()) => return Sent::Accepted,
-                    Err(PushError::Full(_)) => return full(agent),
-                    Err(PushError::Closed(..)) => Held::new(bus, false),
-                }
-            }
-            State::Remote(destination) => {
-                let full = |destination: &Arc<dyn Destination>| {
-                    Sent::Full(Waiting::Destination(destination.clone()))
-                };
-                let congested = || Sent::Full(Waiting::Sender(parcel.sender.clone()));
-                if !my_turn && destination.gate().is_crowded_for(number) {
-                    return full(destination);
-                }
-                if !my_turn && parcel.sender.gate().is_crowded_for(number) {
-                    return congested();
-                }
-                match destination.try_send(parcel.sender, parcel.outgoing) {
-                    Ok(()) => return Sent::Accepted,
-                    Err(Rejected::Full) => return full(destination),
-                    Err(Rejected::Congested) => return congested(),
-                    Err(Rejected::Impossible(reason)) => return Sent::Impossible(reason),
-                    Err(Rejected::Moving) => Held::new(bus, true),
-                    Err(Rejected::Closed) => Held::new(bus, false),
-                }
-            }
-            State::Held(held) => {
-                let config = bus.config();
-                let in_all = bus.inner.held_bytes.load(Ordering::Relaxed);
-                if (!my_turn && self.gate.is_crowded_for(number))
-                    || held.bytes >= config.hold_bytes
-                    || in_all >= config.hold_bytes_in_all
-                {
-                    return Sent::Full(Waiting::Route(self.clone()));
-                }
-                held.push_back(parcel.hold());
-                return Sent::Accepted;
-            }
-            State::Ended => return Sent::Stale,
-        };
-        held.push_back(parcel.hold());
-        search::start(bus, self, &held);
-        *state = State::Held(held);
-        Sent::Accepted
     }
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use sealbus_fipa::AclMessage;
 
 use crate::bus::{Bus, WeakBus};
-use crate::error::UndeliverableReason;
+use crate::error::{Rejected, UndeliverableReason};
 use crate::foreign::is_foreign;
 use crate::mailbox::PushError;
 use crate::permission::Permit;
 use crate::resolver::{Location, ProcessEndpoint};
-use crate::route::{Held, HeldBody, HeldMessage, Parcel, ParcelMessage, Route, State, Waiting};
-use crate::transport::{Outgoing, Rejected};
+use crate::route::{Bottleneck, Held, HeldBody, HeldMessage, Parcel, ParcelMessage, Route, State};
+use crate::transport::Outgoing;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ enum Found {
 /// The reason why the held messages were not sent on.
 enum Stopped {
     Sent,
-    Full(Waiting),
+    Full(Bottleneck),
     /// The way has ended meanwhile.
     WayEnded,
     AwaitingReturn,
@@ -151,20 +151,20 @@ impl Search {
         while let Some(message) = held.pop_front() {
             match send_one(bus, &message, way) {
                 Ok(()) => {}
-                Err(Refused::Full(waiting)) => {
+                Err(NotSent::Full(waiting)) => {
                     held.push_front_all(vec![message]);
                     return Stopped::Full(waiting);
                 }
-                Err(Refused::Moving) => {
+                Err(NotSent::Moving) => {
                     held.push_front_all(vec![message]);
                     held.awaiting_return = true;
                     return Stopped::AwaitingReturn;
                 }
-                Err(Refused::Ended) => {
+                Err(NotSent::Ended) => {
                     held.push_front_all(vec![message]);
                     return Stopped::WayEnded;
                 }
-                Err(Refused::Impossible(reason)) => fail(bus, &message, &route.name, &reason),
+                Err(NotSent::Impossible(reason)) => fail(bus, &message, &route.name, &reason),
             }
         }
         *state = match way {
@@ -246,14 +246,15 @@ fn reach(bus: &Bus, name: &str, process: &ProcessEndpoint) -> Found {
     }
 }
 
-enum Refused {
-    Full(Waiting),
+/// Why one message was not sent.
+enum NotSent {
+    Full(Bottleneck),
     Moving,
     Ended,
     Impossible(UndeliverableReason),
 }
 
-fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), Refused> {
+fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), NotSent> {
     let outgoing = match &message.body {
         HeldBody::Message(message) => Outgoing::new(message),
         HeldBody::Encoded(payload) => Outgoing::encoded(payload),
@@ -269,33 +270,37 @@ fn send_one(bus: &Bus, message: &HeldMessage, way: &State) -> Result<(), Refused
                 outgoing: &outgoing,
                 is_notice: false,
             };
-            let received = parcel.received(bus).map_err(Refused::Impossible)?;
+            let received = parcel
+                .received(&bus.config().platform)
+                .map_err(NotSent::Impossible)?;
             // The rules may have changed while it was held.
             if !received.is_notice() {
                 let (sender, receiver) = (message.sender.name(), agent.name());
                 bus.permits_own(&mut Permit::default(), sender, receiver)
-                    .map_err(|refused| Refused::Impossible(refused.into()))?;
+                    .map_err(|refused| NotSent::Impossible(refused.into()))?;
             }
             agent
                 .mailbox()
                 .try_push(received)
                 .map_err(|error| match error {
-                    PushError::Full(_) => Refused::Full(Waiting::Mailbox(agent.clone())),
-                    PushError::Closed(..) => Refused::Ended,
+                    PushError::Full(_) => NotSent::Full(Bottleneck::Mailbox(agent.clone())),
+                    PushError::Closed(..) => NotSent::Ended,
                 })
         }
         State::Remote(destination) => {
             destination
                 .try_send(&message.sender, &outgoing)
                 .map_err(|rejected| match rejected {
-                    Rejected::Full => Refused::Full(Waiting::Destination(destination.clone())),
-                    Rejected::Congested => Refused::Full(Waiting::Sender(message.sender.clone())),
-                    Rejected::Moving => Refused::Moving,
-                    Rejected::Closed => Refused::Ended,
-                    Rejected::Impossible(reason) => Refused::Impossible(reason),
+                    Rejected::Full => NotSent::Full(Bottleneck::Destination(destination.clone())),
+                    Rejected::Congested => {
+                        NotSent::Full(Bottleneck::Sender(message.sender.clone()))
+                    }
+                    Rejected::Moving => NotSent::Moving,
+                    Rejected::Closed => NotSent::Ended,
+                    Rejected::Impossible(reason) => NotSent::Impossible(reason),
                 })
         }
-        State::Held(_) | State::Ended => Err(Refused::Ended),
+        State::Held(_) | State::Ended => Err(NotSent::Ended),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The contract of a messaging system that carries messages between processes.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -12,50 +11,12 @@ use sealbus_seal::{Credential, Identity, SecurityLevel};
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::acknowledgement::Acknowledgement;
 use crate::agent::LocalAgent;
-use crate::error::UndeliverableReason;
+use crate::error::Rejected;
 use crate::gate::Gate;
 use crate::inlet::ProcessDestination;
 use crate::resolver::{BoxFuture, ProcessEndpoint};
-
-/// When a transport counts a message as accepted by the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Acknowledgement {
-    /// The message lies in the mailbox of the receiver, in its process.
-    ReceiverProcess,
-    /// The agent has taken the message.
-    ReceiverAgent,
-    /// The message is on disk, synchronised.
-    OnDisk,
-    /// The message is on the disks of a majority.
-    OnMajority,
-}
-
-impl Acknowledgement {
-    /// All of them, weakest first.
-    pub const ALL: [Self; 4] = [
-        Self::ReceiverProcess,
-        Self::ReceiverAgent,
-        Self::OnDisk,
-        Self::OnMajority,
-    ];
-
-    /// The acknowledgement's name in the text of a channel's QoS and in errors.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ReceiverProcess => "process",
-            Self::ReceiverAgent => "agent",
-            Self::OnDisk => "disk",
-            Self::OnMajority => "majority",
-        }
-    }
-}
-
-impl fmt::Display for Acknowledgement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// The capabilities of a transport.
 #[derive(Clone, Debug)]
@@ -176,22 +137,6 @@ pub trait Destination: Send + Sync {
     /// Takes back accepted messages that are not delivered. [`try_send`](Self::try_send) answers [`Rejected::Moving`]
     /// from now on, and [`Bus::returned`](crate::Bus::returned) is called once all such messages are back.
     fn recall(&self);
-}
-
-/// Why a [`Destination`] did not accept a message.
-#[derive(Debug)]
-pub enum Rejected {
-    /// The receiver has no room now. All its senders wait at the destination's gate.
-    Full,
-    /// The sender's own connection has no room now. The sender alone waits, at [its gate](LocalAgent::gate).
-    Congested,
-    /// The message can never be sent.
-    Impossible(UndeliverableReason),
-    /// The receiver is moving. Accepted messages come back through [`Bus::returned`](crate::Bus::returned); until then
-    /// nothing may be sent elsewhere.
-    Moving,
-    /// This way has ended; the receiver must be looked up again.
-    Closed,
 }
 
 /// A transport cannot do what is asked.

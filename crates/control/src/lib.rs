@@ -31,8 +31,9 @@ pub mod post;
 pub mod private;
 pub mod rpc;
 pub mod statement;
-pub mod text;
 pub mod turns;
+
+pub use sealbus_bus::text;
 
 use std::net::{IpAddr, SocketAddr};
 

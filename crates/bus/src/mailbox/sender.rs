@@ -4,10 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{
-    Closed, MESSAGE_OVERHEAD, NO_WINDOW, PushError, Shared, UNREAD_NOTICES, UnreadSink, Window,
-    WindowListener, WindowSlot, window_size,
-};
+use super::queue::{NO_WINDOW, Shared, UNREAD_NOTICES, UnreadSink, WindowSlot, window_size};
+use super::{Closed, MESSAGE_OVERHEAD, PushError, Window, WindowListener};
 use crate::credit::WindowCredit;
 use crate::gate::Gate;
 use crate::message::ReceivedMessage;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Closed, MESSAGE_OVERHEAD, NO_WINDOW, Shared, Wake};
+use super::queue::{NO_WINDOW, Shared, Wake};
+use super::{Closed, MESSAGE_OVERHEAD};
 use crate::message::ReceivedMessage;
 
 /// The allowance of one writer from another process; see

@@ -1,0 +1,247 @@
+//! The ways of messages: one route to each agent that is written to, and the messages that wait while it is looked for.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::agent::LocalAgent;
+use crate::bus::Bus;
+use crate::error::Rejected;
+use crate::mailbox::PushError;
+use crate::route::{Bottleneck, Held, HeldBody, HeldMessage, Parcel, Route, Sent, State};
+use crate::search;
+use crate::transport::Destination;
+
+/// A message that came back to the bus; see [`Bus::returned`].
+#[derive(Clone, Debug)]
+pub struct Returned {
+    /// The sending agent, of this process.
+    pub sender: Arc<str>,
+    /// The message's bit-efficient encoding.
+    pub payload: Bytes,
+}
+
+impl Bus {
+    /// The platform has news of where `agent` is. The bus tries messages held for the agent again at once. Messages on
+    /// the way to its former process come back and go to the new process, in order.
+    pub fn location_changed(&self, agent: &str) {
+        if self.agent(agent).is_none() {
+            self.arrived(agent);
+        }
+    }
+
+    /// An agent has come to this process, or has moved elsewhere. Messages to it that took another way follow it, in
+    /// order.
+    pub(crate) fn arrived(&self, name: &str) {
+        let Some(route) = self.inner.routes.read().get(name).cloned() else {
+            return;
+        };
+        let recalled = {
+            let mut state = route.state.lock();
+            match &*state {
+                State::Held(_) | State::Ended => None,
+                State::Local(_) => {
+                    let held = Held::new(&self.inner.held_bytes, false);
+                    search::start(self, &route, &held);
+                    *state = State::Held(held);
+                    None
+                }
+                State::Remote(destination) => {
+                    let destination = Arc::clone(destination);
+                    let held = Held::new(&self.inner.held_bytes, true);
+                    search::start(self, &route, &held);
+                    *state = State::Held(held);
+                    Some(destination)
+                }
+            }
+        };
+        if let Some(destination) = recalled {
+            destination.recall();
+        }
+        route.news.notify_one();
+    }
+
+    /// The route to `name`. A new route begins by looking for the agent.
+    pub(crate) fn route(&self, name: &str) -> Arc<Route> {
+        if let Some(route) = self.inner.routes.read().get(name) {
+            return route.clone();
+        }
+        let mut routes = self.inner.routes.write();
+        if let Some(route) = routes.get(name) {
+            return route.clone();
+        }
+        let name: Arc<str> = name.into();
+        let local = self.receiver(&name);
+        let state = local.map_or_else(
+            || State::Held(Held::new(&self.inner.held_bytes, false)),
+            State::Local,
+        );
+        let route = Arc::new(Route::new(name.clone(), state));
+        routes.insert(name, route.clone());
+        if let State::Held(held) = &*route.state.lock() {
+            search::start(self, &route, held);
+        }
+        route
+    }
+
+    /// Makes the route to an agent that has left keep neither the agent nor the contents of its mailbox.
+    pub(crate) fn forget_way_to(&self, agent: &Arc<LocalAgent>) {
+        let mut routes = self.inner.routes.write();
+        let Some(route) = routes.get(agent.name()).cloned() else {
+            return;
+        };
+        let mut state = route.state.lock();
+        if let State::Local(known) = &*state
+            && Arc::ptr_eq(known, agent)
+        {
+            *state = State::Ended;
+            routes.remove(agent.name());
+            drop(state);
+            route.gate.open_all();
+        }
+    }
+
+    /// For transports: `messages` holds all messages to `receiver` that a destination had accepted and not delivered,
+    /// in order. The bus sends them to the receiver's present place, before anything newer.
+    ///
+    /// `denied`: the process does not know the agent. Otherwise the process has sent the agent on its way.
+    ///
+    /// `settled` is called once nothing newer can go before these messages. Until then the destination must answer
+    /// [`Rejected::Moving`](crate::Rejected::Moving), and afterwards [`Rejected::Closed`](crate::Rejected::Closed).
+    pub fn returned(
+        &self,
+        receiver: &str,
+        messages: Vec<Returned>,
+        denied: bool,
+        settled: impl FnOnce(),
+    ) {
+        self.inner
+            .returned
+            .fetch_add(messages.len() as u64, Ordering::Relaxed);
+        let mut held = Vec::with_capacity(messages.len());
+        for message in messages {
+            // A sender that has left in the meantime needs no answer.
+            if let Some(sender) = self.agent(&message.sender) {
+                held.push(HeldMessage {
+                    sender,
+                    body: HeldBody::Encoded(message.payload),
+                });
+            }
+        }
+        loop {
+            if held.is_empty() && !self.has_messages_for(receiver) {
+                settled();
+                return;
+            }
+            let route = self.route(receiver);
+            if denied {
+                route.denials.lock().note(Instant::now());
+            }
+            let mut state = route.state.lock();
+            match &mut *state {
+                State::Held(waiting) => {
+                    waiting.push_front_all(held);
+                    waiting.awaiting_return = false;
+                }
+                State::Local(_) | State::Remote(_) => {
+                    let mut waiting = Held::new(&self.inner.held_bytes, false);
+                    waiting.push_front_all(held);
+                    search::start(self, &route, &waiting);
+                    *state = State::Held(waiting);
+                }
+                State::Ended => continue,
+            }
+            settled();
+            drop(state);
+            route.news.notify_one();
+            return;
+        }
+    }
+
+    /// Whether messages to `receiver` are held. If not, its route is forgotten, and the next message looks for it anew.
+    fn has_messages_for(&self, receiver: &str) -> bool {
+        let mut routes = self.inner.routes.write();
+        let Some(route) = routes.get(receiver).cloned() else {
+            return false;
+        };
+        let mut state = route.state.lock();
+        match &*state {
+            State::Held(held) if !held.queue.is_empty() => true,
+            State::Local(_) => false,
+            State::Held(_) | State::Remote(_) | State::Ended => {
+                *state = State::Ended;
+                routes.remove(receiver);
+                drop(state);
+                route.gate.open_all();
+                false
+            }
+        }
+    }
+
+    /// Tries to send along a route. `my_turn`: the caller has waited at the gate and goes before newcomers.
+    pub(crate) fn send_along(
+        &self,
+        route: &Arc<Route>,
+        parcel: &Parcel<'_>,
+        my_turn: bool,
+    ) -> Sent {
+        let number = parcel.sender.number();
+        let mut state = route.state.lock();
+        let mut held = match &mut *state {
+            State::Local(agent) => {
+                let full = |agent: &Arc<LocalAgent>| Sent::Full(Bottleneck::Mailbox(agent.clone()));
+                if !my_turn && agent.mailbox().gate().is_crowded_for(number) {
+                    return full(agent);
+                }
+                let received = match parcel.received(&self.inner.config.platform) {
+                    Ok(received) => received,
+                    Err(reason) => return Sent::Impossible(reason),
+                };
+                match agent.mailbox().try_push(received) {
+                    Ok(()) => return Sent::Accepted,
+                    Err(PushError::Full(_)) => return full(agent),
+                    Err(PushError::Closed(..)) => Held::new(&self.inner.held_bytes, false),
+                }
+            }
+            State::Remote(destination) => {
+                let full = |destination: &Arc<dyn Destination>| {
+                    Sent::Full(Bottleneck::Destination(destination.clone()))
+                };
+                let congested = || Sent::Full(Bottleneck::Sender(parcel.sender.clone()));
+                if !my_turn && destination.gate().is_crowded_for(number) {
+                    return full(destination);
+                }
+                if !my_turn && parcel.sender.gate().is_crowded_for(number) {
+                    return congested();
+                }
+                match destination.try_send(parcel.sender, parcel.outgoing) {
+                    Ok(()) => return Sent::Accepted,
+                    Err(Rejected::Full) => return full(destination),
+                    Err(Rejected::Congested) => return congested(),
+                    Err(Rejected::Impossible(reason)) => return Sent::Impossible(reason),
+                    Err(Rejected::Moving) => Held::new(&self.inner.held_bytes, true),
+                    Err(Rejected::Closed) => Held::new(&self.inner.held_bytes, false),
+                }
+            }
+            State::Held(held) => {
+                let config = self.config();
+                let in_all = self.inner.held_bytes.load(Ordering::Relaxed);
+                if (!my_turn && route.gate.is_crowded_for(number))
+                    || held.bytes >= config.hold_bytes
+                    || in_all >= config.hold_bytes_in_all
+                {
+                    return Sent::Full(Bottleneck::Route(route.clone()));
+                }
+                held.push_back(parcel.hold());
+                return Sent::Accepted;
+            }
+            State::Ended => return Sent::Stale,
+        };
+        held.push_back(parcel.hold());
+        search::start(self, route, &held);
+        *state = State::Held(held);
+        Sent::Accepted
+    }
+}
