@@ -9,7 +9,7 @@ mod tls;
 
 pub use client::Enrolment;
 pub use client::EnrolmentError;
-pub use tls::{Waiting, accept, bind, connect};
+pub use tls::{WaitingStranger, accept, bind, connect};
 
 /// Name of the enrolment protocol in the TLS handshake (RFC 7301).
 pub const ENROLMENT: &[u8] = b"sealbus-enrolment/1";

@@ -50,13 +50,13 @@ struct Door {
 }
 
 /// A stranger's place in the queue, until the stranger is let in or its connection ends.
-pub struct Waiting {
+pub struct WaitingStranger {
     door: Arc<Door>,
     number: u64,
     peer: SocketAddr,
 }
 
-impl Waiting {
+impl WaitingStranger {
     /// Lets the stranger in, which has proved its right. Its connection is no longer ended to make room.
     pub fn let_in(&self) {
         self.door.strangers.lock().left(self.number);
@@ -79,20 +79,20 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingStranger {
     fn drop(&mut self) {
         self.let_in();
     }
 }
 
 /// Accepts connections for ever. Hands each on after its handshake, with its place among those that are not [let
-/// in](Waiting::let_in) yet.
+/// in](WaitingStranger::let_in) yet.
 ///
 /// Strangers do not wait for each other. When there are too many, the oldest one of the address with the most ends. A
 /// stranger that is not let in in time ends too.
 pub async fn accept<F, S>(listener: TcpListener, acceptor: Acceptor, serve: F)
 where
-    F: Fn(server::TlsStream<TcpStream>, Arc<Waiting>) -> S + Clone + Send + 'static,
+    F: Fn(server::TlsStream<TcpStream>, Arc<WaitingStranger>) -> S + Clone + Send + 'static,
     S: Future<Output = ()> + Send,
 {
     let door = Arc::new(Door {
@@ -118,7 +118,7 @@ where
         if let Some(task) = gone.and_then(|gone| tasks.remove(&gone)) {
             task.abort();
         }
-        let waiting = Arc::new(Waiting {
+        let waiting = Arc::new(WaitingStranger {
             door: door.clone(),
             number,
             peer,
@@ -136,9 +136,13 @@ where
     }
 }
 
-async fn shake_hands<F, S>(stream: TcpStream, acceptor: &Acceptor, waiting: Arc<Waiting>, serve: F)
-where
-    F: Fn(server::TlsStream<TcpStream>, Arc<Waiting>) -> S,
+async fn shake_hands<F, S>(
+    stream: TcpStream,
+    acceptor: &Acceptor,
+    waiting: Arc<WaitingStranger>,
+    serve: F,
+) where
+    F: Fn(server::TlsStream<TcpStream>, Arc<WaitingStranger>) -> S,
     S: Future<Output = ()>,
 {
     let (config, refusal) = match acceptor.accept() {

@@ -1,100 +1,45 @@
-//! The broker under the Master's care: its logins, its queues, and, if the Master started it, its process.
+//! The platform's broker: its logins, its queues, and, if the Master started it, its process.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_brokers::rabbitmq::{self, RabbitSettings};
-use sealbus_brokers::{Accounts, Administration, BrokerFailure, Member, Placed, Program, Site};
-use sealbus_bus::Outbox;
-use sealbus_seal::{
-    Certificate, CertificateError, Credential, Identity, KeyError, KeyPair, PlatformName,
-    SecurityLevel, Trust,
-};
-use tokio::sync::{Mutex, watch};
+use sealbus_brokers::{Accounts, Administration, BrokerFailure, Found, Member, Program};
+use sealbus_seal::{Certificate, Identity, PlatformName, SecurityLevel};
+use tokio::sync::Mutex;
 
 use super::broker_alarms::{Alarms, shown};
-use super::broker_certificate::certify_broker;
 use super::dead_letters::DeadLetters;
-use super::desk::{Desk, DeskHandle, News};
 use sealbus_control::admin::BrokerStatus;
-use sealbus_control::names::MASTER_NODE;
-use sealbus_control::names::SYSTEM_AGENTS;
-use sealbus_control::{Blob, BrokerDescription, Fault, FaultCode, TransportDescription};
+use sealbus_control::{Blob, Fault, FaultCode};
 
-/// The folder of a broker in the Master's state directory.
-const FOLDER: &str = "broker";
-/// The longest time between two looks at the broker, in case it was away during a change.
-const LOOK: Duration = Duration::from_secs(5);
 /// How long a queue must be empty before it is removed. A broker may count anew only every 5 s, and may learn late that
 /// a reader died.
 const SETTLING: Duration = Duration::from_secs(15);
-/// Changes within this time are handled together.
-const TOGETHER: Duration = Duration::from_millis(200);
-/// Batches of dead letters that are taken before the queues are looked at again.
-const PARTS: usize = 20;
-
-/// The reason why the platform has no broker.
-#[derive(Debug, thiserror::Error)]
-pub enum BrokerStartError {
-    /// The broker could not be started, found or prepared.
-    #[error(transparent)]
-    Broker(#[from] BrokerFailure),
-    /// The broker could not be certified.
-    #[error("the broker was not certified: {0}")]
-    Fault(#[from] Fault),
-    /// A key could not be made.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// A certificate is not readable.
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
-}
-
-/// The broker under the Master's care.
+/// The platform's broker.
 pub(crate) struct Broker {
-    administration: Arc<dyn Administration>,
-    accounts: Accounts,
-    level: SecurityLevel,
-    platform: PlatformName,
+    pub(super) administration: Arc<dyn Administration>,
+    pub(super) accounts: Accounts,
+    pub(super) level: SecurityLevel,
+    pub(super) platform: PlatformName,
     /// The address in the certificates of the Master's own agents.
-    address: IpAddr,
+    pub(super) address: IpAddr,
     /// The program, if the Master started it.
     program: Mutex<Option<Box<dyn Program>>>,
     addresses: Vec<String>,
-    dead_letters: DeadLetters,
-    alarms: Alarms,
+    pub(super) dead_letters: DeadLetters,
+    pub(super) alarms: Alarms,
 }
 
 impl Broker {
-    /// Starts or finds the broker, admits the system agents, and tells the desk.
-    pub(crate) async fn start(
-        settings: &RabbitSettings,
-        desk: &DeskHandle,
-        root: &[u8],
+    /// The broker that was started or found. `address` is in the certificates of the Master's own agents.
+    pub(super) fn new(
+        found: Found,
         level: SecurityLevel,
+        platform: PlatformName,
         address: IpAddr,
-        directory: &Path,
-    ) -> Result<Arc<Self>, BrokerStartError> {
-        let (credential, platform, trust) = certify(desk, address).await?;
-        let site = Site {
-            platform: &platform,
-            level,
-            address,
-            folder: &directory.join(FOLDER),
-            root,
-            credential: &credential,
-            trust,
-        };
-        let found = rabbitmq::start(&settings.broker, &site).await?;
-        let description = BrokerDescription {
-            addresses: found.addresses.clone(),
-            vhost: found.vhost,
-            login: found.login,
-            message_life: settings.message_life.map(|life| life.as_secs()),
-        };
-        let broker = Arc::new(Self {
+    ) -> Self {
+        Self {
             accounts: Accounts::new(found.administration.clone(), level, SETTLING),
             administration: found.administration,
             level,
@@ -104,25 +49,11 @@ impl Broker {
             addresses: found.addresses,
             dead_letters: DeadLetters::default(),
             alarms: Alarms::default(),
-        });
-        for agent in SYSTEM_AGENTS {
-            if let Err(error) = broker.admit(agent, address).await {
-                broker.stop().await;
-                return Err(error.into());
-            }
         }
-        let own = broker.clone();
-        desk.run(move |desk, _| {
-            desk.platform.transport = TransportDescription::RabbitMq(description);
-            desk.broker = Some(own);
-            Ok(())
-        })
-        .await?;
-        Ok(broker)
     }
 
     /// Allows an agent to log in from `address`. From now on messages wait for the agent.
-    async fn admit(&self, agent: &str, address: IpAddr) -> Result<(), BrokerFailure> {
+    pub(super) async fn admit(&self, agent: &str, address: IpAddr) -> Result<(), BrokerFailure> {
         let identity = Identity::agent(&self.platform, agent).map_err(BrokerFailure::new)?;
         self.accounts.admit(&identity, address).await
     }
@@ -149,91 +80,8 @@ impl Broker {
             .map_err(unavailable)
     }
 
-    /// Admits agents that are about to start on `node`.
-    ///
-    /// # Errors
-    /// [`FaultCode::Unavailable`]. Asking again may help.
-    pub(crate) async fn admit_to(
-        &self,
-        desk: &DeskHandle,
-        node: &str,
-        agents: &[String],
-    ) -> Result<(), Fault> {
-        let name = node.to_owned();
-        let address = desk
-            .run(move |desk, _| {
-                Ok(desk
-                    .state
-                    .nodes()
-                    .get(&name)
-                    .map(|node| node.description.address))
-            })
-            .await?
-            .ok_or_else(|| super::state::not_a_member(node))?;
-        for agent in agents {
-            self.admit(agent, address).await.map_err(unavailable)?;
-        }
-        Ok(())
-    }
-
-    /// Removes the logins of agents and processes that may no longer log in, until the Master ends. A flood of dead
-    /// letters does not delay this.
-    pub(crate) async fn follow_logins(
-        self: Arc<Self>,
-        desk: DeskHandle,
-        mut news: watch::Receiver<News>,
-    ) {
-        let mut was_away = false;
-        loop {
-            let placed = || self.placed(&desk);
-            match self.accounts.dismiss_others(placed).await {
-                Ok(dismissed) => {
-                    for account in dismissed {
-                        let (identity, address) = (account.identity, account.address);
-                        tracing::info!(%identity, %address, "may no longer log in to the broker");
-                    }
-                    if was_away {
-                        tracing::info!("the broker can be administered again");
-                    }
-                    was_away = false;
-                }
-                Err(error) => {
-                    if !was_away {
-                        tracing::warn!(%error, "who may log in to the broker is looked at again later");
-                    }
-                    was_away = true;
-                }
-            }
-            if !wait(&mut news).await {
-                return;
-            }
-        }
-    }
-
-    /// Keeps the broker's program running, closes the queues of agents that have ended, and returns undelivered
-    /// messages to their senders in the name of `ams`, until the Master ends.
-    pub(crate) async fn follow_queues(
-        self: Arc<Self>,
-        desk: DeskHandle,
-        mut news: watch::Receiver<News>,
-        ams: Arc<Outbox>,
-    ) {
-        loop {
-            self.keep_running().await;
-            match self.look(&desk, &ams).await {
-                // Logins are checked as often, and they report that the broker is away.
-                Err(error) => tracing::debug!(%error, "queues are looked at again later"),
-                Ok(true) => continue,
-                Ok(false) => {}
-            }
-            if !wait(&mut news).await {
-                return;
-            }
-        }
-    }
-
     /// Restarts a program that has died. Messages that the broker had confirmed are on its disk.
-    async fn keep_running(&self) {
+    pub(super) async fn keep_running(&self) {
         let mut program = self.program.lock().await;
         let Some(program) = program.as_mut() else {
             return;
@@ -243,37 +91,6 @@ impl Broker {
             Ok(true) => tracing::warn!("the broker had died and was started again"),
             Err(error) => tracing::error!(%error, "the broker has died"),
         }
-    }
-
-    /// Looks at the queues. Returns whether there may be more to do at once.
-    async fn look(&self, desk: &DeskHandle, ams: &Outbox) -> Result<bool, BrokerFailure> {
-        let mut is_more = self.accounts.close_others(|| self.placed(desk)).await?;
-        is_more |= self.take_dead(desk, ams).await?;
-        self.alarms.look(&self.administration.members().await?);
-        Ok(is_more)
-    }
-
-    /// The places of all agents; `None` if the Master ends.
-    async fn placed(&self, desk: &DeskHandle) -> Option<Placed> {
-        let address = self.address;
-        desk.run(move |desk, _| Ok(placed(desk, address)))
-            .await
-            .ok()
-    }
-
-    /// Counts some undelivered messages, and tells their senders. Returns whether there may be more.
-    async fn take_dead(&self, desk: &DeskHandle, ams: &Outbox) -> Result<bool, BrokerFailure> {
-        for _ in 0..PARTS {
-            let dead = self.administration.take_dead().await?;
-            if dead.is_empty() {
-                return Ok(false);
-            }
-            let is_proved = self.level.authenticates();
-            for letter in dead {
-                self.dead_letters.note(letter, is_proved, desk, ams).await;
-            }
-        }
-        Ok(true)
     }
 
     /// The broker's state, its waiting messages, and its dead letters.
@@ -312,66 +129,6 @@ impl Broker {
     }
 }
 
-fn unavailable(error: BrokerFailure) -> Fault {
+pub(super) fn unavailable(error: BrokerFailure) -> Fault {
     Fault::new(FaultCode::Unavailable, error.to_string())
-}
-
-/// Waits until something may have changed. Returns whether the Master goes on.
-async fn wait(news: &mut watch::Receiver<News>) -> bool {
-    tokio::select! {
-        changed = news.changed() => if changed.is_err() { return false },
-        () = tokio::time::sleep(LOOK) => {}
-    }
-    tokio::time::sleep(TOGETHER).await;
-    news.borrow_and_update();
-    true
-}
-
-/// The places of all agents. The Master's own agents are at `master`.
-fn placed(desk: &Desk, master: IpAddr) -> Placed {
-    let mut placed = Placed::default();
-    let whole = |name: &str| format!("{name}@{}", desk.name);
-    let nodes = desk.state.nodes();
-    for (name, node) in nodes {
-        if !node.state.is_gone() {
-            placed.admit(whole(name), node.description.address);
-            placed.processes.insert(node.process.clone());
-        }
-        placed.awaited.insert(whole(name));
-    }
-    for agent in SYSTEM_AGENTS {
-        placed.admit(whole(agent), master);
-    }
-    for group in desk.state.groups().values() {
-        if group.wanted {
-            let agents = group.agents.iter();
-            placed.awaited.extend(agents.map(|agent| whole(agent)));
-        }
-        for process in group.processes() {
-            placed.processes.insert(process.id.clone());
-            let address = match nodes.get(&process.node) {
-                Some(node) => node.description.address,
-                None if process.node == MASTER_NODE => master,
-                None => continue,
-            };
-            for agent in process.agents.keys() {
-                if !process.barred.contains(agent) {
-                    placed.admit(whole(agent), address);
-                }
-            }
-        }
-    }
-    placed
-}
-
-async fn certify(
-    desk: &DeskHandle,
-    address: IpAddr,
-) -> Result<(Credential, PlatformName, Arc<Trust>), BrokerStartError> {
-    let key = KeyPair::generate()?;
-    let (_, chain) = certify_broker(desk, address, key.signing_request()?).await?;
-    let (platform, trust) = desk
-        .run(|desk, _| Ok((desk.name.clone(), desk.ca.trust().clone())))
-        .await?;
-    Ok((Credential::new(key, chain)?, platform, trust))
 }

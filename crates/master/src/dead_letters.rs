@@ -7,7 +7,6 @@ use sealbus_brokers::{DeadLetter, Death};
 use sealbus_bus::{Outbox, RefusalReason, UndeliverableReason};
 use sealbus_fipa::{AclMessageRef, Limits, bitefficient};
 
-use super::desk::DeskHandle;
 use sealbus_control::RefusalRecord;
 use sealbus_control::admin::DeadLetterRecord;
 use sealbus_control::clock::now;
@@ -36,14 +35,16 @@ impl DeadLetters {
     }
 
     /// Notes a dead letter. Its sender is told if the sender is proved, or at the levels where no sender is
-    /// (`is_proved` says which).
-    pub(super) async fn note(
+    /// (`is_proved` says which). `refusal` gives the latest reported refusal of a message to a receiver, by its sender.
+    pub(super) async fn note<R>(
         &self,
         letter: DeadLetter,
         is_proved: bool,
-        desk: &DeskHandle,
+        refusal: impl FnOnce(String, Option<String>) -> R,
         ams: &Outbox,
-    ) {
+    ) where
+        R: Future<Output = Option<RefusalRecord>>,
+    {
         let lost = bitefficient::decode_ref(&letter.payload, &Limits::default()).ok();
         let claimed = lost
             .as_ref()
@@ -53,7 +54,7 @@ impl DeadLetters {
             true => letter.from.clone(),
             false => claimed.clone(),
         };
-        let reason = reason(&letter, from.as_deref(), desk).await;
+        let reason = reason(&letter, from.as_deref(), refusal).await;
         let told = match (&lost, &letter.receiver) {
             // Neither the forger nor the impersonated agent gets an answer.
             (Some(lost), Some(receiver)) if from.is_some() && from == claimed => {
@@ -104,22 +105,19 @@ async fn tell(
     }
 }
 
-async fn reason(letter: &DeadLetter, from: Option<&str>, desk: &DeskHandle) -> UndeliverableReason {
+async fn reason<R>(
+    letter: &DeadLetter,
+    from: Option<&str>,
+    refusal: impl FnOnce(String, Option<String>) -> R,
+) -> UndeliverableReason
+where
+    R: Future<Output = Option<RefusalRecord>>,
+{
     let receiver = letter.receiver.clone().unwrap_or_default();
     match &letter.death {
         Death::Left => UndeliverableReason::ReceiverGone,
         Death::Expired => UndeliverableReason::Expired { receiver },
-        Death::Refused => {
-            let from = from.map(str::to_owned);
-            let refusal = desk.run(move |desk, _| {
-                let is_about = |record: &&RefusalRecord| {
-                    record.receiver.as_deref() == Some(&receiver)
-                        && from.as_ref().is_none_or(|from| record.who == *from)
-                };
-                Ok(desk.refusals.latest.iter().rev().find(is_about).cloned())
-            });
-            refused(refusal.await.ok().flatten())
-        }
+        Death::Refused => refused(refusal(receiver, from.map(str::to_owned)).await),
         Death::Other(word) => UndeliverableReason::NotKept(format!("the broker says {word}")),
     }
 }

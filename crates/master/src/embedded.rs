@@ -10,8 +10,8 @@ use sealbus_seal::PlatformName;
 use tokio::runtime::Handle;
 
 use crate::{
-    Authorities, AuthoritiesError, FoundationError, OwnHost, Place, PlatformSettings, SystemAgents,
-    SystemError, lay, timestamp_now,
+    Authorities, AuthoritiesError, FoundationError, HostedProcess, OwnHost, PlatformSettings,
+    SystemAgents, SystemError, lay, timestamp_now,
 };
 use sealbus_control::Fault;
 use sealbus_control::host::Host;
@@ -76,14 +76,14 @@ impl EmbeddedPlatform {
         let bus = Bus::new(BusConfig::new(name), Handle::current());
         let (system, _) = OwnHost::adopt(
             foundation.desk.clone(),
-            Place::system(None),
+            HostedProcess::system(None),
             foundation.news.clone(),
         )
         .await?;
         let process = Process::open(system, Some(bus.clone())).await?;
         let (desk, news) = (foundation.desk.clone(), foundation.news.clone());
         let system = SystemAgents::start(process.clone(), process, foundation, store).await?;
-        let place = Place {
+        let place = HostedProcess {
             group: PROGRAM.to_owned(),
             agents: Vec::new(),
             open: true,

@@ -8,14 +8,14 @@ use sealbus_seal::{Identity, Timestamp};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use crate::{Desk, DeskHandle, certify};
+use crate::{Desk, DeskHandle, certify_vouched};
 use sealbus_control::clock::timestamp;
 use sealbus_control::enrolment::{EnrolmentAnswer, EnrolmentRequest, Joined};
 use sealbus_control::names::node_name;
 use sealbus_control::rpc::{self, Incoming, MAX_FRAME_UNKNOWN};
 use sealbus_control::statement::Returning;
 use sealbus_control::{Blob, Fault, FaultCode, NodeDescription, UnixMillis};
-use sealbus_enrolment::Waiting;
+use sealbus_enrolment::WaitingStranger;
 
 /// How long a newcomer may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const NODE_CERTIFICATE: Duration = Duration::from_secs(30 * 86_400);
 const CLOCKS_APART: UnixMillis = 60_000;
 
 /// Serves one newcomer.
-pub(crate) async fn serve<S>(stream: S, waiting: Arc<Waiting>, desk: DeskHandle)
+pub(crate) async fn serve<S>(stream: S, waiting: Arc<WaitingStranger>, desk: DeskHandle)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
@@ -106,7 +106,7 @@ fn enrol(
             let process = desk.state.come_back(&name, node.clone(), now)?;
             joined(desk, name, process, &node, &request.0, now)
         }
-        EnrolmentRequest::Certify { voucher } => Ok(certify(desk, &voucher, now)?.into()),
+        EnrolmentRequest::Certify { voucher } => Ok(certify_vouched(desk, &voucher, now)?.into()),
     }
 }
 

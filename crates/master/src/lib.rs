@@ -7,6 +7,7 @@ mod asking;
 mod authorities;
 mod broker;
 mod broker_alarms;
+mod broker_care;
 mod broker_certificate;
 mod broker_watch;
 mod dead_letters;
@@ -31,16 +32,16 @@ mod vouching;
 
 pub use authorities::{Authorities, AuthoritiesError};
 pub(crate) use broker::Broker;
-pub use broker::BrokerStartError;
+pub use broker_care::BrokerStartError;
 pub(crate) use desk::{Desk, DeskHandle};
 pub(crate) use foundation::lay;
 pub use foundation::{FoundationError, PlatformSettings};
-pub(crate) use own_host::{OwnHost, Place};
+pub(crate) use own_host::{HostedProcess, OwnHost};
 pub use running::{Master, MasterConfig, MasterError};
 pub use sealbus_brokers::rabbitmq::{BrokerChoice, RabbitSettings};
 pub use stopped::certify_broker_of;
 pub use system::SystemError;
-pub(crate) use system::{SystemAgents, certify};
+pub(crate) use system::{SystemAgents, certify_vouched};
 
 /// The present time in the unit of certificates.
 pub(crate) fn timestamp_now() -> sealbus_seal::Timestamp {

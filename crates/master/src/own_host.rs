@@ -44,7 +44,7 @@ pub(crate) struct OwnHost {
 }
 
 /// A process to host.
-pub(crate) struct Place {
+pub(crate) struct HostedProcess {
     /// Name of its group.
     pub(crate) group: String,
     /// Its agents, to begin with.
@@ -66,10 +66,10 @@ impl OwnHost {
     /// If the desk refuses the process.
     pub(crate) async fn adopt(
         desk: DeskHandle,
-        place: Place,
+        place: HostedProcess,
         news: watch::Receiver<News>,
     ) -> Result<(Arc<Self>, mpsc::Sender<Command>), Fault> {
-        let Place {
+        let HostedProcess {
             group,
             agents,
             open,

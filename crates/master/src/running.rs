@@ -18,8 +18,8 @@ use super::admin::Admin;
 use super::desk::DeskHandle;
 use super::foundation::Foundation;
 use super::{
-    Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, OwnHost, Place,
-    PlatformSettings, SystemAgents, SystemError, broker_watch, lay,
+    Authorities, AuthoritiesError, Broker, BrokerStartError, FoundationError, HostedProcess,
+    OwnHost, PlatformSettings, SystemAgents, SystemError, broker_watch, lay,
 };
 use crate::enrolment;
 use sealbus_control::clock::now;
@@ -330,15 +330,15 @@ async fn start_system(
     let is_apart = desk
         .run(|desk, _| Ok(desk.platform.is_control_apart()))
         .await?;
-    let open = async |place: Place| -> Result<Process, MasterError> {
+    let open = async |place: HostedProcess| -> Result<Process, MasterError> {
         let (host, _) = OwnHost::adopt(desk.clone(), place, foundation.news.clone()).await?;
         Ok(Process::open(host, None).await?)
     };
     let (control, process) = if is_apart {
-        let control = open(Place::control(control_at)).await?;
-        (control, open(Place::services(at)).await?)
+        let control = open(HostedProcess::control(control_at)).await?;
+        (control, open(HostedProcess::services(at)).await?)
     } else {
-        let process = open(Place::system(Some(at))).await?;
+        let process = open(HostedProcess::system(Some(at))).await?;
         (process.clone(), process)
     };
     let contact = |process: &Process, at| ProcessContact {

@@ -12,7 +12,7 @@ use super::directories::Directories;
 use super::foundation::Foundation;
 use super::gateways::GatewayRules;
 use super::operator::Operator;
-use super::own_host::Place;
+use super::own_host::HostedProcess;
 use super::reachable::CONTROL_GROUP;
 use super::state::not_a_member;
 use super::vouching::{PlacementsOf, check_process};
@@ -64,7 +64,7 @@ pub enum SystemError {
     Directories(#[from] LoadError),
 }
 
-impl Place {
+impl HostedProcess {
     /// The place of all system agents.
     pub(crate) fn system(listen: Option<SocketAddr>) -> Self {
         Self {
@@ -326,7 +326,7 @@ async fn certified(
         if !desk.state.nodes().contains_key(&from) {
             return Err(not_a_member(&from));
         }
-        Ok((certify(desk, &voucher, now)?, desk.broker.clone()))
+        Ok((certify_vouched(desk, &voucher, now)?, desk.broker.clone()))
     };
     let (chain, broker) = desk.run(certifying).await?;
     if let Some(broker) = broker {
@@ -335,7 +335,7 @@ async fn certified(
     Ok(chain.into())
 }
 
-pub(crate) fn certify(
+pub(crate) fn certify_vouched(
     desk: &mut Desk,
     voucher: &Signed,
     now: UnixMillis,

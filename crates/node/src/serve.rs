@@ -20,7 +20,7 @@ use sealbus_control::node::{MasterRequest, ask_node};
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Fault, FaultCode, RefusalRecord, Subject};
-use sealbus_enrolment::Waiting;
+use sealbus_enrolment::WaitingStranger;
 use sealbus_process::attachment::secret_text;
 
 /// How long a newcomer may take to show its ticket.
@@ -80,7 +80,7 @@ async fn serve_local(stream: UnixStream, shared: Arc<Shared>) {
 pub(crate) async fn serve<S>(
     stream: S,
     pid: Option<u32>,
-    waiting: Option<Arc<Waiting>>,
+    waiting: Option<Arc<WaitingStranger>>,
     shared: Arc<Shared>,
 ) where
     S: AsyncRead + AsyncWrite + Send + 'static,

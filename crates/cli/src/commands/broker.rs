@@ -77,7 +77,7 @@ pub(crate) async fn write_config(
     let installed_at = broker.installed_at.as_ref().unwrap_or(&directory);
     let password = password(Path::new(password_file))?;
     let state = directory_of(general, &manifest.platform.name)?;
-    let (root, credential) = certify(&state, name, address).await?;
+    let (root, credential) = certify_broker(&state, name, address).await?;
     let certificate = credential
         .certificate()
         .map_err(|error| failed(error.to_string()))?;
@@ -227,7 +227,7 @@ fn password(file: &Path) -> Result<String, CliError> {
 }
 
 /// Has the broker certified: by the Master if it runs, otherwise by the CA in its state directory.
-async fn certify(
+async fn certify_broker(
     state: &Path,
     name: PlatformName,
     address: IpAddr,
