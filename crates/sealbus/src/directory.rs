@@ -3,18 +3,18 @@
 //!
 //! Requests and the reading of answers are free of I/O ([`df_request`], [`done`], …); [`Df`] and [`Ams`] send and wait.
 
-use std::time::{Duration, SystemTime};
+mod messages;
 
-use sealbus_fipa::management::{self, AmsFunction, DfFunction, Exception, subscription};
-use sealbus_fipa::sl::{Content, Term};
-use sealbus_fipa::{AclMessage, Aid, DateTime, Expression, Performative};
-use sealbus_management::client::{self, Answer, AnswerError};
+use std::time::Duration;
+
+use sealbus_fipa::management::{AmsFunction, DfFunction, Exception};
+use sealbus_fipa::{AclMessage, Aid, Performative};
+use sealbus_management::client;
 
 use crate::context::{Context, ReceiveError, RequestError};
-use crate::conversation::new_conversation_id;
 use crate::filter::Filter;
-use crate::message::Message;
 
+pub use messages::{Template, ams_request, df_request, df_subscription, done, found, told};
 pub use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, ApDescription, DfAgentDescription, Property,
     SearchConstraints, ServiceDescription,
@@ -55,140 +55,16 @@ pub enum DirectoryError {
     },
 }
 
-/// The template of a search. An entry matches if it has at least the template's values.
-///
-/// ```
-/// use sealbus::directory::{ServiceDescription, Template};
-///
-/// let by_type = Template::from("bookshop");
-/// let by_name = Template::from(ServiceDescription::new("books by mail", "bookshop"));
-/// assert_eq!(by_type, Template::from(ServiceDescription::of_type("bookshop")));
-/// assert_ne!(by_type, by_name);
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Template(pub DfAgentDescription);
-
-/// Matches entries that offer a service of this type.
-impl From<&str> for Template {
-    fn from(service_type: &str) -> Template {
-        ServiceDescription::of_type(service_type).into()
+impl Context {
+    /// The directory facilitator, which knows the services that agents offer.
+    pub fn df(&mut self) -> Df<'_> {
+        Df::new(self)
     }
-}
 
-/// Matches entries that offer a service like this.
-impl From<ServiceDescription> for Template {
-    fn from(service: ServiceDescription) -> Template {
-        Template(DfAgentDescription::default().with_service(service))
+    /// The agent management system, which knows all agents.
+    pub fn ams(&mut self) -> Ams<'_> {
+        Ams::new(self)
     }
-}
-
-/// Matches entries like this one.
-impl From<DfAgentDescription> for Template {
-    fn from(description: DfAgentDescription) -> Template {
-        Template(description)
-    }
-}
-
-// ----- messages
-
-/// A request to a DF. A DF with addresses belongs to another platform; its leases are sent as dates and not as amounts
-/// of time, because JADE reads dates alone.
-pub fn df_request(df: &Aid, function: &DfFunction) -> AclMessage {
-    let mut function = function.clone();
-    if let DfFunction::Register(entry) | DfFunction::Modify(entry) = &mut function
-        && !df.addresses.is_empty()
-        && let Some(lease) = entry.lease_time.filter(DateTime::is_relative)
-        && let Ok(end) = lease.system_time(SystemTime::now())
-    {
-        // A date that cannot be written is left for the DF to refuse.
-        entry.lease_time = DateTime::from_system_time(end).ok().or(Some(lease));
-    }
-    client::ask_df(df, &function).with_conversation_id(new_conversation_id())
-}
-
-/// A request to an AMS. A search names an agent without its addresses, because JADE compares them too.
-pub fn ams_request(ams: &Aid, function: &AmsFunction) -> AclMessage {
-    let mut function = function.clone();
-    if let AmsFunction::Search(template, _) = &mut function
-        && let Some(name) = &mut template.name
-    {
-        name.addresses.clear();
-        name.resolvers.clear();
-    }
-    client::ask_ams(ams, &function).with_conversation_id(new_conversation_id())
-}
-
-/// A subscription at a DF to all entries that match a template, now and later.
-pub fn df_subscription(df: &Aid, template: &Template) -> AclMessage {
-    client::subscribe(df, template.0.clone(), SearchConstraints::all())
-        .with_conversation_id(new_conversation_id())
-        .with_reply_with(new_conversation_id())
-}
-
-/// Reads an answer that only confirms that something was done.
-pub fn done(answer: &Message) -> Result<(), DirectoryError> {
-    content(answer).map(|_| ())
-}
-
-/// Reads the result of a search, or a directory's description of its platform. An incomplete answer is logged.
-pub fn found<T>(
-    answer: &Message,
-    read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
-) -> Result<Vec<T>, DirectoryError> {
-    let limit = answer.user_defined_value(client::LIMIT_PARAMETER);
-    if let Some(limit) = limit.and_then(Expression::as_str) {
-        let directory = answer.sender_name();
-        tracing::warn!(
-            agent = asker(answer),
-            directory,
-            limit,
-            "a search was not answered in full"
-        );
-    }
-    management::results(&content(answer)?, read)
-        .map_err(|error| unreadable(answer, error.to_string()))
-}
-
-/// Reads a notification of a subscription: entries that came or changed, and, with a name alone, entries that went.
-pub fn told(news: &Message) -> Result<Vec<DfAgentDescription>, DirectoryError> {
-    subscription::entries(&content(news)?).map_err(|error| unreadable(news, error.to_string()))
-}
-
-fn content(answer: &Message) -> Result<Content<'_>, DirectoryError> {
-    match Answer::read(answer) {
-        Ok(Answer::Informed(content)) => Ok(content),
-        Ok(Answer::Agreed) => Err(unreadable(answer, "it only agreed".to_owned())),
-        Err(AnswerError::TurnedDown { by, exception, .. }) => Err(DirectoryError::Refused {
-            agent: asker(answer),
-            directory: by,
-            exception,
-        }),
-        Err(AnswerError::Undelivered { receiver, reason }) => {
-            let agent = asker(answer);
-            Err(RequestError::Undeliverable {
-                agent,
-                receiver,
-                reason,
-            }
-            .into())
-        }
-        Err(AnswerError::Unreadable { what, .. }) => Err(unreadable(answer, what)),
-    }
-}
-
-fn unreadable(answer: &Message, problem: String) -> DirectoryError {
-    DirectoryError::Unreadable {
-        agent: asker(answer),
-        directory: answer.sender_name().to_owned(),
-        problem,
-    }
-}
-
-fn asker(answer: &Message) -> String {
-    answer
-        .receivers
-        .first()
-        .map_or_else(|| "an agent".to_owned(), |agent| agent.name.clone())
 }
 
 // ----- the directory facilitator
@@ -438,63 +314,5 @@ impl<'a> Ams<'a> {
             )
             .await?;
         found(&answer, ApDescription::from_term)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn content(message: &AclMessage) -> &str {
-        message.content_text().unwrap()
-    }
-
-    #[test]
-    fn another_platforms_df_is_told_the_date_at_which_a_lease_ends() {
-        let mut entry = DfAgentDescription::of(Aid::new("a@factory").unwrap());
-        entry.lease_time = Some("+00000000T010000000".parse().unwrap());
-        let own = Aid::new("df@factory").unwrap();
-        let foreign = Aid::new("df@plat1")
-            .unwrap()
-            .with_address("http://h:7778/acc");
-        for function in [
-            DfFunction::Register(entry.clone()),
-            DfFunction::Modify(entry),
-        ] {
-            assert!(
-                content(&df_request(&own, &function)).contains(":lease-time +00000000T010000000")
-            );
-            let asked = df_request(&foreign, &function);
-            assert!(
-                !content(&asked).contains("+00000000T"),
-                "{}",
-                content(&asked)
-            );
-            assert!(
-                content(&asked).contains(":lease-time 2"),
-                "{}",
-                content(&asked)
-            );
-        }
-    }
-
-    #[test]
-    fn an_agent_is_searched_for_by_its_name_alone() {
-        let agent = Aid::new("a@plat1")
-            .unwrap()
-            .with_address("http://h:7778/acc");
-        let ams = Aid::new("ams@plat1").unwrap();
-        let search = AmsFunction::Search(AmsAgentDescription::of(agent), SearchConstraints::all());
-        let asked = ams_request(&ams, &search);
-        assert!(
-            content(&asked).contains(":name a@plat1"),
-            "{}",
-            content(&asked)
-        );
-        assert!(
-            !content(&asked).contains("addresses"),
-            "{}",
-            content(&asked)
-        );
     }
 }

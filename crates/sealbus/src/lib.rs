@@ -74,6 +74,7 @@ mod crew;
 pub mod directory;
 mod filter;
 pub mod gateway;
+mod life;
 mod message;
 mod platform;
 pub mod process;

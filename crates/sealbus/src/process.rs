@@ -2,7 +2,7 @@
 
 pub use crate::cast::{Part, Role, cast};
 pub use crate::conversation::Expected;
-pub use crate::crew::{HOOK_GRACE, TEARDOWN_LIMIT};
+pub use crate::life::{HOOK_GRACE, TEARDOWN_LIMIT};
 pub use crate::platform::{
     ATTACH_VARIABLE, EMBEDDED_NAME, LOG_VARIABLE, STATE_VARIABLE, TICKET_VARIABLE,
 };

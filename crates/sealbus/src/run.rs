@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 
 use crate::agent::Agent;
 use crate::cast::{CastError, Role, cast};
-use crate::crew::{AgentEnd, Crew, HOOK_GRACE, TEARDOWN_LIMIT};
+use crate::crew::{AgentEnd, Crew};
+use crate::life::{HOOK_GRACE, TEARDOWN_LIMIT};
 use crate::platform::{Platform, PlatformError};
 
 /// One or more agents of a program, with the name that the program gives them; made by [`agent`] and [`agents`].

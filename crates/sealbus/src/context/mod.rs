@@ -10,13 +10,11 @@ use tokio::time::{Instant, timeout_at};
 use sealbus_bus::{Delivery, ReceivedMessage, SendError, TrySendError};
 use sealbus_channels::{ChannelPattern, PathError, PublishError, SubscribeError};
 use sealbus_fipa::{AclMessage, Aid, AidError, Content, Performative};
-use sealbus_process::{AgentHandle, AgentSender, OpenAgentError, Wish};
+use sealbus_process::{AgentHandle, AgentSender, Wish};
 
-use crate::agent::Agent;
 use crate::channel::{Channel, ChannelError, ChannelEvent, ChannelSubscription, Subscribing};
 use crate::conversation::{Expected, Undelivered};
 use crate::crew::Crew;
-use crate::directory::{Ams, Df};
 use crate::filter::Filter;
 use crate::message::Message;
 use arrival::{Arrival, arrival, takes};
@@ -26,8 +24,8 @@ pub use error::{ReceiveError, RequestError};
 /// The agent's handle to the bus, given to each of its hooks.
 #[derive(Debug)]
 pub struct Context {
-    handle: AgentHandle,
-    crew: Crew,
+    pub(crate) handle: AgentHandle,
+    pub(crate) crew: Crew,
     /// The agent has asked to leave, and leaves after this hook.
     leaving: bool,
     /// The subscriptions for `on_event` and `on_question`, each under a number of its own.
@@ -314,9 +312,9 @@ impl Context {
         Ok(Subscribing::new(self.handle.outbox().clone(), pattern))
     }
 
-    /// Subscribes, and from now on gives the events to [`Agent::on_event`] and the requests to [`Agent::on_question`].
+    /// Subscribes, and from now on gives the events to [`Agent::on_event`](crate::Agent::on_event) and the requests to [`Agent::on_question`](crate::Agent::on_question).
     ///
-    /// The subscription ends when the agent leaves or moves. An agent that moves listens again in [`Agent::restore`].
+    /// The subscription ends when the agent leaves or moves. An agent that moves listens again in [`Agent::restore`](crate::Agent::restore).
     ///
     /// # Errors
     /// As [`Subscribing::open`].
@@ -333,7 +331,7 @@ impl Context {
             .retain(|(_, subscription)| subscription.pattern().as_str() != pattern);
     }
 
-    /// Answers a request that [`Agent::on_question`] received.
+    /// Answers a request that [`Agent::on_question`](crate::Agent::on_question) received.
     ///
     /// # Errors
     /// [`PublishError::NotAsked`] if the request was answered before or the answer comes too late; otherwise the errors
@@ -363,24 +361,7 @@ impl Context {
         found.map(|(_, subscription)| subscription)
     }
 
-    // ----- the platform's services
-
-    /// The directory facilitator, which knows the services that agents offer.
-    pub fn df(&mut self) -> Df<'_> {
-        Df::new(self)
-    }
-
-    /// The agent management system, which knows all agents.
-    pub fn ams(&mut self) -> Ams<'_> {
-        Ams::new(self)
-    }
-
     // ----- living and leaving
-
-    /// Starts another agent in this process, if the platform lets it run here.
-    pub async fn spawn(&self, name: &str, agent: impl Agent) -> Result<Aid, OpenAgentError> {
-        self.crew.start(self.handle.process(), name, agent).await
-    }
 
     /// Leaves after this hook. `teardown` comes next, then the agent is gone.
     pub fn stop(&mut self) {

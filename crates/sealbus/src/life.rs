@@ -1,0 +1,228 @@
+//! The life of an agent: a task of its own drives it through its hooks, to its end.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use sealbus_fipa::Aid;
+use sealbus_process::{AgentHandle, OpenAgentError, Parting, Process, Thawed, Wishes};
+
+use crate::agent::{Agent, AgentResult};
+use crate::context::{Context, Next};
+use crate::crew::{AgentEnd, Crew};
+use crate::message::Message;
+
+/// How long a hook may go on after its agent was asked to stop, before it is cancelled at its next `.await`.
+pub const HOOK_GRACE: Duration = Duration::from_secs(1);
+
+/// How long [`Agent::teardown`] may take.
+pub const TEARDOWN_LIMIT: Duration = Duration::from_secs(5);
+
+impl Crew {
+    /// Opens an agent on the bus and starts driving it.
+    pub(crate) async fn start<A: Agent>(
+        &self,
+        process: &Process,
+        name: &str,
+        agent: A,
+    ) -> Result<Aid, OpenAgentError> {
+        let handle = process.agent(name).await?;
+        let aid = handle.aid().clone();
+        self.drive(handle, agent);
+        Ok(aid)
+    }
+
+    /// Drives an agent that is on the bus.
+    pub(crate) fn drive<A: Agent>(&self, handle: AgentHandle, agent: A) {
+        tokio::spawn(drive(agent, Context::new(handle, self.clone())));
+    }
+}
+
+impl Context {
+    /// Starts another agent in this process, if the platform lets it run here.
+    pub async fn spawn(&self, name: &str, agent: impl Agent) -> Result<Aid, OpenAgentError> {
+        self.crew.start(self.handle.process(), name, agent).await
+    }
+}
+
+async fn drive<A: Agent>(mut agent: A, mut context: Context) {
+    let end = match AssertUnwindSafe(live(&mut agent, &mut context))
+        .catch_unwind()
+        .await
+    {
+        Ok(end) => end,
+        Err(panic) => AgentEnd::Panicked(panic_text(&*panic)),
+    };
+    let (handle, crew) = context.into_parts();
+    let name = handle.aid().name.clone();
+    // If the agent's destructor panics, the report must still be sent.
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(agent))) {
+        tracing::error!(
+            agent = name,
+            "panicked while it was dropped: {}",
+            panic_text(&*panic)
+        );
+    }
+    let parting = match &end {
+        AgentEnd::Left => {
+            tracing::debug!(agent = name, "left");
+            Parting::Ended
+        }
+        AgentEnd::Moved => {
+            tracing::info!(agent = name, "moved to another process");
+            Parting::Moved
+        }
+        AgentEnd::Failed(_) | AgentEnd::Panicked(_) => {
+            tracing::error!(agent = name, "{end}");
+            Parting::Failed(end.to_string())
+        }
+    };
+    handle.leave(parting);
+    // The program may have ended without waiting, and then nobody listens.
+    let _ = crew.ends.send((name, end));
+}
+
+/// From `setup` or `restore` to `teardown`.
+async fn live<A: Agent>(agent: &mut A, context: &mut Context) -> AgentEnd {
+    let end = match work(agent, context).await {
+        Ok(Course::Leave) => AgentEnd::Left,
+        Ok(Course::Moved) => return AgentEnd::Moved,
+        Err(error) => AgentEnd::Failed(error),
+    };
+    hear_failures(agent, context).await;
+    context.begin_teardown();
+    match tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(agent.teardown(context))).await {
+        Ok(Ok(())) => end,
+        // The first failure is the one reported.
+        _ if matches!(end, AgentEnd::Failed(_)) => end,
+        Ok(Err(error)) => AgentEnd::Failed(format!("in teardown: {error}").into()),
+        Err(_) => AgentEnd::Failed(
+            format!("teardown took longer than {} s", TEARDOWN_LIMIT.as_secs()).into(),
+        ),
+    }
+}
+
+/// Lets an agent of a process that the platform has given up hear of each message that may not have arrived.
+async fn hear_failures<A: Agent>(agent: &mut A, context: &mut Context) {
+    let hearing = async {
+        while let Some(failure) = context.handle().try_receive_failure() {
+            if let Err(error) = agent.on_message(context, Message::new(failure)).await {
+                tracing::warn!(agent = context.name(), %error, "failed while it heard what was not delivered");
+                return;
+            }
+        }
+    };
+    let heard = tokio::time::timeout(TEARDOWN_LIMIT, Box::pin(hearing)).await;
+    if heard.is_err() {
+        tracing::warn!(
+            agent = context.name(),
+            "did not hear of all messages that were not delivered within {} s",
+            TEARDOWN_LIMIT.as_secs()
+        );
+    }
+}
+
+enum Course {
+    Leave,
+    Moved,
+}
+
+async fn work<A: Agent>(agent: &mut A, context: &mut Context) -> AgentResult<Course> {
+    let wishes = context.handle().wishes();
+    let began = match context.handle().take_state() {
+        Some(state) => within_grace(&wishes, Box::pin(agent.restore(context, state))).await,
+        None => within_grace(&wishes, Box::pin(agent.setup(context))).await,
+    };
+    let Some(()) = began.transpose()? else {
+        return Ok(Course::Leave);
+    };
+    while !context.is_leaving() {
+        match context.next().await {
+            Next::Stop => break,
+            Next::Message(message) => {
+                if within_grace(&wishes, Box::pin(agent.on_message(context, message)))
+                    .await
+                    .transpose()?
+                    .is_none()
+                {
+                    break;
+                }
+            }
+            Next::Event(event) => {
+                let hook: Pin<Box<dyn Future<Output = AgentResult> + Send>> = if event.is_request()
+                {
+                    Box::pin(agent.on_question(context, event))
+                } else {
+                    Box::pin(agent.on_event(context, event))
+                };
+                if within_grace(&wishes, hook).await.transpose()?.is_none() {
+                    break;
+                }
+            }
+            Next::Freeze => {
+                context.come_to_rest();
+                match within_grace(&wishes, Box::pin(agent.save(context))).await {
+                    None => {
+                        context.handle().decline_move("it is being stopped");
+                        break;
+                    }
+                    Some(Err(error)) => context.handle().decline_move(&error.to_string()),
+                    Some(Ok(state)) => match context.handle().hand_over(state).await {
+                        Thawed::GoOn => {}
+                        Thawed::Gone => return Ok(Course::Moved),
+                    },
+                }
+            }
+        }
+    }
+    Ok(Course::Leave)
+}
+
+/// Runs a hook to its end. Once the agent must stop, the hook may run for at most [`HOOK_GRACE`] more. Returns `None`
+/// if it was cancelled.
+///
+/// The hook is boxed, because it may need kilobytes of memory while it runs, which an idle agent should not hold.
+async fn within_grace<T>(
+    wishes: &Wishes,
+    mut hook: Pin<Box<impl Future<Output = AgentResult<T>> + ?Sized>>,
+) -> Option<AgentResult<T>> {
+    let done = tokio::select! {
+        biased;
+        done = &mut hook => done,
+        () = wishes.stop_wished() => match tokio::time::timeout(HOOK_GRACE, &mut hook).await {
+            Ok(done) => done,
+            Err(_) => return None,
+        },
+    };
+    match done {
+        // The stop interrupted the hook's wait, which is no failure of the agent.
+        Err(error) if wishes.is_stop_wished() && is_stopping(&*error) => None,
+        done => Some(done),
+    }
+}
+
+/// Whether an error only says that the agent is being stopped.
+fn is_stopping(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    use crate::context::{ReceiveError, RequestError};
+    let stopping = |error: &ReceiveError| {
+        matches!(
+            error,
+            ReceiveError::Stopping { .. } | ReceiveError::Closed { .. }
+        )
+    };
+    error.downcast_ref::<ReceiveError>().is_some_and(stopping)
+        || error
+            .downcast_ref::<RequestError>()
+            .is_some_and(|error| matches!(error, RequestError::Receive(error) if stopping(error)))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "with a value that is not text".to_owned())
+}
