@@ -19,12 +19,12 @@ pub(super) trait Description: Clone {
     fn matches(&self, template: &Self) -> bool;
     /// Shows the words of this description, each with its place. A description that matches a template has all of the
     /// template's words at the same places.
-    fn words(&self, word: &mut dyn FnMut(Place, &str));
+    fn words(&self, word: &mut dyn FnMut(WordPlace, &str));
 }
 
 /// The place of a word in a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum WordPlace {
     State,
     Ownership,
     ServiceName,
@@ -58,12 +58,12 @@ impl Description for AmsAgentDescription {
         Self::matches(self, template)
     }
 
-    fn words(&self, word: &mut dyn FnMut(Place, &str)) {
+    fn words(&self, word: &mut dyn FnMut(WordPlace, &str)) {
         if let Some(state) = self.state {
-            word(Place::State, state.as_str());
+            word(WordPlace::State, state.as_str());
         }
         if let Some(ownership) = &self.ownership {
-            word(Place::Ownership, ownership);
+            word(WordPlace::Ownership, ownership);
         }
     }
 }
@@ -85,25 +85,30 @@ impl Description for DfAgentDescription {
         Self::matches(self, template)
     }
 
-    fn words(&self, word: &mut dyn FnMut(Place, &str)) {
+    fn words(&self, word: &mut dyn FnMut(WordPlace, &str)) {
         let mut all = |place, words: &[String]| words.iter().for_each(|it| word(place, it));
-        all(Place::Protocol, &self.protocols);
-        all(Place::Ontology, &self.ontologies);
-        all(Place::Language, &self.languages);
-        all(Place::Scope, &self.scope);
+        all(WordPlace::Protocol, &self.protocols);
+        all(WordPlace::Ontology, &self.ontologies);
+        all(WordPlace::Language, &self.languages);
+        all(WordPlace::Scope, &self.scope);
         for service in &self.services {
-            all(Place::ServiceName, service.name.as_slice());
-            all(Place::ServiceType, service.service_type.as_slice());
-            all(Place::ServiceOwnership, service.ownership.as_slice());
-            all(Place::ServiceProtocol, &service.protocols);
-            all(Place::ServiceOntology, &service.ontologies);
-            all(Place::ServiceLanguage, &service.languages);
+            all(WordPlace::ServiceName, service.name.as_slice());
+            all(WordPlace::ServiceType, service.service_type.as_slice());
+            all(WordPlace::ServiceOwnership, service.ownership.as_slice());
+            all(WordPlace::ServiceProtocol, &service.protocols);
+            all(WordPlace::ServiceOntology, &service.ontologies);
+            all(WordPlace::ServiceLanguage, &service.languages);
             for property in &service.properties {
-                all(Place::PropertyName, std::slice::from_ref(&property.name));
+                all(
+                    WordPlace::PropertyName,
+                    std::slice::from_ref(&property.name),
+                );
                 match &property.value {
-                    Some(Term::Integer(number)) => all(Place::PropertyValue, &[number.to_string()]),
+                    Some(Term::Integer(number)) => {
+                        all(WordPlace::PropertyValue, &[number.to_string()])
+                    }
                     Some(value) => all(
-                        Place::PropertyValue,
+                        WordPlace::PropertyValue,
                         value.as_text().map(str::to_owned).as_slice(),
                     ),
                     None => {}

@@ -28,14 +28,14 @@ const MOST_ASKED: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Federation {
     number: u64,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, WaitingSearch>,
     /// The tag of each question, with its search and the DF asked. A registration belongs to no search.
     asked: HashMap<String, (Option<u64>, String)>,
 }
 
 /// A search that other DFs take part in.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingSearch {
     /// The request to answer.
     pub(super) request: AclMessage,
     /// The entries found so far.
@@ -59,7 +59,7 @@ pub(super) struct Here {
     pub(super) others: Vec<Aid>,
 }
 
-impl Waiting {
+impl WaitingSearch {
     /// Adds an entry that another DF has found, if it describes an agent of that DF's own platform and is within the
     /// limits.
     fn add(&mut self, entry: DfAgentDescription, df: &str, limits: &DirectoryLimits) {
@@ -153,7 +153,7 @@ impl Federation {
         if !questions.is_empty() {
             self.waiting.insert(
                 number,
-                Waiting {
+                WaitingSearch {
                     request: request.clone(),
                     found,
                     most,
@@ -209,7 +209,7 @@ impl Federation {
         message: &AclMessage,
         requester: &Requester,
         limits: &DirectoryLimits,
-    ) -> Option<Waiting> {
+    ) -> Option<WaitingSearch> {
         let tag = message.in_reply_to.as_ref().and_then(Expression::as_str)?;
         let (_, asked) = self.asked.get(tag)?;
         let is_from_it = match requester {
@@ -259,13 +259,13 @@ impl Federation {
         self.end(number)
     }
 
-    fn end(&mut self, number: u64) -> Option<Waiting> {
+    fn end(&mut self, number: u64) -> Option<WaitingSearch> {
         self.asked.retain(|_, (search, _)| *search != Some(number));
         self.waiting.remove(&number)
     }
 
     /// Takes the searches that have run out of time.
-    pub(super) fn overdue(&mut self, now: SystemTime) -> Vec<Waiting> {
+    pub(super) fn overdue(&mut self, now: SystemTime) -> Vec<WaitingSearch> {
         let mut overdue: Vec<u64> = self
             .waiting
             .iter()

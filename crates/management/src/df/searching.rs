@@ -9,7 +9,7 @@ use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::super::dialogue::{action, answer, read};
-use super::federation::{DF_SERVICE, Here, Waiting, is_of_same_platform};
+use super::federation::{DF_SERVICE, Here, WaitingSearch, is_of_same_platform};
 use super::{Df, Outcome};
 
 /// Searches that are remembered. A search that comes back through other DFs is not done again.
@@ -68,7 +68,7 @@ impl Df {
     }
 
     /// The answer to a search that went on in other DFs.
-    pub(super) fn found(&self, waiting: &Waiting) -> Option<AclMessage> {
+    pub(super) fn found(&self, waiting: &WaitingSearch) -> Option<AclMessage> {
         let content = read(&waiting.request).ok()?;
         let (asked, _) = action(&content, &self.own).ok()?;
         let found = waiting.found.iter().map(DfAgentDescription::to_term);
