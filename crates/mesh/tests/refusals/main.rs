@@ -9,10 +9,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_bus::{
-    Location, Mailbox, Outbox, ProcessEndpoint, RefusalReason, Returned, SendError,
-    UndeliverableReason,
-};
+use sealbus_bus::{Mailbox, Outbox, RefusalReason, Returned, SendError, UndeliverableReason};
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::permission::{Messages, Policy, Rule};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use sealbus_bus::RefusalReason;
+use sealbus_bus::{Location, ProcessEndpoint, RefusalReason};
 use sealbus_mesh::frame::{Frame, GoodbyeReason, HEADER_LENGTH, PREFACE, parse};
 use sealbus_seal::SecurityLevel;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::support::{Platform, Process, soon};
+use super::support::{self, Platform, soon};
 use super::{count, still_talks, turned_away, until_refused};
 
 #[tokio::test]
