@@ -165,6 +165,7 @@ impl World {
             Some(receiver) => process.exchange.send(&publication, receiver, now),
         };
         let accepted = matches!(attempt, Ok(Attempt::Done(_)));
+        let goes_far = matches!(&attempt, Ok(Attempt::Done(reach)) if reach.processes > 0);
         self.log(format!(
             "{publisher} puts {text} on {channel} {qos} for {receiver:?}: {}",
             match &attempt {
@@ -176,7 +177,19 @@ impl World {
         let may_publish = self
             .permissions
             .may(&publisher, ChannelRight::Publish, &path);
-        if accepted && may_publish && qos.reliability != Reliability::BestEffort {
+        let is_kept = qos.reliability != Reliability::BestEffort;
+        if goes_far && !may_publish && is_kept {
+            let owed = Owed {
+                process: index,
+                epoch: self.processes[index].epoch,
+                expiry: None,
+                to: Vec::new(),
+                is_forbidden: true,
+                is_reported: false,
+                receipt,
+            };
+            self.owed.insert(text, owed);
+        } else if accepted && may_publish && is_kept {
             let header =
                 crate::ChannelHeader::new(crate::Mechanism::Event, path, qos, 1, now.moment);
             let view = message.view();
@@ -236,6 +249,7 @@ impl World {
                 epoch: self.processes[index].epoch,
                 expiry: header.expiry,
                 to,
+                is_forbidden: false,
                 is_reported: false,
                 receipt,
             };

@@ -145,6 +145,11 @@ impl World {
                 let is_failed = outcome.expect("a receipt waits for ever").is_err();
                 assert_eq!(is_failed, owed.is_reported, "the receipt of {text}");
             }
+            let is_told = owed.is_reported || !owed.is_forbidden;
+            assert!(
+                is_told,
+                "{text} was refused, and its publisher was not told"
+            );
             if owed.is_reported || owed.expiry.is_some() {
                 continue;
             }

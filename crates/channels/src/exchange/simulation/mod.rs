@@ -78,6 +78,8 @@ struct Owed {
     expiry: Option<Moment>,
     /// Process, epoch and subscription.
     to: Vec<(usize, u64, u32)>,
+    /// Whether the other processes refuse it.
+    is_forbidden: bool,
     is_reported: bool,
     receipt: Option<Arc<Receipt>>,
 }
