@@ -1,15 +1,16 @@
 //! Consumers: subscriptions of this process. The exchange fills a consumer's queue, and its agent empties the queue.
 
+mod ledgers;
+mod open_requests;
 mod resting;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sealbus_bus::{Gate, Moment, WindowCredit};
+use sealbus_bus::{Gate, Moment};
 
 use super::aftermath::{Aftermath, PeerKey, Source, note_taken};
 use super::options::{Ended, SubscriptionOptions};
@@ -20,14 +21,9 @@ use crate::flow::FlowPolicy;
 use crate::log::Tracker;
 use crate::qos::Reliability;
 use crate::queue::{FlowReport, Loss, Pushed, QueueCounters, QueueTerms, SubscriptionQueue};
+use ledgers::Ledgers;
+use open_requests::OpenRequests;
 
-/// The number of requests that an agent may have taken and not answered. Beyond it the oldest request counts as
-/// declined.
-const OPEN_REQUESTS: usize = 4096;
-/// The least that a subscription lets another process send at a time, and the most, in bytes. Both are small in tests,
-/// so that credit runs out.
-const SMALLEST_WINDOW: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
-const LARGEST_WINDOW: usize = 4 << 20;
 /// The time between two log lines that publishers wait for the same subscription.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -51,25 +47,11 @@ impl Entry {
     }
 }
 
-/// The outcome of a request that an agent has taken.
-struct Open {
-    source: Option<PeerKey>,
-    id: RequestId,
-    requester: Arc<str>,
-    expiry: Option<Moment>,
-}
-
-/// One other process's account: the bytes it has sent, and the bytes it may send.
-struct Ledger {
-    received: u64,
-    credit: WindowCredit,
-}
-
 struct State {
     queue: SubscriptionQueue<Entry>,
-    /// Sorted; there are few, and each event looks one up.
-    ledgers: Vec<(PeerKey, Ledger)>,
-    open: VecDeque<Open>,
+    /// The accounts of other processes, if the subscription pushes back.
+    ledgers: Option<Ledgers>,
+    open: OpenRequests,
     lost: Vec<(Entry, Loss)>,
     ended: Option<Ended>,
     /// The agent rests, because it moves. It takes nothing.
@@ -131,6 +113,8 @@ impl Consumer {
         filter: Option<ChannelFilter>,
     ) -> Self {
         let queue = SubscriptionQueue::new(options.policy, options.limits);
+        let pushes_back = options.policy == FlowPolicy::PushBack;
+        let ledgers = pushes_back.then(|| Ledgers::new(options.limits.bytes));
         Self {
             id,
             agent,
@@ -139,8 +123,8 @@ impl Consumer {
             filter,
             state: Mutex::new(State {
                 queue,
-                ledgers: Vec::new(),
-                open: VecDeque::new(),
+                ledgers,
+                open: OpenRequests::default(),
                 lost: Vec::new(),
                 ended: None,
                 rests: false,
@@ -160,19 +144,11 @@ impl Consumer {
         self.options.policy == FlowPolicy::PushBack
     }
 
-    /// The window of each of so many other processes. Together the windows hold about as much as the queue.
-    fn window(&self, processes: usize) -> u64 {
-        let share = self.options.limits.bytes / 2 / processes.max(1);
-        share.clamp(SMALLEST_WINDOW, LARGEST_WINDOW) as u64
-    }
-
     /// Opens a window for a process that is one of so many. Returns the process's first limit.
     pub(super) fn open_window(&self, peer: PeerKey, processes: usize) -> u64 {
-        let window = self.window(processes);
-        if self.pushes_back() {
-            self.state.lock().ledger(peer, window);
-        }
-        window
+        let mut state = self.state.lock();
+        let ledgers = state.ledgers.as_mut();
+        ledgers.map_or(0, |ledgers| ledgers.open(peer, processes))
     }
 
     /// Whether an event that counts as so many bytes finds room, or the policy does not ask for room.
@@ -205,15 +181,7 @@ impl Consumer {
 
     /// The limit of a process that asks for it, if the process does not know so high a limit yet.
     pub(super) fn credit_of(&self, peer: PeerKey) -> Option<u64> {
-        if !self.pushes_back() {
-            return None;
-        }
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let window = self.window(state.ledgers.len());
-        let found = state.ledgers.binary_search_by_key(&peer, |(key, _)| *key);
-        let (_, ledger) = found.ok().and_then(|place| state.ledgers.get_mut(place))?;
-        ledger.credit.announce(window)
+        self.state.lock().ledgers.as_mut()?.announce(peer)
     }
 
     /// Puts an event into the queue. The aftermath of events that are lost for it is added to `aftermath`.
@@ -233,20 +201,16 @@ impl Consumer {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if state.ended.is_some() {
-            state.give_up(&entry, self, aftermath);
+            state.give_up(&entry, aftermath);
             return Put::Lost;
         }
         let put = if let Some(peer) = entry.payer()
-            && self.pushes_back()
+            && let Some(ledgers) = &mut state.ledgers
         {
-            let window = self.window(state.ledgers.len());
-            let ledger = state.ledger(peer, window);
-            let is_beyond = ledger.received > ledger.credit.announced() + 3 * window;
-            ledger.received += entry.cost as u64;
-            // Its publisher had credit for it, except for a little that was sent before the publisher knew of the
-            // subscription. This check keeps a process that ignores its credit from filling the memory.
-            if is_beyond {
-                state.give_up(&entry, self, aftermath);
+            // Its publisher had credit for it. This check keeps a process that ignores its credit from filling the
+            // memory.
+            if !ledgers.receive(peer, entry.cost) {
+                state.give_up(&entry, aftermath);
                 return Put::Beyond;
             }
             state
@@ -265,7 +229,7 @@ impl Consumer {
                 Pushed::Lost => Put::Lost,
                 // A frame that came without credit is lost.
                 Pushed::Full(entry) if entry.source.peer().is_some() => {
-                    state.give_up(&entry, self, aftermath);
+                    state.give_up(&entry, aftermath);
                     Put::Lost
                 }
                 // Room was asked for before. An item that found none is kept rather than lost.
@@ -276,13 +240,13 @@ impl Consumer {
                     Put::Taken
                 }
                 Pushed::Disconnected(entry) => {
-                    state.give_up(&entry, self, aftermath);
+                    state.give_up(&entry, aftermath);
                     state.ended = Some(Ended::Disconnected);
                     Put::Disconnected
                 }
             }
         };
-        state.settle_lost(self, aftermath);
+        state.settle_lost(aftermath);
         let waker = match put {
             Put::Lost | Put::Beyond => None,
             Put::Taken | Put::Disconnected => state.waker.take(),
@@ -296,11 +260,10 @@ impl Consumer {
 
     /// Gives back the credit of a process's event that is not put into the queue.
     pub(super) fn refund(&self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
-        if self.pushes_back() {
-            let mut state = self.state.lock();
-            let window = self.window(state.ledgers.len());
-            state.ledger(peer, window).received += cost as u64;
-            state.pay(peer, cost, self, aftermath);
+        let mut state = self.state.lock();
+        if let Some(ledgers) = &mut state.ledgers {
+            ledgers.receive(peer, cost);
+            state.pay(peer, cost, aftermath);
         }
     }
 
@@ -322,7 +285,7 @@ impl Consumer {
         let mut count = 0;
         while count < most && !state.rests {
             let entry = state.queue.pop(now, &mut state.lost);
-            state.settle_lost(self, aftermath);
+            state.settle_lost(aftermath);
             let Some(entry) = entry else { break };
             count += 1;
             out(self.hand_out(state, entry, now, aftermath));
@@ -348,24 +311,14 @@ impl Consumer {
         aftermath: &mut Aftermath,
     ) -> ReceivedEvent {
         if let Some(peer) = entry.payer() {
-            state.pay(peer, entry.cost, self, aftermath);
+            state.pay(peer, entry.cost, aftermath);
         }
         note_taken(&entry.source, true, aftermath);
         let event = entry.event;
         if let Mechanism::Request { id } = event.header.mechanism {
-            let requester = requester(&event);
-            state.open.push_back(Open {
-                source: entry.source.peer(),
-                id,
-                requester,
-                expiry: event.header.expiry,
-            });
-            while let Some(first) = state.open.front()
-                && (state.open.len() > OPEN_REQUESTS
-                    || first.expiry.is_some_and(|expiry| expiry <= now))
-            {
-                aftermath.unanswered.push((first.source, first.id));
-                state.open.pop_front();
+            state.open.add(&event, (entry.source.peer(), id));
+            while let Some(declined) = state.open.pop_overdue(now) {
+                aftermath.unanswered.push(declined);
             }
         }
         event
@@ -377,17 +330,7 @@ impl Consumer {
         &self,
         event: &ReceivedEvent,
     ) -> Option<(Option<PeerKey>, RequestId)> {
-        let Mechanism::Request { id } = event.header.mechanism else {
-            return None;
-        };
-        let requester = requester(event);
-        let mut state = self.state.lock();
-        let index = state
-            .open
-            .iter()
-            .position(|open| open.id == id && open.requester == requester)?;
-        let open = state.open.remove(index)?;
-        Some((open.source, open.id))
+        self.state.lock().open.close(event)
     }
 
     /// Puts a request back that could not be answered now.
@@ -397,12 +340,7 @@ impl Consumer {
         source: Option<PeerKey>,
         id: RequestId,
     ) {
-        self.state.lock().open.push_back(Open {
-            source,
-            id,
-            requester: requester(event),
-            expiry: event.header.expiry,
-        });
+        self.state.lock().open.add(event, (source, id));
     }
 
     /// Advances the time: gives up expired events. Returns when to call this again.
@@ -414,7 +352,7 @@ impl Consumer {
             state.stalled_since = None;
         }
         aftermath.has_room |= !state.lost.is_empty() && self.pushes_back();
-        state.settle_lost(self, aftermath);
+        state.settle_lost(aftermath);
         let next = state.queue.next_change();
         let waker = if state.queue.is_ready() {
             state.waker.take()
@@ -441,12 +379,10 @@ impl Consumer {
         if why == Ended::Cancelled {
             for entry in state.queue.drain() {
                 missed += u64::from(state.rests && entry.is_transient());
-                state.give_up(&entry, self, aftermath);
+                state.give_up(&entry, aftermath);
             }
         }
-        for open in state.open.drain(..) {
-            aftermath.unanswered.push((open.source, open.id));
-        }
+        aftermath.unanswered.extend(state.open.drain());
         let waker = state.waker.take();
         drop(guard);
         if let Some(waker) = waker {
@@ -463,8 +399,10 @@ impl Consumer {
     /// Forgets what it owes processes that are gone.
     pub(super) fn forget(&self, peer: PeerKey) {
         let mut state = self.state.lock();
-        state.ledgers.retain(|(key, _)| *key != peer);
-        state.open.retain(|open| open.source != Some(peer));
+        if let Some(ledgers) = &mut state.ledgers {
+            ledgers.forget(peer);
+        }
+        state.open.forget(peer);
     }
 
     /// The number of waiting events, their bytes, and the counters so far.
@@ -517,41 +455,18 @@ impl Consumer {
 }
 
 impl State {
-    fn ledger(&mut self, peer: PeerKey, window: u64) -> &mut Ledger {
-        let place = match self.ledgers.binary_search_by_key(&peer, |(key, _)| *key) {
-            Ok(place) => place,
-            Err(place) => {
-                let ledger = Ledger {
-                    received: 0,
-                    credit: WindowCredit::new(window),
-                };
-                self.ledgers.insert(place, (peer, ledger));
-                place
-            }
-        };
-        &mut self.ledgers[place].1
-    }
-
-    fn pay(&mut self, peer: PeerKey, cost: usize, consumer: &Consumer, aftermath: &mut Aftermath) {
-        if !consumer.pushes_back() {
-            return;
-        }
-        let window = consumer.window(self.ledgers.len());
-        // The rest of a former session has no owner.
-        let found = self.ledgers.binary_search_by_key(&peer, |(key, _)| *key);
-        let Some((_, ledger)) = found.ok().and_then(|place| self.ledgers.get_mut(place)) else {
-            return;
-        };
-        if let Some(limit) = ledger.credit.take(cost as u64, window) {
+    fn pay(&mut self, peer: PeerKey, cost: usize, aftermath: &mut Aftermath) {
+        let ledgers = self.ledgers.as_mut();
+        if let Some(limit) = ledgers.and_then(|ledgers| ledgers.pay(peer, cost)) {
             aftermath.credit.retain(|(other, _)| *other != peer);
             aftermath.credit.push((peer, limit));
         }
     }
 
     /// An event that no agent gets.
-    fn give_up(&mut self, entry: &Entry, consumer: &Consumer, aftermath: &mut Aftermath) {
+    fn give_up(&mut self, entry: &Entry, aftermath: &mut Aftermath) {
         if let Some(peer) = entry.payer() {
-            self.pay(peer, entry.cost, consumer, aftermath);
+            self.pay(peer, entry.cost, aftermath);
         }
         if let Mechanism::Request { id } = entry.event.header.mechanism {
             aftermath.unanswered.push((entry.source.peer(), id));
@@ -559,23 +474,14 @@ impl State {
         note_taken(&entry.source, false, aftermath);
     }
 
-    fn settle_lost(&mut self, consumer: &Consumer, aftermath: &mut Aftermath) {
+    fn settle_lost(&mut self, aftermath: &mut Aftermath) {
         if self.lost.is_empty() {
             return;
         }
         for (entry, _) in std::mem::take(&mut self.lost) {
-            self.give_up(&entry, consumer, aftermath);
+            self.give_up(&entry, aftermath);
         }
     }
-}
-
-fn requester(event: &ReceivedEvent) -> Arc<str> {
-    event
-        .message
-        .message()
-        .sender()
-        .map(|sender| sender.name().into())
-        .unwrap_or_default()
 }
 
 impl fmt::Debug for Consumer {

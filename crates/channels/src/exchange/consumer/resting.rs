@@ -36,7 +36,7 @@ impl Consumer {
         let state = &mut *guard;
         state.queue.advance(now, &mut state.lost);
         aftermath.has_room |= !state.lost.is_empty() && self.pushes_back();
-        state.settle_lost(self, aftermath);
+        state.settle_lost(aftermath);
         if state.queue.is_ready() && !state.rests {
             return Poll::Ready(true);
         }
