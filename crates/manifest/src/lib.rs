@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 
 use sealbus_bus::GATEWAY;
 use sealbus_gateways::http::HttpGatewayConfig;
@@ -9,11 +10,14 @@ use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
 mod broker;
+pub mod isolation;
 mod problem;
 pub mod program;
 mod read;
 mod rules;
 mod values;
+
+use isolation::{Confinement, Isolation};
 
 pub use broker::{BrokerEntry, RabbitEntry};
 pub use problem::{ManifestError, ManifestProblem, ReadError};
@@ -49,6 +53,9 @@ pub struct GatewayEntry {
     pub node: Option<String>,
     /// Directory in which the process is started: the manifest's.
     pub directory: Option<String>,
+    /// The weakest isolation of its process that is good enough: the platform's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// `[gateway.http]`.
     pub http: HttpGatewayConfig,
 }
@@ -67,6 +74,22 @@ impl GatewayEntry {
             forbid: Vec::new(),
             environment: BTreeMap::from([(GATEWAY_VARIABLE.to_owned(), config)]),
             restart: RestartPolicy::OnFailure,
+            confinement: self.confinement(),
+        }
+    }
+
+    /// The gateway reads the certificates that its configuration names.
+    fn confinement(&self) -> Confinement {
+        let tls = self.http.tls.iter();
+        let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key, &tls.clients]);
+        let files = tls.flatten().chain(&self.http.trust);
+        let folder = Path::new(self.directory.as_deref().unwrap_or("."));
+        Confinement {
+            isolation: self.isolation,
+            read: files
+                .map(|file| folder.join(file).display().to_string())
+                .collect(),
+            ..Confinement::default()
         }
     }
 }
@@ -90,6 +113,9 @@ pub struct PlatformEntry {
     pub nodes: u32,
     /// Largest ACL message in bytes; 16 MiB by default.
     pub max_message: u64,
+    /// The weakest isolation that is good enough for agents whose entries name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
 }
 
 /// `[[agent]]`.
@@ -117,6 +143,9 @@ pub struct AgentEntry {
     pub environment: BTreeMap<String, String>,
     /// When the process is started again.
     pub restart: RestartPolicy,
+    /// The isolation of its processes.
+    #[serde(default)]
+    pub confinement: Confinement,
 }
 
 /// `[[channel]]`.

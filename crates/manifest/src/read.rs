@@ -10,9 +10,11 @@ use sealbus_seal::{Name, PlatformName, SecurityLevel};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::isolation;
+use super::isolation::Isolation;
 use super::problem::{ManifestError, ManifestProblem, ReadError, kind};
 use super::program::{ProgramProblem, locate};
-use super::{AgentEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
+use super::{AgentEntry, GatewayEntry, Manifest, PlatformEntry, ProcessAgents, RestartPolicy};
 
 /// Most processes of one `[[agent]]`, and most agents of one process.
 const MAX_COUNT: i64 = 1_000_000;
@@ -27,6 +29,7 @@ const PLATFORM_KEYS: &[&str] = &[
     "nodes",
     "max-message",
     "transport",
+    "isolation",
 ];
 const AGENT_KEYS: &[&str] = &[
     "name",
@@ -140,13 +143,17 @@ impl<'t> Reader<'t> {
                 None
             }
         };
-        let agents = self.agents(root);
+        let floor = platform.as_ref().and_then(|platform| platform.isolation);
+        let agents = self.agents(root, floor);
         let name = platform
             .as_ref()
             .and_then(|platform| PlatformName::new(&platform.name).ok());
         let permission = self.permission(root, name.as_ref());
         let channels = self.channels(root);
-        let gateway = self.gateway(root);
+        let gateway = self.gateway(root).map(|gateway| GatewayEntry {
+            isolation: floor,
+            ..gateway
+        });
         let rabbitmq = self.rabbitmq(root);
         Some(Manifest {
             platform: platform?,
@@ -206,10 +213,11 @@ impl<'t> Reader<'t> {
             port,
             nodes,
             max_message,
+            isolation: self.parsed(table, "isolation", isolation::MODES),
         })
     }
 
-    fn agents(&mut self, root: &DeTable<'t>) -> Vec<AgentEntry> {
+    fn agents(&mut self, root: &DeTable<'t>, floor: Option<Isolation>) -> Vec<AgentEntry> {
         let Some(value) = root.get("agent") else {
             return Vec::new();
         };
@@ -229,7 +237,7 @@ impl<'t> Reader<'t> {
             let Some(table) = self.table(entry, "agent") else {
                 continue;
             };
-            let Some(agent) = self.agent(table, entry.span()) else {
+            let Some(agent) = self.agent(table, entry.span(), floor) else {
                 continue;
             };
             let clash = agent
@@ -246,8 +254,14 @@ impl<'t> Reader<'t> {
         agents
     }
 
-    fn agent(&mut self, table: &DeTable<'t>, span: Range<usize>) -> Option<AgentEntry> {
-        self.unknown_keys(table, AGENT_KEYS, "in [[agent]]");
+    fn agent(
+        &mut self,
+        table: &DeTable<'t>,
+        span: Range<usize>,
+        floor: Option<Isolation>,
+    ) -> Option<AgentEntry> {
+        let keys = [AGENT_KEYS, &isolation::KEYS].concat();
+        self.unknown_keys(table, &keys, "in [[agent]]");
         let name = match self.text_of(table, "name") {
             Some((name, at)) => self.legal("agent", name, at),
             None => {
@@ -289,6 +303,7 @@ impl<'t> Reader<'t> {
         let agents = self.process_agents(table);
         let replicas = self.integer(table, "replicas", 0..=MAX_COUNT).unwrap_or(1) as u32;
         let environment = self.environment(table);
+        let confinement = self.confinement(table, floor);
         Some(AgentEntry {
             name: name?,
             command: command?,
@@ -299,6 +314,7 @@ impl<'t> Reader<'t> {
             forbid,
             environment,
             restart: restart.unwrap_or_default(),
+            confinement,
         })
     }
 
@@ -445,6 +461,7 @@ mod tests {
             port = 7001
             enrolment-port = 7000
             nodes = 3
+            isolation = "landlock"
             max-message = "64 KiB"
             [[agent]]
             name = "seller"
@@ -455,6 +472,16 @@ mod tests {
             forbid = ["node-2"]
             environment = { COLOUR = "red", SIZE = 3 }
             restart = "always"
+            isolation = "uid"
+            read = ["/data"]
+            write = ["notes"]
+            unix-sockets = true
+            memory = "1 GiB"
+            processes = 64
+            files = 100
+            [[agent]]
+            name = "other"
+            command = ["sh"]
             "#,
         )
         .unwrap();
@@ -468,6 +495,22 @@ mod tests {
             ["buyer-1", "broker-1", "buyer-2", "broker-2"]
         );
         assert_eq!(agent.restart, RestartPolicy::Always);
+        let confinement = &agent.confinement;
+        assert_eq!(confinement.isolation, Some(Isolation::Uid));
+        assert_eq!(
+            (confinement.memory, confinement.processes, confinement.files),
+            (Some(1 << 30), Some(64), Some(100))
+        );
+        assert_eq!(
+            (&confinement.read[..], &confinement.write[..]),
+            (&["/data".to_owned()][..], &["/notes".to_owned()][..])
+        );
+        assert!(confinement.unix_sockets);
+        // The platform's isolation is for agents that name none.
+        assert_eq!(
+            manifest.agents[1].confinement.isolation,
+            Some(Isolation::Landlock)
+        );
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl<'t> Reader<'t> {
         Some(GatewayEntry {
             node: section.node,
             directory: Some(absolute(self.directory)),
+            isolation: None,
             http: section.http,
         })
     }

@@ -1,0 +1,504 @@
+//! The files and folders that a program may touch: those of the system, of its interpreter and of its own, and those
+//! that the manifest adds.
+//!
+//! Only an allow-list holds: Landlock has no "all but". Where a hidden folder lies in an allowed one, the entries
+//! beside it are allowed one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use sealbus_manifest::isolation::Isolation;
+
+use super::plan::Plan;
+
+/// What a program may do with a file, or with all in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Right {
+    /// See the names in the folder and in those below it.
+    List,
+    /// Read and execute.
+    Read,
+    /// Read and write, and nothing else: a device.
+    Use,
+    /// Everything.
+    Write,
+}
+
+/// What a program may touch.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    /// The rights, by path. The paths have no symbolic links in them.
+    pub(crate) rights: BTreeMap<PathBuf, Right>,
+    /// Paths without which the program cannot work, and what it does with them.
+    pub(crate) needed: BTreeSet<(PathBuf, Right)>,
+}
+
+/// The system's programs and libraries.
+const SYSTEM: [&str; 9] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+];
+/// What the system says about itself. Of `/proc`, a program sees itself alone.
+const FACTS: [&str; 14] = [
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/loadavg",
+    "/proc/uptime",
+    "/proc/version",
+    "/proc/filesystems",
+    "/proc/sys",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/kernel/mm/transparent_hugepage",
+    "/sys/fs/cgroup",
+    // Often a link to a file that the network's daemon writes.
+    "/etc/resolv.conf",
+];
+/// Devices without a state.
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+/// The folders beside `bin` that belong to an interpreter.
+const BESIDE_BIN: [&str; 7] = [
+    "bin", "lib", "lib32", "lib64", "libexec", "share", "include",
+];
+/// Most symbolic links from one to the next.
+const MOST_LINKS: usize = 40;
+
+impl Paths {
+    /// Finds out what the program of a plan may touch.
+    ///
+    /// # Errors
+    /// A path that the manifest names does not exist, or cannot be looked at.
+    pub(crate) fn of(plan: &Plan) -> Result<Self, (PathBuf, io::Error)> {
+        let hidden: Vec<PathBuf> = plan
+            .hidden
+            .iter()
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
+        let mut paths = Self::default();
+        for path in SYSTEM.iter().chain(&FACTS) {
+            paths.allow_if_there(Path::new(path), Right::Read, &hidden);
+        }
+        for path in DEVICES {
+            paths.allow_if_there(Path::new(path), Right::Use, &hidden);
+        }
+        match plan.mode {
+            // The program stays root, whose own files are not for it.
+            Isolation::Landlock | Isolation::Namespace if rustix::process::geteuid().is_root() => {
+                paths.allow_public(Path::new("/etc"));
+            }
+            _ => paths.allow_if_there(Path::new("/etc"), Right::Read, &hidden),
+        }
+        paths.allow_interpreter(&plan.program, &hidden);
+        paths.demand(&plan.program, Right::Read, &hidden)?;
+        paths.allow_packages_of_user(plan.home.as_deref(), &hidden);
+        paths.allow_programs_folder(plan, &hidden)?;
+        for path in &plan.confinement.read {
+            paths.demand(Path::new(path), Right::Read, &hidden)?;
+        }
+        for path in &plan.confinement.write {
+            paths.demand(Path::new(path), Right::Write, &hidden)?;
+        }
+        paths.demand(&plan.work, Right::Write, &[])?;
+        if let Some(folder) = &plan.attachment {
+            paths.demand(folder, Right::List, &[])?;
+        }
+        if plan.mode >= Isolation::Namespace {
+            // By now these are the program's own.
+            paths.allow_if_there(Path::new(SHARED_MEMORY), Right::Write, &[]);
+        }
+        Ok(paths)
+    }
+
+    /// The folder in which the program starts, and the files that its command line names.
+    fn allow_programs_folder(
+        &mut self,
+        plan: &Plan,
+        hidden: &[PathBuf],
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let home = plan.home.as_deref();
+        self.demand_folder(&plan.directory, home, hidden)?;
+        let named = plan
+            .arguments
+            .iter()
+            .map(|argument| plan.directory.join(argument));
+        for (index, file) in named.filter(|path| path.is_file()).enumerate() {
+            // The first is the script, which may import what lies beside it.
+            match file.parent() {
+                Some(folder) if index == 0 => self.demand_folder(folder, home, hidden)?,
+                _ => {}
+            }
+            self.demand(&file, Right::Read, hidden)?;
+        }
+        Ok(())
+    }
+
+    /// A folder that is not the program's alone opens only its own files: not a whole home with all its secrets.
+    fn demand_folder(
+        &mut self,
+        folder: &Path,
+        home: Option<&Path>,
+        hidden: &[PathBuf],
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let real = folder
+            .canonicalize()
+            .map_err(|error| (folder.to_owned(), error))?;
+        let is_shared = ["/", "/home", "/tmp", "/var/tmp"]
+            .iter()
+            .any(|shared| real == Path::new(shared))
+            || home.is_some_and(|home| home.canonicalize().is_ok_and(|home| home == real));
+        if !is_shared {
+            return self.demand(&real, Right::Read, hidden);
+        }
+        self.needed.insert((real.clone(), Right::List));
+        let is_dotted =
+            |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
+        for entry in fs::read_dir(&real)
+            .map_err(|error| (real.clone(), error))?
+            .flatten()
+        {
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) && !is_dotted(&entry) {
+                self.allow(&entry.path(), Right::Read, hidden);
+            }
+        }
+        Ok(())
+    }
+
+    fn demand(
+        &mut self,
+        path: &Path,
+        right: Right,
+        hidden: &[PathBuf],
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let real = path
+            .canonicalize()
+            .map_err(|error| (path.to_owned(), error))?;
+        self.allow(&real, right, hidden);
+        self.needed.insert((real, right));
+        Ok(())
+    }
+
+    fn allow_if_there(&mut self, path: &Path, right: Right, hidden: &[PathBuf]) {
+        if let Ok(real) = path.canonicalize() {
+            self.allow(&real, right, hidden);
+        }
+    }
+
+    /// Allows a path that has no symbolic links in it, but nothing in hidden folders.
+    fn allow(&mut self, path: &Path, right: Right, hidden: &[PathBuf]) {
+        if hidden.iter().any(|hidden| path.starts_with(hidden)) {
+            return;
+        }
+        if !hidden.iter().any(|hidden| hidden.starts_with(path)) {
+            return self.grant(path, right);
+        }
+        self.grant(path, Right::List);
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        for entry in entries {
+            // What a link leads to has rights of its own.
+            if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+                self.allow(&entry.path(), right, hidden);
+            }
+        }
+    }
+
+    fn grant(&mut self, path: &Path, right: Right) {
+        let known = self.rights.entry(path.to_owned()).or_insert(right);
+        *known = right.max(*known);
+    }
+
+    /// Allows what everybody may read. A folder in which all is public counts as one path.
+    fn allow_public(&mut self, folder: &Path) {
+        let (public, is_all) = public_in(folder);
+        if is_all {
+            return self.grant(folder, Right::Read);
+        }
+        self.grant(folder, Right::List);
+        for path in public {
+            self.grant(&path, Right::Read);
+        }
+    }
+
+    /// The program's file and, if it is a script or a link, each program behind it, with the libraries beside them.
+    fn allow_interpreter(&mut self, program: &Path, hidden: &[PathBuf]) {
+        let mut next = Some(program.to_owned());
+        for _ in 0..MOST_LINKS {
+            let Some(path) = next.take() else { return };
+            self.allow_if_there(&path, Right::Read, hidden);
+            self.allow_beside(&path, hidden);
+            next = match fs::read_link(&path) {
+                Ok(target) => path.parent().map(|folder| folder.join(target)),
+                Err(_) => interpreter_of(&path),
+            };
+        }
+    }
+
+    /// What belongs to a program in a `bin` folder, or in a folder of shims.
+    fn allow_beside(&mut self, program: &Path, hidden: &[PathBuf]) {
+        let Some(folder) = program.parent() else {
+            return;
+        };
+        let Some(prefix) = folder.parent() else {
+            return;
+        };
+        let name = folder.file_name().unwrap_or_default();
+        if name == "shims" {
+            self.allow_if_there(prefix, Right::Read, hidden);
+        }
+        if name != "bin" || prefix == Path::new("/") {
+            return;
+        }
+        for beside in BESIDE_BIN {
+            self.allow_if_there(&prefix.join(beside), Right::Read, hidden);
+        }
+        self.allow_if_there(&prefix.join("pyvenv.cfg"), Right::Read, hidden);
+        for package in linked_packages(&prefix.join("lib")) {
+            self.allow_if_there(&package, Right::Read, hidden);
+        }
+    }
+
+    /// Python packages that the user installed for all of the user's programs.
+    fn allow_packages_of_user(&mut self, home: Option<&Path>, hidden: &[PathBuf]) {
+        if let Some(home) = home {
+            self.allow_if_there(&home.join(".local/lib"), Right::Read, hidden);
+        }
+    }
+}
+
+/// Shared memory by name.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The interpreter in the first line of a script.
+fn interpreter_of(path: &Path) -> Option<PathBuf> {
+    use std::io::Read;
+    let mut first = [0; 256];
+    let read = fs::File::open(path).ok()?.read(&mut first).ok()?;
+    let line = first.get(..read)?.strip_prefix(b"#!")?;
+    let line = std::str::from_utf8(line.split(|byte| *byte == b'\n').next()?).ok()?;
+    line.split_whitespace().next().map(PathBuf::from)
+}
+
+/// The folders of packages that a Python environment uses in place, without a copy of them (`pip install --editable`).
+fn linked_packages(library: &Path) -> Vec<PathBuf> {
+    let versions = fs::read_dir(library).into_iter().flatten().flatten();
+    let sites = versions.map(|version| version.path().join("site-packages"));
+    let files = sites.flat_map(|site| fs::read_dir(site).into_iter().flatten().flatten());
+    let lists = files.filter(|file| file.path().extension().is_some_and(|kind| kind == "pth"));
+    let lines = lists.filter_map(|list| fs::read_to_string(list.path()).ok());
+    let folders = lines.flat_map(|text| text.lines().map(PathBuf::from).collect::<Vec<_>>());
+    folders
+        .filter(|folder| folder.is_absolute() && folder.is_dir() && folder.parent().is_some())
+        .collect()
+}
+
+/// What everybody may read in a folder, and whether that is all of it.
+fn public_in(folder: &Path) -> (Vec<PathBuf>, bool) {
+    let mut public = Vec::new();
+    let mut is_all = true;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(about) = entry.metadata() else {
+            is_all = false;
+            continue;
+        };
+        let mode = about.permissions().mode();
+        let path = entry.path();
+        if about.is_dir() && mode & 0o005 == 0o005 {
+            let (inner, is_whole) = public_in(&path);
+            is_all &= is_whole;
+            match is_whole {
+                true => public.push(path),
+                false => public.extend(inner),
+            }
+        } else if about.is_file() && mode & 0o004 != 0 {
+            public.push(path);
+        } else if !about.is_symlink() {
+            is_all = false;
+        }
+    }
+    (public, is_all)
+}
+
+/// The folders on the way to a path that a user without rights of its own cannot pass.
+pub(crate) fn closed_to_others(path: &Path) -> Option<PathBuf> {
+    let mut ways: Vec<&Path> = path.ancestors().skip(1).collect();
+    ways.reverse();
+    let is_closed =
+        |way: &&Path| fs::metadata(way).is_ok_and(|about| about.permissions().mode() & 0o001 == 0);
+    ways.into_iter().find(is_closed).map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn make(root: &Path, files: &[&str]) {
+        for file in files {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+    }
+
+    fn right_to(paths: &Paths, path: &Path) -> Option<Right> {
+        let mut found = path.ancestors().filter_map(|path| paths.rights.get(path));
+        found.next().copied()
+    }
+
+    #[test]
+    fn what_lies_beside_a_hidden_folder_is_allowed_and_nothing_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(
+            &root,
+            &["agent.py", "lib/a.py", "deep/state/node.json", "deep/b.py"],
+        );
+        let hidden = [root.join("deep/state")];
+        let mut paths = Paths::default();
+        paths.allow(&root, Right::Read, &hidden);
+        for file in ["agent.py", "lib/a.py", "deep/b.py"] {
+            assert_eq!(
+                right_to(&paths, &root.join(file)),
+                Some(Right::Read),
+                "{file}"
+            );
+        }
+        assert_eq!(
+            right_to(&paths, &root.join("deep/state/node.json")),
+            Some(Right::List)
+        );
+        paths.allow(&root.join("deep/state/node.json"), Right::Read, &hidden);
+        assert_eq!(
+            right_to(&paths, &root.join("deep/state/node.json")),
+            Some(Right::List)
+        );
+    }
+
+    #[test]
+    fn a_link_beside_a_hidden_folder_gives_no_right_to_its_target() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(&root, &["work/state/key", "other/secret"]);
+        symlink(root.join("other"), root.join("work/link")).unwrap();
+        let mut paths = Paths::default();
+        paths.allow(&root.join("work"), Right::Read, &[root.join("work/state")]);
+        assert_eq!(right_to(&paths, &root.join("other/secret")), None);
+    }
+
+    #[test]
+    fn an_environments_interpreter_comes_with_the_one_behind_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(
+            &root,
+            &[
+                "python/bin/python3",
+                "python/lib/os.py",
+                "python/secret",
+                "venv/pyvenv.cfg",
+                "source/own.py",
+            ],
+        );
+        make(&root, &["venv/lib/python3/site-packages/own.pth"]);
+        fs::write(
+            root.join("venv/lib/python3/site-packages/own.pth"),
+            root.join("source").as_os_str().as_encoded_bytes(),
+        )
+        .unwrap();
+        fs::create_dir(root.join("venv/bin")).unwrap();
+        symlink(
+            root.join("python/bin/python3"),
+            root.join("venv/bin/python"),
+        )
+        .unwrap();
+        let mut paths = Paths::default();
+        paths.allow_interpreter(&root.join("venv/bin/python"), &[]);
+        for file in [
+            "python/bin/python3",
+            "python/lib/os.py",
+            "venv/pyvenv.cfg",
+            "source/own.py",
+        ] {
+            assert_eq!(
+                right_to(&paths, &root.join(file)),
+                Some(Right::Read),
+                "{file}"
+            );
+        }
+        assert_eq!(right_to(&paths, &root.join("python/secret")), None);
+    }
+
+    #[test]
+    fn a_program_in_the_home_opens_its_files_and_none_of_its_secrets() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(&root, &["agent.py", ".netrc", ".ssh/id", "letters/a"]);
+        let mut paths = Paths::default();
+        paths.demand_folder(&root, Some(&root), &[]).unwrap();
+        assert_eq!(right_to(&paths, &root.join("agent.py")), Some(Right::Read));
+        for file in [".netrc", ".ssh/id", "letters/a"] {
+            assert_eq!(right_to(&paths, &root.join(file)), None, "{file}");
+        }
+    }
+
+    #[test]
+    fn of_a_folder_for_everybody_only_what_is_public_is_allowed() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(
+            &root,
+            &["hosts", "shadow", "ssh/config", "ssh/key", "fonts/a"],
+        );
+        let close = |file: &str| {
+            fs::set_permissions(root.join(file), fs::Permissions::from_mode(0o600)).unwrap()
+        };
+        close("shadow");
+        close("ssh/key");
+        let mut paths = Paths::default();
+        paths.allow_public(&root);
+        for file in ["hosts", "ssh/config", "fonts/a"] {
+            assert_eq!(
+                right_to(&paths, &root.join(file)),
+                Some(Right::Read),
+                "{file}"
+            );
+        }
+        for file in ["shadow", "ssh/key"] {
+            assert_eq!(
+                right_to(&paths, &root.join(file)),
+                Some(Right::List),
+                "{file}"
+            );
+        }
+        assert!(paths.rights.contains_key(&root.join("fonts")));
+    }
+
+    #[test]
+    fn the_first_folder_that_is_closed_is_found() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        make(&root, &["a/b/c"]);
+        fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(closed_to_others(&root.join("a/b/c")), Some(root.join("a")));
+        assert_eq!(closed_to_others(&root.join("a")), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! The plan of one start, and the steps that it takes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use sealbus_manifest::isolation::{Confinement, Isolation};
+use serde::{Deserialize, Serialize};
+
+/// What a launcher is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub enum Order {
+    /// Seal itself and become a program.
+    Start(Box<Plan>),
+    /// End every process of a slot.
+    End {
+        /// The slot's user.
+        uid: u32,
+    },
+}
+
+/// The start of one program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The isolation.
+    pub mode: Isolation,
+    /// The program's file.
+    pub program: PathBuf,
+    /// The program's arguments.
+    pub arguments: Vec<String>,
+    /// The folder in which it starts, which it may read.
+    pub directory: PathBuf,
+    /// All its variables.
+    pub environment: BTreeMap<String, String>,
+    /// The folder that belongs to it.
+    pub work: PathBuf,
+    /// The folder of the node's socket, if the program attaches there.
+    pub attachment: Option<PathBuf>,
+    /// State folders of the platform. The program sees nothing in them but its own folder and the socket.
+    pub hidden: Vec<PathBuf>,
+    /// The home of the node's user. Of programs that lie directly in it, only their own files are readable.
+    pub home: Option<PathBuf>,
+    /// What the manifest says.
+    pub confinement: Confinement,
+    /// The user of the program's own, in the mode [`Isolation::Uid`].
+    pub slot: Option<u32>,
+}
+
+/// A step of sealing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// A session of its own, so that no terminal and no process group is shared.
+    Session,
+    /// Closing what else was inherited.
+    Descriptors,
+    /// Limits of resources.
+    Limits,
+    /// Its own mounts and shared memory; in the mode `namespace` its own user namespace.
+    Namespaces,
+    /// Hiding folders, and making the needed ones reachable.
+    View,
+    /// Finding what it may touch.
+    Paths,
+    /// Giving up the right to ever have capabilities.
+    Bounds,
+    /// The user of its own.
+    User,
+    /// Ending what earlier programs of that user left running.
+    Sweep,
+    /// Giving up all capabilities.
+    Capabilities,
+    /// No program that it starts gets more rights.
+    Privileges,
+    /// Checking that the user of its own reaches the program and its files.
+    Reach,
+    /// Limiting files, abstract sockets and signals.
+    Landlock,
+    /// Limiting system calls.
+    Filter,
+    /// Becoming the program.
+    Execute,
+}
+
+impl Step {
+    fn purpose(self) -> &'static str {
+        match self {
+            Self::Session => "get a session of its own",
+            Self::Descriptors => "close inherited descriptors",
+            Self::Limits => "limit its resources",
+            Self::Namespaces => "get namespaces of its own",
+            Self::View => "get its own view of the file system",
+            Self::Paths => "find what it may read and write",
+            Self::Bounds => "give up capabilities for ever",
+            Self::User => "become a user of its own",
+            Self::Sweep => "end what ran before it",
+            Self::Capabilities => "give up capabilities",
+            Self::Privileges => "refuse new privileges",
+            Self::Reach => "reach its files",
+            Self::Landlock => "limit its files (Landlock)",
+            Self::Filter => "limit its system calls (seccomp)",
+            Self::Execute => "be executed",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.purpose())
+    }
+}
+
+/// A program was not started, because it could not be sealed as its plan says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("it cannot {step}: {cause}")]
+pub struct NotSealed {
+    /// The step that failed.
+    pub step: Step,
+    /// What the system said, and about what.
+    pub cause: String,
+    /// The system's number of the error, if the system refused.
+    pub errno: Option<i32>,
+}
+
+impl Plan {
+    /// The steps, in their order.
+    pub fn steps(&self) -> Vec<Step> {
+        use Step::*;
+        let own_view = self.mode >= Isolation::Namespace;
+        let own_user = self.mode == Isolation::Uid;
+        let all = [
+            (Session, true),
+            (Descriptors, true),
+            (Limits, true),
+            (Namespaces, own_view),
+            (Paths, true),
+            (View, own_view),
+            (Bounds, true),
+            (User, own_user),
+            (Sweep, own_user),
+            (Capabilities, true),
+            (Privileges, true),
+            (Reach, true),
+            (Landlock, true),
+            (Filter, true),
+        ];
+        let needed = all.into_iter().filter(|(_, needed)| *needed);
+        needed.map(|(step, _)| step).collect()
+    }
+
+    /// Takes the steps in their order. The first that fails is the last.
+    pub(crate) fn take<E>(
+        &self,
+        mut perform: impl FnMut(Step) -> Result<(), E>,
+    ) -> Result<(), (Step, E)> {
+        for step in self.steps() {
+            perform(step).map_err(|error| (step, error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the program may open unix sockets. By rights of files alone, in the mode `landlock`, it would reach those
+    /// of its user's other programs.
+    pub fn may_open_unix_sockets(&self) -> bool {
+        self.mode != Isolation::Landlock || self.confinement.unix_sockets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn plan(mode: Isolation) -> Plan {
+        Plan {
+            mode,
+            program: "/bin/true".into(),
+            arguments: Vec::new(),
+            directory: "/".into(),
+            environment: BTreeMap::new(),
+            work: "/nowhere".into(),
+            attachment: None,
+            hidden: Vec::new(),
+            home: None,
+            confinement: Confinement::default(),
+            slot: None,
+        }
+    }
+
+    #[test]
+    fn a_step_that_fails_is_the_last_one_in_every_mode() {
+        for mode in [Isolation::Landlock, Isolation::Namespace, Isolation::Uid] {
+            let plan = plan(mode);
+            let steps = plan.steps();
+            for (index, failing) in steps.iter().enumerate() {
+                let mut taken = Vec::new();
+                let ended = plan.take(|step| {
+                    taken.push(step);
+                    if step == *failing { Err(()) } else { Ok(()) }
+                });
+                assert_eq!(ended, Err((*failing, ())));
+                assert_eq!(taken, steps[..=index]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_filter_is_last_and_rights_go_before_it() {
+        for mode in [Isolation::Landlock, Isolation::Namespace, Isolation::Uid] {
+            let steps = plan(mode).steps();
+            let place = |step| steps.iter().position(|found| *found == step);
+            assert_eq!(steps.last(), Some(&Step::Filter));
+            assert!(place(Step::Privileges) < place(Step::Landlock));
+            assert!(place(Step::Paths) < place(Step::View) || place(Step::View).is_none());
+            assert!(place(Step::Bounds) < place(Step::User) || place(Step::User).is_none());
+            assert_eq!(place(Step::User).is_some(), mode == Isolation::Uid);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The modes that work on this machine, found out by really sealing a program in each.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use sealbus_manifest::isolation::{Confinement, Isolation};
+
+use super::command::launch;
+use super::plan::{NotSealed, Order, Plan, Step};
+
+/// A mode and whether it works here.
+pub type Probed = (Isolation, Result<(), NotSealed>);
+
+/// Tries every mode but [`Isolation::None`], from the strongest on. `program` is the `sealbus` command, which is also
+/// the program that is sealed. `slot` is a user that no other program has; only root can give one. `work` is a folder
+/// for the probe.
+pub fn probe(program: &Path, slot: Option<u32>, work: &Path) -> Vec<Probed> {
+    let modes = Isolation::ALL
+        .into_iter()
+        .filter(|mode| *mode != Isolation::None);
+    modes
+        .map(|mode| (mode, seal_one(program, mode, slot, work)))
+        .collect()
+}
+
+fn seal_one(
+    program: &Path,
+    mode: Isolation,
+    slot: Option<u32>,
+    work: &Path,
+) -> Result<(), NotSealed> {
+    if mode == Isolation::Uid && slot.is_none() {
+        return Err(NotSealed {
+            step: Step::User,
+            cause: "only a node that root starts can give users".to_owned(),
+            errno: None,
+        });
+    }
+    let failed = |error| NotSealed::because(Step::Execute, &error, "");
+    let work = work.join(mode.as_str());
+    fs::create_dir_all(&work).map_err(failed)?;
+    let owner = slot.filter(|_| mode == Isolation::Uid);
+    std::os::unix::fs::chown(&work, owner, owner).map_err(failed)?;
+    let plan = Plan {
+        mode,
+        program: program.to_owned(),
+        arguments: vec!["version".to_owned()],
+        directory: work.clone(),
+        environment: BTreeMap::new(),
+        hidden: Vec::new(),
+        work,
+        attachment: None,
+        home: None::<PathBuf>,
+        confinement: Confinement::default(),
+        slot: owner,
+    };
+    let (mut command, launching) =
+        launch(program, &Order::Start(Box::new(plan))).map_err(failed)?;
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(failed)?;
+    drop(command);
+    let sealed = launching.wait();
+    let ended = child.wait().map_err(failed)?;
+    sealed?;
+    if ended.success() {
+        return Ok(());
+    }
+    let cause = format!(
+        "{} does not run when it is sealed: {ended}",
+        program.display()
+    );
+    Err(NotSealed {
+        step: Step::Execute,
+        cause,
+        errno: None,
+    })
+}

@@ -1,0 +1,330 @@
+//! Sealing this process, step by step.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{Access as Wish, Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::process::{Resource, Rlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
+use sealbus_manifest::isolation::Isolation;
+
+use super::filter;
+use super::paths::{Paths, Right, SHARED_MEMORY};
+use super::plan::{NotSealed, Plan, Step};
+use super::slot;
+use super::view::{Mount, changes};
+
+/// The rights on files that are limited wherever the kernel knows them.
+const FILES: ABI = ABI::V5;
+/// Abstract sockets and signals are limited from this version of Landlock on.
+const SCOPED: ABI = ABI::V6;
+/// Most open files, if the manifest says nothing.
+const OPEN_FILES: u64 = 65_536;
+/// Most processes and threads, if the manifest says nothing.
+const PROCESSES: u64 = 1024;
+/// Agents are the first that the kernel ends when memory runs out.
+const OUT_OF_MEMORY: &str = "500";
+/// An empty folder needs little memory.
+const EMPTY: &CStr = c"mode=711,size=1m";
+const OWN_SHARED_MEMORY: &CStr = c"mode=1777,size=256m";
+
+/// An error and what it is about.
+type Cause = (io::Error, String);
+
+/// Seals this process, which must have one thread. `node` stays open until the program is executed.
+///
+/// # Errors
+/// [`NotSealed`] with the step that failed. The process must not go on then.
+pub(crate) fn seal(plan: &Plan, node: BorrowedFd<'_>) -> Result<(), NotSealed> {
+    let mut sealing = Sealing {
+        plan,
+        node,
+        paths: Paths::default(),
+    };
+    plan.take(|step| sealing.perform(step))
+        .map_err(|(step, (error, what))| NotSealed::because(step, &error, &what))
+}
+
+struct Sealing<'p> {
+    plan: &'p Plan,
+    node: BorrowedFd<'p>,
+    paths: Paths,
+}
+
+fn plainly(error: impl Into<io::Error>) -> Cause {
+    (error.into(), String::new())
+}
+
+fn about(path: &Path) -> impl FnOnce(io::Error) -> Cause {
+    let what = path.display().to_string();
+    move |error| (error, what)
+}
+
+impl Sealing<'_> {
+    fn perform(&mut self, step: Step) -> Result<(), Cause> {
+        match step {
+            Step::Session => rustix::process::setsid().map(drop).map_err(plainly),
+            Step::Descriptors => self.close_descriptors().map_err(plainly),
+            Step::Limits => self.limit().map_err(plainly),
+            Step::Namespaces => self.unshare(),
+            Step::Paths => {
+                self.paths = Paths::of(self.plan).map_err(|(path, error)| about(&path)(error))?;
+                Ok(())
+            }
+            Step::View => self.change_view(),
+            Step::Bounds => give_up_bounds().map_err(plainly),
+            Step::User => self.become_own_user().map_err(plainly),
+            Step::Sweep => slot::end_own().map_err(plainly),
+            Step::Capabilities => give_up_capabilities().map_err(plainly),
+            Step::Privileges => rustix::thread::set_no_new_privs(true).map_err(plainly),
+            Step::Reach => self.check_reach(),
+            Step::Landlock => self.limit_files(),
+            Step::Filter => filter::apply(self.plan).map_err(|error| (error, String::new())),
+            Step::Execute => Ok(()),
+        }
+    }
+
+    /// Descriptors that the node's own starter did not close must not reach the program.
+    fn close_descriptors(&self) -> io::Result<()> {
+        let open = fs::read_dir("/proc/self/fd")?.flatten();
+        let open: Vec<i32> = open
+            .filter_map(|fd| fd.file_name().to_str()?.parse().ok())
+            .collect();
+        for fd in open
+            .into_iter()
+            .filter(|fd| *fd > 2 && *fd != self.node.as_raw_fd())
+        {
+            // That of the listing is closed by now.
+            let _ = nix::unistd::close(fd);
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> io::Result<()> {
+        let asked = &self.plan.confinement;
+        let no_core = Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        rustix::process::setrlimit(Resource::Core, no_core)?;
+        lower(Resource::Nofile, asked.files.unwrap_or(OPEN_FILES))?;
+        if let Some(memory) = asked.memory {
+            lower(Resource::Data, memory)?;
+        }
+        if self.plan.mode == Isolation::Uid {
+            // The kernel counts the processes of a user: of others, too, if the user is not the program's own.
+            lower(Resource::Nproc, asked.processes.unwrap_or(PROCESSES))?;
+        }
+        fs::write("/proc/self/oom_score_adj", OUT_OF_MEMORY)
+    }
+
+    fn unshare(&self) -> Result<(), Cause> {
+        let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
+        if self.plan.mode == Isolation::Namespace {
+            let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+            unshare(own | CloneFlags::CLONE_NEWUSER).map_err(plainly)?;
+            for (file, text) in [
+                ("/proc/self/setgroups", "deny".to_owned()),
+                ("/proc/self/uid_map", format!("{0} {0} 1", uid.as_raw())),
+                ("/proc/self/gid_map", format!("{0} {0} 1", gid.as_raw())),
+            ] {
+                fs::write(file, text).map_err(about(Path::new(file)))?;
+            }
+        } else {
+            unshare(own).map_err(plainly)?;
+        }
+        // Nothing that is mounted here is seen elsewhere.
+        let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        rustix::mount::mount_change("/", flags).map_err(plainly)?;
+        let shared = Path::new(SHARED_MEMORY);
+        if shared.is_dir() {
+            cover(shared, OWN_SHARED_MEMORY)?;
+        }
+        Ok(())
+    }
+
+    fn change_view(&self) -> Result<(), Cause> {
+        let hidden = self
+            .plan
+            .hidden
+            .iter()
+            .filter_map(|path| path.canonicalize().ok());
+        let hidden: Vec<PathBuf> = hidden.collect();
+        let changes = changes(&self.paths, &hidden, self.plan.mode == Isolation::Uid);
+        let kept: Vec<Option<OwnedFd>> = changes.iter().map(open_kept).collect::<Result<_, _>>()?;
+        for (change, kept) in changes.iter().zip(&kept) {
+            match (change, kept) {
+                (Mount::Keep(path), Some(kept)) => put_back(path, kept)?,
+                (Mount::Keep(_), None) => {}
+                (Mount::Cover(path), _) => cover(path, EMPTY)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn become_own_user(&self) -> io::Result<()> {
+        let slot = self.plan.slot.ok_or(io::ErrorKind::InvalidInput)?;
+        let (uid, gid) = (Uid::from_raw(slot), Gid::from_raw(slot));
+        rustix::thread::set_thread_groups(&[])?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        Ok(())
+    }
+
+    /// Otherwise the program would start and fail in a way that nobody understands.
+    fn check_reach(&self) -> Result<(), Cause> {
+        let check = |path: &Path, wish: Wish| {
+            rustix::fs::access(path, wish).map_err(|error| about(path)(error.into()))
+        };
+        check(&self.plan.program, Wish::EXEC_OK)?;
+        for (path, right) in &self.paths.needed {
+            let enter = match path.is_dir() {
+                true => Wish::EXEC_OK,
+                false => Wish::EXISTS,
+            };
+            check(path, enter)?;
+            match right {
+                Right::List | Right::Use => {}
+                Right::Read => check(path, Wish::READ_OK)?,
+                Right::Write => check(path, Wish::READ_OK | Wish::WRITE_OK)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn limit_files(&self) -> Result<(), Cause> {
+        let refused = |error: &dyn std::error::Error| plainly(io::Error::other(error.to_string()));
+        // A user of its own is apart also where the kernel knows no Landlock.
+        let (level, is_needed) = match self.plan.mode {
+            Isolation::Uid => (CompatLevel::BestEffort, false),
+            _ => (CompatLevel::HardRequirement, true),
+        };
+        let handled = AccessFs::from_all(FILES);
+        let rules = Ruleset::default()
+            .set_compatibility(level)
+            .handle_access(handled)
+            .and_then(|rules| rules.scope(Scope::from_all(SCOPED)))
+            .and_then(|rules| rules.create());
+        let mut rules = rules
+            .map_err(|error| refused(&error))?
+            .set_compatibility(CompatLevel::BestEffort);
+        for (path, right) in &self.paths.rights {
+            // What its user cannot reach needs no rule.
+            let Ok(opened) = PathFd::new(path) else {
+                continue;
+            };
+            let access = access(*right, path.is_dir());
+            rules = rules
+                .add_rule(PathBeneath::new(opened, access))
+                .map_err(|error| refused(&error))?;
+        }
+        let status = rules.restrict_self().map_err(|error| refused(&error))?;
+        match status.ruleset {
+            RulesetStatus::NotEnforced if is_needed => {
+                Err(plainly(io::Error::from(io::ErrorKind::Unsupported)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn access(right: Right, is_folder: bool) -> BitFlags<AccessFs> {
+    let all = match right {
+        Right::List => BitFlags::from(AccessFs::ReadDir),
+        Right::Read => AccessFs::from_read(FILES),
+        Right::Use => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
+        Right::Write => AccessFs::from_all(FILES),
+    };
+    match is_folder {
+        true => all,
+        false => all & AccessFs::from_file(FILES),
+    }
+}
+
+/// Lowers a limit. One that is lower already stays.
+fn lower(resource: Resource, most: u64) -> io::Result<()> {
+    let present = rustix::process::getrlimit(resource);
+    let at_most = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
+    let limit = Rlimit {
+        current: at_most(present.current),
+        maximum: at_most(present.maximum),
+    };
+    Ok(rustix::process::setrlimit(resource, limit)?)
+}
+
+fn cover(path: &Path, options: &CStr) -> Result<(), Cause> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount("sealbus", path, "tmpfs", flags, options)
+        .map_err(|error| about(path)(error.into()))
+}
+
+/// What is to be put back is opened before anything covers it. What is gone meanwhile is not put back.
+fn open_kept(change: &Mount) -> Result<Option<OwnedFd>, Cause> {
+    let Mount::Keep(path) = change else {
+        return Ok(None);
+    };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(about(path)(error.into())),
+    }
+}
+
+fn put_back(path: &Path, kept: &OwnedFd) -> Result<(), Cause> {
+    let source = format!("/proc/self/fd/{}", kept.as_fd().as_raw_fd());
+    let made = match fs::metadata(&source).is_ok_and(|about| about.is_dir()) {
+        true => make_folder(path),
+        false => path
+            .parent()
+            .map_or(Ok(()), make_folder)
+            .and_then(|()| fs::write(path, "")),
+    };
+    made.map_err(about(path))?;
+    rustix::mount::mount_bind_recursive(source, path).map_err(|error| about(path)(error.into()))
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+}
+
+/// Empties the bounding and the ambient set, so that no program gets capabilities ever again, root's programs included.
+fn give_up_bounds() -> io::Result<()> {
+    let own = rustix::thread::capabilities(None)?;
+    if !own.effective.contains(CapabilitySet::SETPCAP) {
+        // Without it there is nothing to give up: new privileges are refused.
+        return Ok(());
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // The kernel knows no further ones.
+            Err(rustix::io::Errno::INVAL) => break,
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn give_up_capabilities() -> io::Result<()> {
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(rustix::thread::set_capabilities(None, none)?)
+}

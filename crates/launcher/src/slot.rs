@@ -1,0 +1,40 @@
+//! The end of all processes of a slot.
+
+use std::io;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::thread::Uid;
+
+use super::plan::{NotSealed, Step};
+
+/// Users that no person and no service has.
+const LEAST: u32 = 1000;
+
+/// Becomes the user of a slot and ends every process of that user at once, also those that left their process group. Only
+/// root can do so.
+///
+/// # Errors
+/// The user cannot be taken on.
+pub(crate) fn end(uid: u32) -> Result<(), NotSealed> {
+    let failed = |error: io::Error| NotSealed::because(Step::User, &error, "");
+    if uid < LEAST {
+        return Err(failed(io::ErrorKind::InvalidInput.into()));
+    }
+    let user = Uid::from_raw(uid);
+    rustix::thread::set_thread_res_uid(user, user, user).map_err(|error| failed(error.into()))?;
+    end_own().map_err(failed)
+}
+
+/// Ends every process of this one's user but this one. The user must be that of a slot.
+pub(crate) fn end_own() -> io::Result<()> {
+    if rustix::process::geteuid().as_raw() < LEAST {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // The kernel signals all at once, so no process escapes by starting others. It spares this one.
+    match kill(Pid::from_raw(-1), Signal::SIGKILL) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

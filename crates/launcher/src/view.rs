@@ -1,0 +1,85 @@
+//! A program's own view of the file system: hidden folders are covered by empty ones, and so are folders that the
+//! program's user may not pass. What the program needs in them is put back in its place.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::paths::{Paths, closed_to_others};
+
+/// A change of the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mount {
+    /// An empty folder takes the place of this one.
+    Cover(PathBuf),
+    /// This path, which was covered, is there again.
+    Keep(PathBuf),
+}
+
+impl Mount {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Cover(path) | Self::Keep(path) => path,
+        }
+    }
+}
+
+/// The changes for a program, in their order. `hidden` has no symbolic links in it. With a user of its own, the program
+/// passes only folders that are open to all.
+pub(crate) fn changes(paths: &Paths, hidden: &[PathBuf], own_user: bool) -> Vec<Mount> {
+    let keeps: BTreeSet<PathBuf> = paths.rights.keys().cloned().collect();
+    let mut covers: BTreeSet<PathBuf> = hidden.iter().cloned().collect();
+    if own_user {
+        covers.extend(keeps.iter().filter_map(|path| closed_to_others(path)));
+    }
+    arrange(&keeps, &covers)
+}
+
+fn arrange(keeps: &BTreeSet<PathBuf>, covers: &BTreeSet<PathBuf>) -> Vec<Mount> {
+    let mut arranged: Vec<Mount> = Vec::new();
+    // A folder comes before what lies in it.
+    for path in keeps | covers {
+        let around = arranged
+            .iter()
+            .rev()
+            .find(|mount| path.starts_with(mount.path()));
+        let is_covered = matches!(around, Some(Mount::Cover(_)));
+        match (keeps.contains(&path), is_covered) {
+            (true, true) => arranged.push(Mount::Keep(path)),
+            (false, false) => arranged.push(Mount::Cover(path)),
+            _ => {}
+        }
+    }
+    arranged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(paths: &[&str]) -> BTreeSet<PathBuf> {
+        paths.iter().map(PathBuf::from).collect()
+    }
+
+    #[test]
+    fn what_is_needed_in_a_covered_folder_is_put_back_and_nothing_else() {
+        let keeps = set(&["/root/p", "/root/p/state/work", "/usr", "/root/.pyenv/lib"]);
+        let covers = set(&["/root", "/root/p/state", "/root/.secret"]);
+        let cover = |path: &str| Mount::Cover(path.into());
+        let keep = |path: &str| Mount::Keep(path.into());
+        assert_eq!(
+            arrange(&keeps, &covers),
+            [
+                cover("/root"),
+                keep("/root/.pyenv/lib"),
+                keep("/root/p"),
+                cover("/root/p/state"),
+                keep("/root/p/state/work"),
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_changes_if_nothing_is_hidden_or_closed() {
+        assert_eq!(arrange(&set(&["/usr", "/work/p"]), &set(&[])), []);
+    }
+}

@@ -1,0 +1,149 @@
+//! The isolation of a program: how far it is kept apart from its node and from other programs, and what it may touch.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
+
+use super::read::{Reader, absolute};
+
+/// How far a program is kept apart, from the weakest mode to the strongest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// Not at all. The program has all the rights of its node's user.
+    None,
+    /// The kernel limits the files, sockets and processes that the program reaches (Landlock and seccomp).
+    Landlock,
+    /// The program also has its own view of the file system, and shared memory of its own.
+    Namespace,
+    /// The program also has a user of its own.
+    Uid,
+}
+
+impl Isolation {
+    /// All modes, from the strongest to the weakest.
+    pub const ALL: [Self; 4] = [Self::Uid, Self::Namespace, Self::Landlock, Self::None];
+
+    /// The mode's name in the manifest.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Landlock => "landlock",
+            Self::Namespace => "namespace",
+            Self::Uid => "uid",
+        }
+    }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// There is no isolation mode of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no isolation \"{0}\": write uid, namespace, landlock or none")]
+pub struct UnknownIsolation(String);
+
+impl FromStr for Isolation {
+    type Err = UnknownIsolation;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|mode| mode.as_str() == text);
+        found.ok_or_else(|| UnknownIsolation(text.to_owned()))
+    }
+}
+
+/// The isolation that a program needs, and its exceptions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Confinement {
+    /// The weakest mode that is good enough. Without it, any mode but [`Isolation::None`] is. `None` isolates nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
+    /// Further files and folders that the program may read and execute.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    /// Further files and folders that the program may read and change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+    /// Whether the program may open unix sockets in every mode. The mode `landlock` cannot limit which ones.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unix_sockets: bool,
+    /// Most bytes of data of each of its processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Most processes and threads. The kernel counts them in the mode `uid` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Most open files of each of its processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+}
+
+/// The keys of an `[[agent]]` that [`Confinement`] holds.
+pub(super) const KEYS: [&str; 7] = [
+    "isolation",
+    "read",
+    "write",
+    "unix-sockets",
+    "memory",
+    "processes",
+    "files",
+];
+
+/// What `isolation` can be, for errors.
+pub(super) const MODES: &str = "uid, namespace, landlock or none";
+
+impl<'t> Reader<'t> {
+    /// The isolation that an `[[agent]]` asks for; `floor` is the platform's.
+    pub(super) fn confinement(
+        &mut self,
+        table: &DeTable<'t>,
+        floor: Option<Isolation>,
+    ) -> Confinement {
+        let most = i64::MAX;
+        Confinement {
+            isolation: self.parsed(table, "isolation", MODES).or(floor),
+            read: self.paths(table, "read"),
+            write: self.paths(table, "write"),
+            unix_sockets: self.truth(table, "unix-sockets").unwrap_or_default(),
+            memory: self.room(table, "memory"),
+            processes: self
+                .integer(table, "processes", 1..=most)
+                .map(i64::cast_unsigned),
+            files: self
+                .integer(table, "files", 16..=most)
+                .map(i64::cast_unsigned),
+        }
+    }
+
+    /// Paths, relative ones from the manifest's folder.
+    fn paths(&mut self, table: &DeTable<'t>, key: &str) -> Vec<String> {
+        let paths = self.texts(table, key);
+        let paths = paths
+            .iter()
+            .map(|path| absolute(&self.directory.join(path)));
+        paths.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_modes_are_ordered_by_their_strength_and_named_as_in_the_manifest() {
+        let mut modes = Isolation::ALL;
+        modes.sort();
+        modes.reverse();
+        assert_eq!(modes, Isolation::ALL);
+        for mode in modes {
+            assert_eq!(mode.as_str().parse(), Ok(mode));
+            assert_eq!(serde_json::to_value(mode).unwrap(), mode.as_str());
+        }
+    }
+}
