@@ -359,11 +359,13 @@ def sealbus(server: Server, values: Values) -> Values:
     folder = server.folder
     text = f'[platform]\nname = "bench"\nlevel = "{values["level"]}"\nnodes = 2\n'
     sockets = {}
+    (folder / "sockets").mkdir()
     for role, side in (("receive", "receiver"), ("send", "sender")):
-        sockets[role] = str(folder / side)
+        sockets[role] = str(folder / "sockets" / side)
         program = [values["python"], str(HERE / "sealbus_agents.py"), side, sockets[role]]
         text += f'\n[[agent]]\nname = "{side}"\nagents = {MOST_AGENTS}\n'
         text += f"command = {json.dumps(program)}\n"
+        text += 'write = ["sockets"]\nunix-sockets = true\n'
     (folder / "platform.toml").write_text(text)
     platform = server.start([values["binary"], "up", "platform.toml", "--state", "state"])
     deadline = time.monotonic() + PATIENCE

@@ -59,12 +59,13 @@ def agents(sealbus: Path, level: str, loop: str) -> dict[str, Any]:
     """The figures of two agents of a platform."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        report = directory / "report.json"
+        report = directory / "figures" / "report.json"
+        report.parent.mkdir()
         program = [sys.executable, str(HERE / "agents.py"), loop]
         (directory / "platform.toml").write_text(
             f'[platform]\nname = "bench"\nlevel = "{level}"\nnodes = 2\n\n'
             f'[[agent]]\nname = "mirror"\ncommand = {json.dumps([*program, "mirror"])}\n\n'
-            f'[[agent]]\nname = "driver"\ncommand = {json.dumps([*program, "driver", str(report)])}\n'
+            f'[[agent]]\nname = "driver"\ncommand = {json.dumps([*program, "driver", str(report)])}\nwrite = ["figures"]\n'
         )
         log = directory / "log"
         with log.open("w") as output:

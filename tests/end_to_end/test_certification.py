@@ -64,6 +64,7 @@ def test_no_certificate_for_an_agent_that_was_not_placed_there(platform):
         command = ["PYTHON", "{PROGRAMS}/impostor.py"]
         node = "node-2"
         environment = {{ WANTED = "victim" }}
+        unix-sockets = true
         """
     ).up()
     factory.active("victim")

@@ -18,6 +18,7 @@ def manifest(notes):
     command = ["PYTHON", "{PROGRAMS}/herald.py"]
     node = "{node}"
     environment = {{ NOTES = "{notes}" }}
+    write = ["{notes}"]
     """
         for name, node in PLACES.items()
     )

@@ -216,6 +216,7 @@ def test_a_receiver_that_stops_reading_slows_only_its_own_senders(platform, tmp_
         PAIR
         + f"""
     environment = {{ SLOW = "{slow}" }}
+    read = ["{tmp_path}"]
 
     [[agent]]
     name = "other"

@@ -17,6 +17,7 @@ def manifest(notes):
     command = ["PYTHON", "{PROGRAMS}/keeper.py"]
     node = "{node}"
     environment = {{ NOTES = "{notes}", NAME = "{name}" }}
+    write = ["{notes}"]
     """
         for name, node in (("source", "node-1"), ("sink", "node-2"))
     )

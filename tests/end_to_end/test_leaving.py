@@ -125,7 +125,7 @@ MOMENTS = {
     "it listens": lambda factory: (factory.state / "admin.sock").exists(),
     "it started a node": lambda factory: children(factory.master.pid),
     "a node has its log": lambda factory: any(factory.state.glob("node-*/node.log")),
-    "a node listens": lambda factory: any(factory.state.glob("node-*/node.sock")),
+    "a node listens": lambda factory: any(factory.state.glob("node-*/run/node.sock")),
 }
 
 

@@ -20,12 +20,14 @@ def manifest(notes, source="node-1", sink="node-2"):
     command = ["PYTHON", "{PROGRAMS}/keeper.py"]
     node = "{source}"
     environment = {{ NOTES = "{notes}", NAME = "source" }}
+    write = ["{notes}"]
 
     [[agent]]
     name = "sink"
     command = ["PYTHON", "{PROGRAMS}/keeper.py"]
     {f'node = "{sink}"' if sink else ""}
     environment = {{ NOTES = "{notes}", NAME = "sink" }}
+    write = ["{notes}"]
     """
 
 

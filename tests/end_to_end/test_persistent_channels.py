@@ -25,6 +25,7 @@ def manifest(notes, retention=""):
     node = "node-1"
     restart = "always"
     environment = {{ NOTES = "{notes}" }}
+    write = ["{notes}"]
 
     [[agent]]
     name = "reader"
@@ -32,6 +33,7 @@ def manifest(notes, retention=""):
     node = "node-2"
     restart = "always"
     environment = {{ NOTES = "{notes}" }}
+    write = ["{notes}"]
     """
 
 

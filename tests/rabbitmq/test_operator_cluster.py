@@ -35,6 +35,7 @@ def manifest_of(brokers: list[OperatorBroker], notes: Path) -> str:
         command = ["PYTHON", "{PROGRAMS}/herald.py"]
         node = "node-{number}"
         environment = {{ NOTES = "{notes}", PAUSE = "0.02" }}
+        write = ["{notes}"]
         """
         for number, name in enumerate(HERALDS, 1)
     )

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sealbus_manifest::isolation::Isolation;
 use sealbus_seal::SecurityLevel;
 
 use sealbus_bus::Lifetime;
@@ -139,6 +140,9 @@ pub(crate) enum Command {
     /// Run the whole idea once: certified agents on two nodes talk, and impostors are refused
     #[command(after_help = "Example: sealbus demo --level auth --json")]
     Demo(Demo),
+    /// Seals itself and becomes an agent's program; for nodes
+    #[command(hide = true)]
+    Launch,
     #[command(hide = true)]
     DemoAgent(DemoAgent),
     #[command(hide = true)]
@@ -167,6 +171,46 @@ pub(crate) struct Up {
     /// Check the manifest and start nothing
     #[arg(long)]
     pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) isolation: IsolationArguments,
+}
+
+/// How nodes isolate programs.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct IsolationArguments {
+    /// Isolation of the programs of this machine's nodes: uid, namespace, landlock or none
+    /// [default: the strongest that works]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) isolation: Option<Isolation>,
+    /// Users that a node started by root gives to programs
+    #[arg(long, value_name = "FIRST-LAST", default_value = "70000-79999")]
+    pub(crate) uids: Uids,
+}
+
+/// A range of users, both ends included.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Uids {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+impl std::str::FromStr for Uids {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let ends = text.split_once('-');
+        let ends = ends.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+        match ends {
+            Some((first, last)) if 1000 <= first && first < last => Ok(Self { first, last }),
+            _ => Err("write two numbers from 1000 on, such as 70000-79999".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Uids {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -188,6 +232,15 @@ pub(crate) struct Node {
     /// Address at which other machines reach this node [default: the one used to reach the Master]
     #[arg(long, value_name = "IP")]
     pub(crate) address: Option<std::net::IpAddr>,
+    #[command(flatten)]
+    pub(crate) isolation: IsolationArguments,
+    /// Folder that programs must not see, besides the node's state directory; may be given several
+    /// times
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) hide: Vec<PathBuf>,
+    /// Try which isolation of programs works on this machine, and start nothing
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 #[derive(Debug, Args)]

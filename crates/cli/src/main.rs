@@ -40,6 +40,7 @@ fn run(arguments: &Arguments, output: Output) -> Result<ExitCode, CliError> {
         Command::Acl(Acl::Explain(explain)) => commands::language::explain(explain, output)?,
         Command::Acl(Acl::Validate(validate)) => commands::language::validate(validate, output)?,
         Command::Demo(demo) => return runtime()?.block_on(demo::run(demo, output)),
+        Command::Launch => return Ok(sealbus_launcher::run()),
         Command::DemoAgent(agent) => demo::serve_agent(agent)?,
         Command::DemoAttack(attack) => runtime()?.block_on(demo::attack(attack))?,
         Command::Up(up) => runtime()?.block_on(commands::up::up(&arguments.general, up, output))?,

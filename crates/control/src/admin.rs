@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
+use sealbus_manifest::isolation::Isolation;
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
@@ -371,6 +372,8 @@ pub struct NodeStatus {
     pub host: String,
     /// The number of the node's processors.
     pub processors: u32,
+    /// The strongest isolation that its programs get, if it can isolate them.
+    pub isolation: Option<Isolation>,
     /// Processes placed on it.
     pub processes: u32,
     /// Agents placed on it.

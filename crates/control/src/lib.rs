@@ -43,6 +43,7 @@ use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
 use sealbus_manifest::ChannelEntry;
+use sealbus_manifest::isolation::Isolation;
 
 pub use blob::Blob;
 
@@ -382,4 +383,8 @@ pub struct NodeDescription {
     pub processors: u32,
     /// Version of Sealbus that it runs.
     pub version: String,
+    /// The strongest isolation that its programs get. None if it cannot isolate programs, and therefore takes only those
+    /// that need not be isolated.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use sealbus_gateways::http::{GatewayCounters, GatewayPolicy};
+use sealbus_manifest::isolation::Confinement;
 use sealbus_seal::token::SecretHash;
 use serde::{Deserialize, Serialize};
 
@@ -380,6 +381,9 @@ pub struct Launch {
     pub directory: Option<String>,
     /// Variables that are added to the few inherited from the node's environment.
     pub environment: BTreeMap<String, String>,
+    /// The isolation of its process.
+    #[serde(default)]
+    pub confinement: Confinement,
     /// The frozen agents that it must restore, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherits: Option<Inheritance>,

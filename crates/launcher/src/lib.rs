@@ -7,6 +7,7 @@
 mod command;
 #[cfg(target_os = "linux")]
 mod filter;
+mod interpreter;
 mod paths;
 mod plan;
 mod probe;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use sealbus_manifest::isolation::Isolation;
 
+use super::interpreter::parts_of;
 use super::plan::Plan;
 
 /// What a program may do with a file, or with all in a folder.
@@ -74,13 +75,6 @@ const DEVICES: [&str; 5] = [
     "/dev/random",
     "/dev/urandom",
 ];
-/// The folders beside `bin` that belong to an interpreter.
-const BESIDE_BIN: [&str; 7] = [
-    "bin", "lib", "lib32", "lib64", "libexec", "share", "include",
-];
-/// Most symbolic links from one to the next.
-const MOST_LINKS: usize = 40;
-
 impl Paths {
     /// Finds out what the program of a plan may touch.
     ///
@@ -106,7 +100,9 @@ impl Paths {
             }
             _ => paths.allow_if_there(Path::new("/etc"), Right::Read, &hidden),
         }
-        paths.allow_interpreter(&plan.program, &hidden);
+        for part in parts_of(&plan.program) {
+            paths.allow_if_there(&part, Right::Read, &hidden);
+        }
         paths.demand(&plan.program, Right::Read, &hidden)?;
         paths.allow_packages_of_user(plan.home.as_deref(), &hidden);
         paths.allow_programs_folder(plan, &hidden)?;
@@ -236,44 +232,6 @@ impl Paths {
         }
     }
 
-    /// The program's file and, if it is a script or a link, each program behind it, with the libraries beside them.
-    fn allow_interpreter(&mut self, program: &Path, hidden: &[PathBuf]) {
-        let mut next = Some(program.to_owned());
-        for _ in 0..MOST_LINKS {
-            let Some(path) = next.take() else { return };
-            self.allow_if_there(&path, Right::Read, hidden);
-            self.allow_beside(&path, hidden);
-            next = match fs::read_link(&path) {
-                Ok(target) => path.parent().map(|folder| folder.join(target)),
-                Err(_) => interpreter_of(&path),
-            };
-        }
-    }
-
-    /// What belongs to a program in a `bin` folder, or in a folder of shims.
-    fn allow_beside(&mut self, program: &Path, hidden: &[PathBuf]) {
-        let Some(folder) = program.parent() else {
-            return;
-        };
-        let Some(prefix) = folder.parent() else {
-            return;
-        };
-        let name = folder.file_name().unwrap_or_default();
-        if name == "shims" {
-            self.allow_if_there(prefix, Right::Read, hidden);
-        }
-        if name != "bin" || prefix == Path::new("/") {
-            return;
-        }
-        for beside in BESIDE_BIN {
-            self.allow_if_there(&prefix.join(beside), Right::Read, hidden);
-        }
-        self.allow_if_there(&prefix.join("pyvenv.cfg"), Right::Read, hidden);
-        for package in linked_packages(&prefix.join("lib")) {
-            self.allow_if_there(&package, Right::Read, hidden);
-        }
-    }
-
     /// Python packages that the user installed for all of the user's programs.
     fn allow_packages_of_user(&mut self, home: Option<&Path>, hidden: &[PathBuf]) {
         if let Some(home) = home {
@@ -284,29 +242,6 @@ impl Paths {
 
 /// Shared memory by name.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
-
-/// The interpreter in the first line of a script.
-fn interpreter_of(path: &Path) -> Option<PathBuf> {
-    use std::io::Read;
-    let mut first = [0; 256];
-    let read = fs::File::open(path).ok()?.read(&mut first).ok()?;
-    let line = first.get(..read)?.strip_prefix(b"#!")?;
-    let line = std::str::from_utf8(line.split(|byte| *byte == b'\n').next()?).ok()?;
-    line.split_whitespace().next().map(PathBuf::from)
-}
-
-/// The folders of packages that a Python environment uses in place, without a copy of them (`pip install --editable`).
-fn linked_packages(library: &Path) -> Vec<PathBuf> {
-    let versions = fs::read_dir(library).into_iter().flatten().flatten();
-    let sites = versions.map(|version| version.path().join("site-packages"));
-    let files = sites.flat_map(|site| fs::read_dir(site).into_iter().flatten().flatten());
-    let lists = files.filter(|file| file.path().extension().is_some_and(|kind| kind == "pth"));
-    let lines = lists.filter_map(|list| fs::read_to_string(list.path()).ok());
-    let folders = lines.flat_map(|text| text.lines().map(PathBuf::from).collect::<Vec<_>>());
-    folders
-        .filter(|folder| folder.is_absolute() && folder.is_dir() && folder.parent().is_some())
-        .collect()
-}
 
 /// What everybody may read in a folder, and whether that is all of it.
 fn public_in(folder: &Path) -> (Vec<PathBuf>, bool) {
@@ -401,49 +336,6 @@ mod tests {
         let mut paths = Paths::default();
         paths.allow(&root.join("work"), Right::Read, &[root.join("work/state")]);
         assert_eq!(right_to(&paths, &root.join("other/secret")), None);
-    }
-
-    #[test]
-    fn an_environments_interpreter_comes_with_the_one_behind_it() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path().canonicalize().unwrap();
-        make(
-            &root,
-            &[
-                "python/bin/python3",
-                "python/lib/os.py",
-                "python/secret",
-                "venv/pyvenv.cfg",
-                "source/own.py",
-            ],
-        );
-        make(&root, &["venv/lib/python3/site-packages/own.pth"]);
-        fs::write(
-            root.join("venv/lib/python3/site-packages/own.pth"),
-            root.join("source").as_os_str().as_encoded_bytes(),
-        )
-        .unwrap();
-        fs::create_dir(root.join("venv/bin")).unwrap();
-        symlink(
-            root.join("python/bin/python3"),
-            root.join("venv/bin/python"),
-        )
-        .unwrap();
-        let mut paths = Paths::default();
-        paths.allow_interpreter(&root.join("venv/bin/python"), &[]);
-        for file in [
-            "python/bin/python3",
-            "python/lib/os.py",
-            "venv/pyvenv.cfg",
-            "source/own.py",
-        ] {
-            assert_eq!(
-                right_to(&paths, &root.join(file)),
-                Some(Right::Read),
-                "{file}"
-            );
-        }
-        assert_eq!(right_to(&paths, &root.join("python/secret")), None);
     }
 
     #[test]

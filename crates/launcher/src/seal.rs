@@ -61,6 +61,12 @@ struct Sealing<'p> {
     paths: Paths,
 }
 
+/// Leads a session, and adopts what its descendants leave running.
+fn lead() -> io::Result<()> {
+    let own = rustix::process::setsid()?;
+    Ok(rustix::process::set_child_subreaper(Some(own))?)
+}
+
 fn plainly(error: impl Into<io::Error>) -> Cause {
     (error.into(), String::new())
 }
@@ -73,7 +79,7 @@ fn about(path: &Path) -> impl FnOnce(io::Error) -> Cause {
 impl Sealing<'_> {
     fn perform(&mut self, step: Step) -> Result<(), Cause> {
         match step {
-            Step::Session => rustix::process::setsid().map(drop).map_err(plainly),
+            Step::Session => lead().map_err(plainly),
             Step::Descriptors => self.close_descriptors().map_err(plainly),
             Step::Limits => self.limit().map_err(plainly),
             Step::Namespaces => self.unshare(),

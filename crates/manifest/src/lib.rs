@@ -10,6 +10,7 @@ use sealbus_seal::permission::Policy;
 use serde::{Deserialize, Serialize};
 
 mod broker;
+mod confinement;
 pub mod isolation;
 mod problem;
 pub mod program;

@@ -23,6 +23,7 @@ pub(super) fn nodes(desk: &Desk) -> Vec<NodeStatus> {
             address: node.description.address.to_string(),
             host: node.description.host.clone(),
             processors: node.description.processors,
+            isolation: node.description.isolation,
             processes: placed.len() as u32,
             agents: placed.iter().map(|group| group.agents.len() as u32).sum(),
             heard: node.heard,

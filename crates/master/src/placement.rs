@@ -1,5 +1,7 @@
 //! The choice of the node for an agent process.
 
+use sealbus_manifest::isolation::Isolation;
+
 /// A node that could take a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
@@ -9,6 +11,8 @@ pub struct Candidate<'a> {
     pub agents: u64,
     /// Processors it has.
     pub processors: u32,
+    /// The strongest isolation that its programs get, if it can isolate them.
+    pub isolation: Option<Isolation>,
 }
 
 /// The constraints of a process on its place.
@@ -18,6 +22,8 @@ pub struct Wish<'a> {
     pub pin: Option<&'a str>,
     /// The forbidden nodes.
     pub forbid: &'a [String],
+    /// The weakest isolation that is good enough. Without it, any that the node counts as isolation is.
+    pub isolation: Option<Isolation>,
 }
 
 /// The reason why no node can take a process now.
@@ -35,6 +41,29 @@ pub enum NoPlace {
     /// All living nodes are forbidden.
     #[error("every living node is forbidden to it: {}", .0.join(", "))]
     AllForbidden(Vec<String>),
+    /// No allowed node isolates it as it must be.
+    #[error(
+        "{} cannot isolate its program{}: start the node as root, allow user namespaces or Landlock there (see `sealbus \
+         node --check`), or ask for less with `isolation` in the manifest",
+        nodes.join(", "),
+        floor.map(|floor| format!(" by {floor}")).unwrap_or_default()
+    )]
+    NotIsolated {
+        /// The nodes that could take it otherwise.
+        nodes: Vec<String>,
+        /// The isolation that it needs.
+        floor: Option<Isolation>,
+    },
+}
+
+impl Candidate<'_> {
+    fn isolates(&self, wish: Wish<'_>) -> bool {
+        match wish.isolation {
+            Some(Isolation::None) => true,
+            Some(floor) => self.isolation >= Some(floor),
+            None => self.isolation.is_some(),
+        }
+    }
 }
 
 /// Chooses the candidate with the fewest agents a processor. Among equals it is the one with the fewest agents, then
@@ -48,25 +77,34 @@ pub fn place<'a>(candidates: &[Candidate<'a>], wish: Wish<'_>) -> Result<&'a str
             return Err(NoPlace::Contradiction(pin.to_owned()));
         }
         let found = candidates.iter().find(|candidate| candidate.name == pin);
-        return found
-            .map(|candidate| candidate.name)
-            .ok_or_else(|| NoPlace::PinnedAway(pin.to_owned()));
+        let found = found.ok_or_else(|| NoPlace::PinnedAway(pin.to_owned()))?;
+        return isolating(&[found], wish);
     }
     if candidates.is_empty() {
         return Err(NoPlace::NoNode);
     }
-    candidates
-        .iter()
-        .filter(|candidate| {
-            !wish
-                .forbid
-                .iter()
-                .any(|forbidden| forbidden == candidate.name)
-        })
-        .min_by(|one, two| load_order(one, two))
+    let allowed = candidates.iter().filter(|candidate| {
+        !wish
+            .forbid
+            .iter()
+            .any(|forbidden| forbidden == candidate.name)
+    });
+    let allowed: Vec<_> = allowed.collect();
+    if allowed.is_empty() {
+        let all = candidates.iter().map(|c| c.name.to_owned()).collect();
+        return Err(NoPlace::AllForbidden(all));
+    }
+    isolating(&allowed, wish)
+}
+
+/// The least loaded candidate that isolates the process as it must be.
+fn isolating<'a>(allowed: &[&Candidate<'a>], wish: Wish<'_>) -> Result<&'a str, NoPlace> {
+    let able = allowed.iter().filter(|candidate| candidate.isolates(wish));
+    able.min_by(|one, two| load_order(one, two))
         .map(|candidate| candidate.name)
-        .ok_or_else(|| {
-            NoPlace::AllForbidden(candidates.iter().map(|c| c.name.to_owned()).collect())
+        .ok_or_else(|| NoPlace::NotIsolated {
+            nodes: allowed.iter().map(|c| c.name.to_owned()).collect(),
+            floor: wish.isolation,
         })
 }
 
@@ -104,6 +142,7 @@ mod tests {
                 name,
                 agents: *agents,
                 processors: *processors,
+                isolation: Some(Isolation::Landlock),
             })
             .collect()
     }
@@ -113,12 +152,12 @@ mod tests {
         let nodes = nodes(&[(9, 1), (0, 1)]);
         let wish = Wish {
             pin: Some("node-1"),
-            forbid: &[],
+            ..Wish::default()
         };
         assert_eq!(place(&candidates(&nodes), wish), Ok("node-1"));
         let away = Wish {
             pin: Some("node-7"),
-            forbid: &[],
+            ..Wish::default()
         };
         let refusal = Err(NoPlace::PinnedAway("node-7".to_owned()));
         assert_eq!(place(&candidates(&nodes), away), refusal);
@@ -127,6 +166,41 @@ mod tests {
     #[test]
     fn without_a_node_the_advice_is_to_add_one() {
         assert_eq!(place(&[], Wish::default()), Err(NoPlace::NoNode));
+    }
+
+    #[test]
+    fn a_program_is_placed_only_where_it_is_isolated_as_it_must_be() {
+        let nodes = nodes(&[(0, 1), (5, 1), (9, 1)]);
+        let mut candidates = candidates(&nodes);
+        candidates[0].isolation = None;
+        candidates[1].isolation = Some(Isolation::Landlock);
+        candidates[2].isolation = Some(Isolation::Uid);
+        let wish = |isolation| Wish {
+            isolation,
+            ..Wish::default()
+        };
+        for (floor, chosen) in [
+            (Some(Isolation::None), "node-1"),
+            (None, "node-2"),
+            (Some(Isolation::Landlock), "node-2"),
+            (Some(Isolation::Namespace), "node-3"),
+        ] {
+            assert_eq!(place(&candidates, wish(floor)), Ok(chosen), "{floor:?}");
+        }
+        let pinned = Wish {
+            pin: Some("node-2"),
+            ..wish(Some(Isolation::Uid))
+        };
+        let refusal = NoPlace::NotIsolated {
+            nodes: vec!["node-2".to_owned()],
+            floor: Some(Isolation::Uid),
+        };
+        assert!(
+            refusal
+                .to_string()
+                .starts_with("node-2 cannot isolate its program by uid: ")
+        );
+        assert_eq!(place(&candidates, pinned), Err(refusal));
     }
 
     proptest! {
@@ -140,7 +214,7 @@ mod tests {
             let forbid: Vec<String> = forbidden.iter().map(|n| format!("node-{n}")).collect();
             let allowed: Vec<&Candidate<'_>> =
                 candidates.iter().filter(|c| !forbid.contains(&c.name.to_owned())).collect();
-            match place(&candidates, Wish { pin: None, forbid: &forbid }) {
+            match place(&candidates, Wish { forbid: &forbid, ..Wish::default() }) {
                 Ok(name) => {
                     let chosen = allowed.iter().find(|c| c.name == name).expect("allowed");
                     for other in &allowed {

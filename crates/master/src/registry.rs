@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sealbus_control::admin::NodeState;
 use sealbus_control::{AgentState, NodeDescription, ProcessContact, UnixMillis};
 use sealbus_manifest::RestartPolicy;
+use sealbus_manifest::isolation::{Confinement, Isolation};
 
 /// A node that joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,11 +83,24 @@ pub enum Origin {
         directory: Option<String>,
         /// Variables for its environment.
         environment: BTreeMap<String, String>,
+        /// The isolation of its process.
+        #[serde(default)]
+        confinement: Confinement,
     },
     /// A program that comes with a ticket.
     Ticket,
     /// The Master's own process, with the system agents.
     System,
+}
+
+impl Origin {
+    /// The weakest isolation that is good enough. Without it, any that isolates is. Nodes isolate only what they start.
+    pub fn isolation(&self) -> Option<Isolation> {
+        match self {
+            Self::Program { confinement, .. } => confinement.isolation,
+            Self::Ticket | Self::System => Some(Isolation::None),
+        }
+    }
 }
 
 /// One run of a group.

@@ -1,5 +1,6 @@
 //! Starting, watching and ending programs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -8,23 +9,27 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
+use rustix::process::{Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
+use super::descendants::{raw, stat};
+use super::isolation::Sealing;
 use sealbus_control::node::{Exit, Launch};
+use sealbus_launcher::{Launching, NotSealed, Step};
+use sealbus_manifest::isolation::Isolation;
 use sealbus_manifest::program::locate;
+use sealbus_process::attachment::{TLS, secret_text};
+use sealbus_seal::token::Token;
 
 /// How often a process that is not a child of this one is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The variables that a program gets besides the manifest's.
 pub(crate) struct Invitation<'i> {
-    /// The address to attach to.
-    pub(crate) address: &'i str,
-    /// The one-time ticket.
-    pub(crate) ticket: &'i str,
-    /// Name of the platform.
-    pub(crate) platform: &'i str,
+    /// The node's socket.
+    pub(crate) socket: &'i Path,
+    /// The one-time ticket, and the way to the node without unix sockets.
+    pub(crate) token: &'i Token,
 }
 
 /// The variables of the node's environment that a program may inherit, besides those that begin with `LC_`.
@@ -47,44 +52,119 @@ const INHERITED: [&str; 12] = [
 
 /// The variables of a node's environment that its programs inherit. The others may be secrets, of the node (such as its
 /// token) or of the user who started it.
-fn inherited(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    let is_inherited = |(name, _): &(OsString, OsString)| {
-        name.to_str()
-            .is_some_and(|name| INHERITED.contains(&name) || name.starts_with("LC_"))
+fn inherited(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (String, String)> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    variables.filter(is_inherited).collect()
+    let is_inherited = |(name, _): &(String, String)| {
+        INHERITED.contains(&name.as_str()) || name.starts_with("LC_")
+    };
+    variables.filter_map(text).filter(is_inherited)
 }
 
-/// Starts a program in a process group of its own, with its output to `log`.
+/// All variables of a program. `own` are those of its isolation.
+fn environment(
+    launch: &Launch,
+    own: BTreeMap<String, String>,
+    address: &str,
+    invitation: &Invitation<'_>,
+) -> BTreeMap<String, String> {
+    let mut variables: BTreeMap<_, _> = inherited(std::env::vars_os()).collect();
+    // Without this, Python buffers 8 KiB of output to a file.
+    variables.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
+    variables.extend(own);
+    variables.extend(launch.environment.clone());
+    let ticket = match address {
+        TLS => invitation.token.to_string(),
+        _ => secret_text(invitation.token.secret()),
+    };
+    for (name, value) in [
+        ("SEALBUS_ATTACH", address),
+        ("SEALBUS_TICKET", &ticket),
+        ("SEALBUS_AGENT", &launch.group),
+        ("SEALBUS_PLATFORM", invitation.token.platform().as_str()),
+    ] {
+        variables.insert(name.to_owned(), value.to_owned());
+    }
+    variables
+}
+
+/// A program that is being started.
+pub(crate) struct Starting {
+    /// The process, which is a launcher at first if the program is isolated.
+    pub(crate) child: Child,
+    launching: Option<Launching>,
+}
+
+/// Starts a program in a process group of its own, with its output to `log`. If it is isolated, it does not run before
+/// [`Starting::sealed`]. `slot` is the user of its own, in the mode `uid`.
 pub(crate) fn start(
     launch: &Launch,
-    log: File,
+    log: &File,
     invitation: &Invitation<'_>,
-) -> Result<Child, String> {
+    sealing: &Sealing,
+    (mode, slot): (Isolation, Option<u32>),
+) -> Result<Starting, String> {
     let directory = Path::new(launch.directory.as_deref().unwrap_or("."));
     let Some((program, arguments)) = launch.command.split_first() else {
         return Err("it has no command".to_owned());
     };
     let path = locate(program, directory).map_err(|problem| problem.to_string())?;
-    let log_again = log.try_clone().map_err(|error| error.to_string())?;
-    Command::new(&path)
-        .args(arguments)
-        .current_dir(directory)
-        .env_clear()
-        .envs(inherited(std::env::vars_os()))
-        // Without this, Python buffers 8 KiB of output to a file.
-        .env("PYTHONUNBUFFERED", "1")
-        .envs(&launch.environment)
-        .env("SEALBUS_ATTACH", invitation.address)
-        .env("SEALBUS_TICKET", invitation.ticket)
-        .env("SEALBUS_AGENT", &launch.group)
-        .env("SEALBUS_PLATFORM", invitation.platform)
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(log_again)
-        .process_group(0)
-        .spawn()
-        .map_err(|error| format!("{}: {error}", path.display()))
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let socket = format!("unix:{}", invitation.socket.display());
+    let (mut command, launching) = if mode == Isolation::None {
+        let mut command = Command::new(&path);
+        command
+            .args(arguments)
+            .current_dir(directory)
+            .env_clear()
+            .envs(environment(launch, BTreeMap::new(), &socket, invitation))
+            .stdin(Stdio::null())
+            .process_group(0);
+        (command, None)
+    } else {
+        let plan = sealing.plan(mode, launch, path.clone(), slot, invitation.socket);
+        let mut plan = plan.map_err(failed)?;
+        let address = match &plan.attachment {
+            Some(_) => socket.as_str(),
+            None => TLS,
+        };
+        plan.environment = environment(launch, plan.environment, address, invitation);
+        let (command, launching) = sealing.launcher(plan).map_err(failed)?;
+        (Command::from(command), Some(launching))
+    };
+    let output = log.try_clone().map_err(failed)?;
+    let errors = log.try_clone().map_err(failed)?;
+    let child = command.stdout(output).stderr(errors).spawn();
+    let child = child.map_err(failed)?;
+    Ok(Starting { child, launching })
+}
+
+impl Starting {
+    /// Waits until the program runs, sealed as it is to be.
+    ///
+    /// # Errors
+    /// [`NotSealed`]: it never ran.
+    pub(crate) async fn sealed(mut self) -> Result<Child, NotSealed> {
+        let Some(launching) = self.launching else {
+            return Ok(self.child);
+        };
+        let sealed = tokio::task::spawn_blocking(|| launching.wait()).await;
+        let sealed = sealed.unwrap_or_else(|error| {
+            Err(NotSealed {
+                step: Step::Session,
+                cause: error.to_string(),
+                errno: None,
+            })
+        });
+        if sealed.is_err() {
+            // The launcher ends by itself. An error means that it has ended.
+            let _ = self.child.wait().await;
+        }
+        sealed.map(|()| self.child)
+    }
 }
 
 /// How a process ended.
@@ -101,36 +181,17 @@ pub(crate) fn exit_of(status: io::Result<ExitStatus>) -> Exit {
 
 /// Asks a process group to end.
 pub(crate) fn terminate(pid: u32) {
-    signal(pid, Signal::TERM);
-}
-
-/// Ends a process group by force.
-pub(crate) fn kill(pid: u32) {
-    signal(pid, Signal::KILL);
-}
-
-fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = raw(pid) {
         // The process group may have ended already.
-        let _ = kill_process_group(pid, signal);
+        let _ = kill_process_group(pid, Signal::TERM);
     }
-}
-
-fn raw(pid: u32) -> Option<Pid> {
-    Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
 /// The system's own time value for the start of a process. None if the process is not running, or has ended and merely
 /// waits for its parent to notice.
 pub(crate) fn started_at(pid: u32) -> Option<u64> {
-    test_kill_process(raw(pid)?).ok()?;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain blanks. The state follows it, and the 22nd field is the 20th after the name.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let stat = stat(pid)?;
+    (!stat.has_ended).then_some(stat.started)
 }
 
 /// Waits for the end of a process that is not a child of this one and was started at that time.
@@ -142,6 +203,12 @@ pub(crate) async fn ended(pid: u32, started: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use sealbus_seal::token::Purpose;
+    use sealbus_seal::{Fingerprint, PlatformName};
+
+    use super::super::isolation::{IsolationConfig, SLOTS};
     use super::*;
 
     #[tokio::test]
@@ -153,12 +220,25 @@ mod tests {
             "command": ["/usr/bin/env"], "environment": { "GIVEN": "by the manifest" },
         });
         let launch: Launch = serde_json::from_value(launch).unwrap();
+        let platform = PlatformName::new("factory").unwrap();
+        let addresses = vec!["127.0.0.1:1".to_owned()];
+        let root = Fingerprint::of(b"root");
+        let token = Token::new(Purpose::Ticket, platform, None, addresses, root).unwrap();
         let invitation = Invitation {
-            address: "unix:/nowhere",
-            ticket: "t",
-            platform: "factory",
+            socket: Path::new("/nowhere"),
+            token: &token,
         };
-        let mut child = start(&launch, File::create(&log).unwrap(), &invitation).unwrap();
+        let config = IsolationConfig {
+            mode: Some(Isolation::None),
+            launcher: PathBuf::new(),
+            hidden: Vec::new(),
+            slots: SLOTS,
+        };
+        let sealing = Sealing::open(config, folder.path()).await.unwrap();
+        let log_file = File::create(&log).unwrap();
+        let open = (Isolation::None, None);
+        let starting = start(&launch, &log_file, &invitation, &sealing, open).unwrap();
+        let mut child = starting.sealed().await.unwrap();
         assert!(child.wait().await.unwrap().success());
         let seen = std::fs::read_to_string(&log).unwrap();
         let name = |line: &str| Some(line.split_once('=')?.0.to_owned());
@@ -194,7 +274,7 @@ mod tests {
         ];
         let variables = variables.map(|name| (OsString::from(name), OsString::from("x")));
         let inherited = inherited(variables.into_iter());
-        let names: Vec<_> = inherited.into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = inherited.map(|(name, _)| name).collect();
         assert_eq!(names, ["LC_ALL", "PATH"]);
     }
 }

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::child;
+use super::descendants;
+use super::isolation::end_slot;
 use super::memory::{Memory, MemoryError};
 
 /// How often the programs are checked for their end.
@@ -36,11 +38,13 @@ pub async fn end_left_behind(
     }
     let runs = |pid: u32, started: u64| child::started_at(pid) == Some(started);
     let mut found = Vec::new();
+    let mut slots = Vec::new();
     for remembered in Memory::open(directory)?.processes()? {
         if let Some((pid, started)) = remembered.pid
             && runs(pid, started)
         {
             child::terminate(pid);
+            slots.extend(remembered.slot);
             found.push((remembered.launch.group, pid, started));
         }
     }
@@ -49,7 +53,13 @@ pub async fn end_left_behind(
     wait(grace, || all_ended(&found)).await;
     for (_, pid, started) in &found {
         if runs(*pid, *started) {
-            child::kill(*pid);
+            descendants::end(*pid);
+        }
+    }
+    if let Ok(launcher) = std::env::current_exe() {
+        for uid in slots {
+            // What still runs is told below.
+            let _ = end_slot(&launcher, uid);
         }
     }
     wait(FORCED, || all_ended(&found)).await;
@@ -86,11 +96,13 @@ mod tests {
                 command: vec!["sleep".to_owned()],
                 directory: None,
                 environment: Default::default(),
+                confinement: Default::default(),
                 inherits: None,
             },
             pid: Some((pid, started)),
             ticket: None,
             reattach: Vec::new(),
+            slot: None,
         }
     }
 

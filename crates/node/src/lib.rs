@@ -3,8 +3,10 @@
 
 mod channel_log;
 mod child;
+mod descendants;
 mod freezing;
 mod host;
+mod isolation;
 mod left_behind;
 mod log;
 mod memory;
@@ -13,11 +15,12 @@ mod processes;
 mod serve;
 mod session;
 mod shared;
+mod slots;
 mod supervisor;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,21 +40,31 @@ use tokio::task::JoinSet;
 use sealbus_control::clock::now;
 use sealbus_control::directory::Replica;
 use sealbus_control::enrolment::{Joined, ask};
-use sealbus_control::private::{forbid_inspection, listen};
+use sealbus_control::private::forbid_inspection;
 use sealbus_control::statement::{Returning, Signed};
 use sealbus_control::{Blob, NodeDescription};
 use sealbus_enrolment::{ATTACHMENT, Enrolment, EnrolmentError, accept, bind};
 use sealbus_keeping::node_journal::NodeJournal;
+use sealbus_launcher::NotSealed;
+use sealbus_manifest::isolation::Isolation;
 
+use isolation::Sealing;
+pub use isolation::{IsolationConfig, SLOTS, try_isolation};
 pub use left_behind::{LeftBehind, end_left_behind};
 use log::Logs;
 use memory::Memory;
 pub use memory::MemoryError;
-use processes::Processes;
+use processes::{Peer, Processes};
 use shared::{Leave, Shared};
 
-/// File name of the socket to which processes attach.
-const SOCKET: &str = "node.sock";
+/// The socket to which processes attach, in the node's state directory. Its folder has nothing else in it, so that
+/// programs can be let into it.
+const SOCKET: &str = "run/node.sock";
+
+/// The socket of the node with this state directory.
+pub fn socket_of(directory: &Path) -> PathBuf {
+    directory.join(SOCKET)
+}
 
 /// Folder of the messages and events that it keeps.
 const JOURNAL: &str = "journal";
@@ -70,6 +83,8 @@ pub struct NodeConfig {
     pub name: Option<String>,
     /// The node's address, in its agents' certificates and for their links.
     pub address: IpAddr,
+    /// The isolation of its programs.
+    pub isolation: IsolationConfig,
 }
 
 /// A running node. Dropping it leaves its processes running, and the node takes them over again when it is restarted.
@@ -125,6 +140,14 @@ pub enum NodeError {
     /// The journal of kept messages cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The only isolation that is allowed does not work on this machine.
+    #[error("programs cannot be isolated by {mode} here: a program {error}")]
+    Isolation {
+        /// The isolation.
+        mode: Isolation,
+        /// The step that failed.
+        error: NotSealed,
+    },
     /// A socket or directory could not be made.
     #[error("the node cannot {what}: {error}")]
     System {
@@ -143,7 +166,9 @@ impl Node {
     /// looks after its processes in the meantime.
     pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
         forbid_inspection();
+        descendants::adopt();
         let memory = Memory::open(&config.directory)?;
+        let sealing = Sealing::open(config.isolation.clone(), &config.directory).await?;
         let description = describe(config.address);
         let (joined, enrolment, credential) = match (memory.known()?, &config.token) {
             (None, None) => return Err(NodeError::NoToken(config.directory)),
@@ -175,13 +200,13 @@ impl Node {
             }
         };
         memory.keep_identity(&joined.name, &enrolment, &credential)?;
-        Self::run(config, memory, description, joined, enrolment, credential).await
+        Self::run(config, memory, sealing, joined, enrolment, credential).await
     }
 
     async fn run(
         config: NodeConfig,
         memory: Memory,
-        description: NodeDescription,
+        sealing: Sealing,
         joined: Joined,
         enrolment: Enrolment,
         credential: Credential,
@@ -190,6 +215,10 @@ impl Node {
             let what = what.to_owned();
             move |error| NodeError::System { what, error }
         };
+        let description = NodeDescription {
+            isolation: sealing.at_level(&joined.platform.level),
+            ..describe(config.address)
+        };
         let root = root_of(&joined, enrolment.root)?;
         let trust = Trust::new(
             enrolment.platform.clone(),
@@ -197,8 +226,10 @@ impl Node {
             CLOCK_SKEW,
         )?;
         let trust = Arc::new(trust);
-        let path = memory.directory().join(SOCKET);
-        let listener = listen(&path).map_err(system(&format!("listen on {}", path.display())))?;
+        let path = socket_of(memory.directory());
+        let listener = sealing
+            .listen(&path)
+            .map_err(system(&format!("listen on {}", path.display())))?;
         let server = listen_for_tickets(config.address, memory.port()?)
             .await
             .map_err(system("listen for programs with tickets"))?;
@@ -240,7 +271,9 @@ impl Node {
             memory,
             presence: watch::Sender::new(None),
             reports,
-            socket: path.display().to_string(),
+            socket: path,
+            root: enrolment.root,
+            sealing: Arc::new(sealing),
             attachment,
             leaving: watch::Sender::new(None),
             parted: watch::Sender::new(false),
@@ -252,7 +285,7 @@ impl Node {
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ATTACHMENT]);
         let serving = shared.clone();
         tasks.spawn(accept(server, acceptor, move |stream, waiting| {
-            serve::serve(stream, None, Some(waiting), serving.clone())
+            serve::serve(stream, Peer::default(), Some(waiting), serving.clone())
         }));
         let ways = Arc::new(post::NodeWays(shared.clone()));
         tasks.spawn(sealbus_keeping::post::run(shared.post.clone(), ways));
@@ -321,6 +354,7 @@ fn describe(address: IpAddr) -> NodeDescription {
         processors: std::thread::available_parallelism()
             .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        isolation: None,
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct Remembered {
     /// id.
     /// id.
     pub(crate) pid: Option<(u32, u64)>,
+    /// The user that only this process and those that it starts have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slot: Option<u32>,
     /// The ticket that it has not shown yet, and when the ticket expires.
     pub(crate) ticket: Option<(SecretHash, UnixMillis)>,
     /// Either of these secrets lets it attach again.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use sealbus_seal::token::Secret;
 use tokio::sync::oneshot;
 
+use super::descendants;
 use super::memory::{Memory, Remembered};
 use sealbus_control::attachment::FrozenPart;
 use sealbus_control::clock::now;
@@ -88,6 +89,34 @@ impl Entry {
 
     pub(super) fn pid(&self) -> Option<u32> {
         self.remembered.pid.map(|(pid, _)| pid)
+    }
+}
+
+/// The process at the other end of a connection, in the words of the kernel. Over the network nothing is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peer {
+    pub(crate) uid: Option<u32>,
+    pub(crate) pid: Option<u32>,
+}
+
+impl Peer {
+    /// A secret alone identifies nobody: the process that shows it must be the one that it was given to, or descend from
+    /// it, and have its user.
+    fn check(&self, known: &Remembered) -> Result<(), Fault> {
+        let own_user = known.slot.is_none_or(|slot| self.uid == Some(slot));
+        let own_process = match (known.pid, self.pid) {
+            (Some((program, _)), Some(pid)) => descendants::belongs_to(pid, program),
+            _ => true,
+        };
+        if own_user && own_process {
+            return Ok(());
+        }
+        let message = format!(
+            "the ticket is that of {}, which is another process",
+            known.launch.group
+        );
+        Err(Fault::new(FaultCode::InvalidSecret, message)
+            .advise("a program shows the ticket that it was started with, and starts others as its children"))
     }
 }
 
@@ -220,7 +249,8 @@ impl Processes {
         caller: &Caller,
         connection: u64,
         memory: &Memory,
-    ) -> Result<(Launch, Option<u32>, bool), Fault> {
+        peer: &Peer,
+    ) -> Result<(Launch, bool), Fault> {
         let hash = secret.hash();
         let mut entries = self.entries.lock();
         let found = entries.values_mut().find(|entry| {
@@ -237,6 +267,7 @@ impl Processes {
             )
             .advise("a ticket is good once and on one node: make another with `sealbus ticket`")
         })?;
+        peer.check(&entry.remembered)?;
         let first = match entry.remembered.ticket {
             Some((ticket, expires)) if ticket == hash => {
                 if expires < now() {
@@ -255,9 +286,23 @@ impl Processes {
         entry.remembered.reattach.retain(|known| *known == hash);
         entry.remembered.reattach.insert(0, next.hash());
         entry.connection = Some((connection, caller.clone()));
-        let (launch, pid) = (entry.remembered.launch.clone(), entry.pid());
+        let launch = entry.remembered.launch.clone();
         save(&entries, memory);
-        Ok((launch, pid, first))
+        Ok((launch, first))
+    }
+
+    /// The programs that the node started.
+    pub(super) fn pids(&self) -> HashSet<u32> {
+        let entries = self.entries.lock();
+        entries.values().filter_map(Entry::pid).collect()
+    }
+
+    /// Whether a program has this user for its own.
+    pub(super) fn is_slot(&self, uid: u32) -> bool {
+        let entries = self.entries.lock();
+        entries
+            .values()
+            .any(|entry| entry.remembered.slot == Some(uid))
     }
 
     /// Notes that a connection ended. Returns true if it was the present connection of a program with a ticket.

@@ -11,6 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::processes::Peer;
 use super::shared::Shared;
 use sealbus_control::attachment::{
     AgentReport, AttachmentAnswer, AttachmentRequest, FrozenPart, Welcome,
@@ -63,23 +64,21 @@ async fn serve_local(stream: UnixStream, shared: Arc<Shared>) {
         }
     };
     let ours = rustix::process::getuid().as_raw();
-    if peer.uid() != ours {
+    if peer.uid() != ours && !shared.processes.is_slot(peer.uid()) {
         tracing::warn!(uid = peer.uid(), "a process of another user was not let in");
         return;
     }
-    serve(
-        stream,
-        peer.pid().and_then(|pid| u32::try_from(pid).ok()),
-        None,
-        shared,
-    )
-    .await;
+    let peer = Peer {
+        uid: Some(peer.uid()),
+        pid: peer.pid().and_then(|pid| u32::try_from(pid).ok()),
+    };
+    serve(stream, peer, None, shared).await;
 }
 
 /// Serves one connection. `waiting` is its place among strangers, if it came over the network.
 pub(crate) async fn serve<S>(
     stream: S,
-    pid: Option<u32>,
+    peer: Peer,
     waiting: Option<Arc<WaitingStranger>>,
     shared: Arc<Shared>,
 ) where
@@ -96,7 +95,7 @@ pub(crate) async fn serve<S>(
     };
     let admitted = match Incoming::parse(&body) {
         Ok(AttachmentRequest::Attach { ticket, .. }) => {
-            admit(&shared, &ticket, &caller, connection, pid)
+            admit(&shared, &ticket, &caller, connection, peer)
         }
         Ok(_) => Err(Fault::new(FaultCode::NotPermitted, "attach first")),
         Err(fault) => Err(fault),
@@ -119,7 +118,7 @@ pub(crate) async fn serve<S>(
         Err(fault) => {
             match &waiting {
                 Some(waiting) => waiting.refused(&fault.to_string()),
-                None => tracing::warn!(pid, %fault, "a process was not let in"),
+                None => tracing::warn!(pid = peer.pid, %fault, "a process was not let in"),
             }
             answer.send(Err::<(), _>(fault)).await;
             drop((caller, incoming));
@@ -170,28 +169,21 @@ fn admit(
     ticket: &str,
     caller: &Caller,
     connection: u64,
-    pid: Option<u32>,
+    peer: Peer,
 ) -> Result<(String, Welcome), Fault> {
     let invalid = |error: TokenError| Fault::new(FaultCode::InvalidSecret, error.to_string());
     let secret: Secret = ticket.parse().map_err(invalid)?;
     let next =
         Secret::random().map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
-    let (launch, started, first) =
+    let (launch, first) =
         shared
             .processes
-            .admit(&secret, &next, caller, connection, &shared.memory)?;
-    match (started, pid) {
-        (Some(started), Some(pid)) if started != pid => {
-            // A shell or a launcher in between is usual. The ticket decides.
-            tracing::debug!(process = %launch.group, started, pid, "attached by a descendant");
-        }
-        (None, _) if first && launch.command.is_empty() => {
-            shared.report(MasterRequest::Started {
-                process: launch.process.clone(),
-                pid,
-            });
-        }
-        _ => {}
+            .admit(&secret, &next, caller, connection, &shared.memory, &peer)?;
+    if first && launch.command.is_empty() {
+        shared.report(MasterRequest::Started {
+            process: launch.process.clone(),
+            pid: peer.pid,
+        });
     }
     // This is read after the connection is known, so that later changes are sent over the connection.
     let (processes, rules) = {

@@ -2,15 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use sealbus_journal::Journal;
-use sealbus_seal::{Credential, Timestamp, Trust};
+use sealbus_seal::{Credential, Fingerprint, Timestamp, Trust};
 use tokio::sync::{mpsc, watch};
 
+use super::isolation::Sealing;
 use super::log::Logs;
 use super::memory::Memory;
 use super::processes::{Processes, wanted};
@@ -79,7 +81,11 @@ pub(crate) struct Shared {
     /// The reports for the Master, in order.
     pub(crate) reports: mpsc::UnboundedSender<MasterRequest>,
     /// The attachment socket.
-    pub(crate) socket: String,
+    pub(crate) socket: PathBuf,
+    /// The fingerprint of the platform's root certificate.
+    pub(crate) root: Fingerprint,
+    /// The isolation of its programs.
+    pub(crate) sealing: Arc<Sealing>,
     /// The address at which programs with tickets attach.
     pub(crate) attachment: Option<SocketAddr>,
     /// The wish to end.

@@ -1,12 +1,18 @@
 //! The processes of a node: starting, watching, and ending them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealbus_seal::token::{Secret, SecretHash};
+use rustix::io::Errno;
+use sealbus_seal::PlatformName;
+use sealbus_seal::token::{Purpose, SecretHash, Token};
+use tokio::process::Child;
 
 use super::child::{self, Invitation};
+use super::descendants;
 use super::memory::Remembered;
 use super::processes::{Entry, save};
 use super::shared::Shared;
@@ -14,7 +20,7 @@ use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::node::{Exit, Launch, MasterRequest};
 use sealbus_control::{Fault, FaultCode, UnixMillis};
-use sealbus_process::attachment::secret_text;
+use sealbus_manifest::isolation::Isolation;
 
 /// How long a started program has to show its ticket, in milliseconds.
 const TICKET: UnixMillis = 10 * 60 * 1000;
@@ -45,46 +51,41 @@ impl Shared {
                 format!("{} could not be started: {why}", launch.group),
             )
         };
-        let secret = Secret::random().map_err(|error| failed(error.to_string()))?;
+        let token = self.ticket().map_err(failed)?;
         let heading = format!("-- {} is started on {}\n", launch.group, self.name);
-        let log = self.logs.writer(&launch.group, &heading).map_err(|error| {
+        let mut log = self.logs.writer(&launch.group, &heading).map_err(|error| {
             failed(format!("its log cannot be written: {error}"))
                 .advise("is the disk full? what runs goes on")
         })?;
-        let platform = self.platform.read().name.clone();
-        let ticket = secret_text(&secret);
-        let address = format!("unix:{}", self.socket);
-        let invitation = Invitation {
-            address: &address,
-            ticket: &ticket,
-            platform: &platform,
-        };
+        let asked = launch.confinement.isolation;
+        let modes = self
+            .sealing
+            .modes_for(asked, self.description.isolation)
+            .map_err(|why| {
+                failed(why).advise(
+                    "start the node as root, allow user namespaces or Landlock there (see `sealbus node --check`), or \
+                     ask for less with `isolation` in the manifest",
+                )
+            })?;
         // The entry comes first, because the program may show its ticket before this goes on.
         let remembered = Remembered {
             launch: launch.clone(),
             pid: None,
-            ticket: Some((secret.hash(), now() + TICKET)),
+            ticket: Some((token.secret().hash(), now() + TICKET)),
             reattach: Vec::new(),
+            slot: None,
         };
         self.processes
             .entries
             .lock()
             .insert(process.clone(), Entry::new(remembered));
-        let mut child = match child::start(&launch, log, &invitation) {
-            Ok(child) => child,
+        let (mut child, pid) = match self.start_isolated(&launch, &modes, &mut log, &token).await {
+            Ok(started) => started,
             Err(why) => {
                 self.processes.entries.lock().remove(&process);
                 return Err(failed(why));
             }
         };
-        let Some(pid) = child.id() else {
-            self.processes.entries.lock().remove(&process);
-            return Err(failed("it ended at once".to_owned()));
-        };
-        let started = child::started_at(pid).unwrap_or(0);
-        let _ = self.processes.with(&process, |entry| {
-            entry.remembered.pid = Some((pid, started))
-        });
         self.save();
         tracing::info!(target: "sealbus::certification", step = 2, agent = %launch.agents.join(","),
             node = %self.name, pid, "started");
@@ -92,10 +93,68 @@ impl Shared {
         tokio::spawn(async move {
             let exit = child::exit_of(child.wait().await);
             // Processes that the program itself started end with it.
-            child::kill(pid);
+            descendants::end(pid);
+            shared.sweep(&process).await;
             shared.exited(&process, exit);
         });
         Ok(pid)
+    }
+
+    /// The ticket of a program that this node starts.
+    fn ticket(&self) -> Result<Token, String> {
+        let platform = PlatformName::new(&self.platform.read().name);
+        let platform = platform.map_err(|error| error.to_string())?;
+        let address = self.attachment.map(|address| address.to_string());
+        let addresses = address.into_iter().collect();
+        Token::new(Purpose::Ticket, platform, None, addresses, self.root)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Starts a program in the first of these modes that it can run in.
+    async fn start_isolated(
+        &self,
+        launch: &Launch,
+        modes: &[Isolation],
+        log: &mut File,
+        token: &Token,
+    ) -> Result<(Child, u32), String> {
+        let invitation = Invitation {
+            socket: &self.socket,
+            token,
+        };
+        let mut refusals = Vec::new();
+        for mode in modes {
+            let slot = match mode {
+                Isolation::Uid => self.sealing.slot_of(&launch.group),
+                _ => Ok(None),
+            };
+            let slot = slot.map_err(|error| error.to_string())?;
+            let starting = child::start(launch, log, &invitation, &self.sealing, (*mode, slot))?;
+            let pid = starting.child.id().ok_or("it ended at once")?;
+            let started = child::started_at(pid).unwrap_or(0);
+            // This is noted before the program runs, and can attach.
+            let _ = self.processes.with(&launch.process, |entry| {
+                entry.remembered.pid = Some((pid, started));
+                entry.remembered.slot = slot;
+            });
+            let error = match starting.sealed().await {
+                Ok(child) => {
+                    if *mode != Isolation::None {
+                        tracing::info!(process = %launch.group, isolation = %mode, "isolated");
+                        let _ = writeln!(log, "-- {} is isolated by {mode}", launch.group);
+                    }
+                    return Ok((child, pid));
+                }
+                Err(error) => error,
+            };
+            tracing::debug!(process = %launch.group, %mode, %error, "not isolated so");
+            refusals.push(format!("isolated by {mode}, {error}"));
+            // A missing file is missing in every mode; a closed one only for a user of its own.
+            if error.errno == Some(Errno::NOENT.raw_os_error()) {
+                break;
+            }
+        }
+        Err(refusals.join("; "))
     }
 
     /// Allows a program to attach that comes with a ticket.
@@ -106,12 +165,30 @@ impl Shared {
             pid: None,
             ticket: Some((ticket, expires)),
             reattach: Vec::new(),
+            slot: None,
         };
         self.processes
             .entries
             .lock()
             .insert(process, Entry::new(remembered));
         self.save();
+    }
+
+    /// Ends what a program that has ended left running, also what left its process group.
+    async fn sweep(self: &Arc<Self>, process: &str) {
+        let slot = self.processes.with(process, |entry| entry.remembered.slot);
+        let shared = self.clone();
+        let swept = tokio::task::spawn_blocking(move || {
+            let ended = match slot {
+                Ok(Some(uid)) => shared.sealing.end_slot(uid),
+                _ => Ok(()),
+            };
+            descendants::end_adopted(|| shared.processes.pids());
+            ended
+        });
+        if let Ok(Err(error)) = swept.await {
+            tracing::error!(%error, "what a program left running could not be ended");
+        }
     }
 
     fn exited(&self, process: &str, exit: Exit) {
@@ -134,7 +211,6 @@ impl Shared {
         let group = &entry.remembered.launch.group;
         tracing::info!(process = %group, %exit, "ended");
         if let Ok(mut log) = self.logs.writer(group, "") {
-            use std::io::Write;
             let _ = writeln!(log, "-- {group} ended: {exit}");
         }
         self.report_end(process.to_owned(), exit);
@@ -224,7 +300,7 @@ impl Shared {
             return;
         };
         if grace.is_zero() {
-            child::kill(pid);
+            descendants::end(pid);
             return;
         }
         if !told {
@@ -240,7 +316,7 @@ impl Shared {
                 .flatten()
                 == Some(pid)
             {
-                child::kill(pid);
+                descendants::end(pid);
             }
         });
     }
@@ -254,14 +330,13 @@ impl Shared {
         let Ok((pid, group)) = found else { return };
         tracing::warn!(process = %group, pid, "reads nothing of what its node tells it: it is ended");
         if let Ok(mut log) = self.logs.writer(&group, "") {
-            use std::io::Write;
             let _ = writeln!(
                 log,
                 "-- {group} is ended: it reads nothing of what its node tells it"
             );
         }
         match pid {
-            Some(pid) => child::kill(pid),
+            Some(pid) => descendants::end(pid),
             None => self.exited(process, Exit::Lost),
         }
     }
@@ -304,8 +379,9 @@ impl Shared {
                     Some((pid, started)) => {
                         tokio::select! {
                             () = child::ended(pid, started) => {}
-                            () = unattached => child::kill(pid),
+                            () = unattached => descendants::end(pid),
                         }
+                        shared.sweep(&name).await;
                         shared.exited(&name, Exit::Lost);
                     }
                     None => {

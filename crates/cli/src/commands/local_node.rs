@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sealbus_control::admin::ask;
 use sealbus_control::private::folder;
-use sealbus_node::{LeftBehind, end_left_behind};
+use sealbus_node::{LeftBehind, end_left_behind, socket_of};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::run::GRACE;
+use crate::arguments::IsolationArguments;
 use crate::connection::Connection;
 use crate::error::CliError;
 
@@ -46,11 +47,16 @@ pub(super) struct LocalNodes {
 
 impl LocalNodes {
     /// Starts `count` nodes, and restarts them when they end.
-    pub(super) fn keep(count: u32, platform: &Path, address: IpAddr) -> Result<Self, CliError> {
+    pub(super) fn keep(
+        count: u32,
+        platform: &Path,
+        address: IpAddr,
+        isolation: &IsolationArguments,
+    ) -> Result<Self, CliError> {
         let wish = watch::Sender::new(Wish::Run);
         let mut keepers = JoinSet::new();
         for number in 1..=count {
-            let node = LocalNode::new(number, platform, address)?;
+            let node = LocalNode::new(number, platform, address, isolation)?;
             keepers.spawn(node.keep(wish.subscribe()));
         }
         Ok(Self { keepers, wish })
@@ -100,10 +106,16 @@ struct LocalNode {
     address: String,
     platform: PathBuf,
     directory: PathBuf,
+    isolation: IsolationArguments,
 }
 
 impl LocalNode {
-    fn new(number: u32, platform: &Path, address: IpAddr) -> Result<Self, CliError> {
+    fn new(
+        number: u32,
+        platform: &Path,
+        address: IpAddr,
+        isolation: &IsolationArguments,
+    ) -> Result<Self, CliError> {
         let failed = |source| CliError::File {
             action: "find",
             path: "this program".into(),
@@ -116,12 +128,13 @@ impl LocalNode {
             name,
             address: address.to_string(),
             platform: platform.to_owned(),
+            isolation: isolation.clone(),
         })
     }
 
     /// The process that already runs this node, for example after the end of an earlier Master.
     async fn running(&self) -> Option<Pid> {
-        let stream = UnixStream::connect(self.directory.join("node.sock")).await;
+        let stream = UnixStream::connect(socket_of(&self.directory)).await;
         Pid::from_raw(stream.ok()?.peer_cred().ok()?.pid()?)
     }
 
@@ -147,7 +160,8 @@ impl LocalNode {
             .open(&path);
         let log = log.map_err(failed("open", &path))?;
         let twin = log.try_clone().map_err(failed("open", &path))?;
-        Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .args([
                 "node",
                 "--name",
@@ -157,6 +171,13 @@ impl LocalNode {
                 "--state",
             ])
             .arg(&self.directory)
+            .arg("--hide")
+            .arg(&self.platform)
+            .args(["--uids", &self.isolation.uids.to_string()]);
+        if let Some(mode) = self.isolation.isolation {
+            command.args(["--isolation", mode.as_str()]);
+        }
+        command
             .env("SEALBUS_TOKEN", issued.token)
             .stdin(Stdio::null())
             .stdout(log)

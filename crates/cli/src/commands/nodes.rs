@@ -1,6 +1,7 @@
 //! `nodes`, `token`: the machines of the platform.
 
 use sealbus_control::admin::ask;
+use sealbus_manifest::isolation::Isolation;
 
 use super::instant;
 use crate::arguments::Token;
@@ -18,6 +19,7 @@ pub(crate) async fn nodes(connection: &mut Connection, output: Output) -> Result
             "ADDRESS",
             "MACHINE",
             "PROCESSORS",
+            "ISOLATION",
             "PROCESSES",
             "AGENTS",
             "HEARD",
@@ -29,6 +31,9 @@ pub(crate) async fn nodes(connection: &mut Connection, output: Output) -> Result
                 node.address.clone(),
                 node.host.clone(),
                 node.processors.to_string(),
+                node.isolation
+                    .map_or("impossible", Isolation::as_str)
+                    .to_owned(),
                 node.processes.to_string(),
                 node.agents.to_string(),
                 instant(node.heard),

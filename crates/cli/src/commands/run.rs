@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use sealbus_enrolment::EnrolmentError;
-use sealbus_node::{Node, NodeConfig, NodeError};
+use sealbus_launcher::Probed;
+use sealbus_node::{IsolationConfig, Node, NodeConfig, NodeError, try_isolation};
 use sealbus_seal::token::{Purpose, Token, TokenError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -74,6 +75,9 @@ pub(crate) async fn node(
     node: &NodeArguments,
     output: Output,
 ) -> Result<(), CliError> {
+    if node.check {
+        return check(node, output).await;
+    }
     log(output);
     let mut signals = EndSignals::catch()?;
     let token = token(node)?;
@@ -101,6 +105,7 @@ pub(crate) async fn node(
         token,
         name: node.name.clone(),
         address,
+        isolation: isolation(node)?,
     };
     let running = tokio::select! {
         running = Node::start(config) => running?,
@@ -126,6 +131,58 @@ pub(crate) async fn node(
     }
     running.leave(GRACE);
     running.left().await;
+    Ok(())
+}
+
+fn isolation(node: &NodeArguments) -> Result<IsolationConfig, CliError> {
+    let launcher = std::env::current_exe().map_err(|source| CliError::File {
+        action: "find",
+        path: "this program".into(),
+        source,
+    })?;
+    let uids = node.isolation.uids;
+    Ok(IsolationConfig {
+        mode: node.isolation.isolation,
+        launcher,
+        hidden: node.hide.clone(),
+        slots: uids.first..=uids.last,
+    })
+}
+
+/// `sealbus node --check`
+async fn check(node: &NodeArguments, output: Output) -> Result<(), CliError> {
+    let directory = std::env::temp_dir().join(format!("sealbus-check-{}", std::process::id()));
+    let failed = |source| CliError::File {
+        action: "use",
+        path: directory.clone(),
+        source,
+    };
+    let probed = try_isolation(&isolation(node)?, &directory).await;
+    // It is a temporary folder anyway.
+    let _ = std::fs::remove_dir_all(&directory);
+    let probed = probed.map_err(failed)?;
+    let told: Vec<_> = probed
+        .iter()
+        .map(|(mode, outcome)| {
+            let problem = outcome.as_ref().err().map(ToString::to_string);
+            json!({ "isolation": mode, "works": problem.is_none(), "problem": problem })
+        })
+        .collect();
+    output.show(&told, || {
+        let line = |(mode, outcome): &Probed| match outcome {
+            Ok(()) => format!("{mode}: works"),
+            Err(error) => format!("{mode}: does not work; a program {error}"),
+        };
+        let best = probed.iter().find(|(_, outcome)| outcome.is_ok());
+        let summary = match best {
+            Some((mode, _)) => format!("programs of this node are isolated by {mode}"),
+            None => "at level auth this node starts no programs: run it as root, allow user namespaces or Landlock, or \
+                     use --isolation none"
+                .to_owned(),
+        };
+        let lines: Vec<String> = probed.iter().map(line).chain([summary]).collect();
+        lines.join("\n")
+    });
     Ok(())
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn up(general: &General, up: &Up, output: Output) -> Result<(),
     })
     .await?;
     let address = manifest.platform.address;
-    let nodes = LocalNodes::keep(manifest.platform.nodes, &directory, address)?;
+    let nodes = LocalNodes::keep(manifest.platform.nodes, &directory, address, &up.isolation)?;
     let started = tokio::select! {
         started = start_agents(&directory, &manifest) => started,
         () = signals.told() => {

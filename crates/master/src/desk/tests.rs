@@ -8,6 +8,7 @@ use super::super::state::Patience;
 use super::*;
 use crate::vouching::check_process;
 use sealbus_control::{ProcessContact, Subject, TransportDescription};
+use sealbus_manifest::isolation::Isolation;
 use sealbus_store::{Entry, MemoryStore, Revision};
 
 /// A store with a disk that can be full.
@@ -148,6 +149,7 @@ async fn a_sign_of_life_waits_behind_no_job() {
         host: "here".to_owned(),
         processors: 2,
         version: "0".to_owned(),
+        isolation: Some(Isolation::None),
     };
     let join = move |desk: &mut Desk, now| desk.state.join(None, description, now);
     let (node, _) = desk.run(join).await.unwrap();

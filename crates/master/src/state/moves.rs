@@ -72,6 +72,7 @@ impl MasterState {
         let wish = Wish {
             pin: Some(node),
             forbid: &group.forbid,
+            isolation: group.origin.isolation(),
         };
         if let Err(error) = place(&self.candidates(), wish) {
             return Err(Fault::new(FaultCode::NoNode, format!("{agent}: {error}")));

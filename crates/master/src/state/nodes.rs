@@ -349,6 +349,7 @@ impl MasterState {
                 name,
                 agents: self.loads.on(name),
                 processors: node.description.processors,
+                isolation: node.description.isolation,
             })
             .collect()
     }

@@ -67,6 +67,7 @@ impl MasterState {
                     command: entry.command.clone(),
                     directory: entry.directory.clone(),
                     environment: entry.environment.clone(),
+                    confinement: entry.confinement.clone(),
                 };
                 let mut group = Group::new(agents, origin);
                 group.pin.clone_from(&entry.node);
@@ -262,6 +263,7 @@ impl MasterState {
         let wish = Wish {
             pin: wish,
             forbid: &[],
+            isolation: Origin::Ticket.isolation(),
         };
         let node = place(&candidates, wish)
             .map_err(|error| Fault::new(FaultCode::NoNode, format!("{agent}: {error}")))?;

@@ -22,12 +22,18 @@ impl MasterState {
         inherits: Option<Inheritance>,
     ) -> Option<Launch> {
         let group = self.groups.get(name)?;
-        let (command, directory, environment) = match &group.origin {
+        let (command, directory, environment, confinement) = match &group.origin {
             Origin::Program {
                 command,
                 directory,
                 environment,
-            } => (command.clone(), directory.clone(), environment.clone()),
+                confinement,
+            } => (
+                command.clone(),
+                directory.clone(),
+                environment.clone(),
+                confinement.clone(),
+            ),
             Origin::Ticket | Origin::System => Default::default(),
         };
         Some(Launch {
@@ -37,6 +43,7 @@ impl MasterState {
             command,
             directory,
             environment,
+            confinement,
             inherits,
         })
     }
@@ -72,6 +79,7 @@ impl MasterState {
         let wish = Wish {
             pin: group.pin.as_deref(),
             forbid: &group.forbid,
+            isolation: group.origin.isolation(),
         };
         let placed = place(&self.candidates(), wish).map(str::to_owned);
         let placed = match placed {

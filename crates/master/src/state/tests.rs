@@ -11,6 +11,7 @@ use super::*;
 use sealbus_control::attachment::AgentReport;
 use sealbus_control::node::{Exit, NodeAnswer, RunningProcess};
 use sealbus_control::{NodeDescription, ProcessContact};
+use sealbus_manifest::isolation::{Confinement, Isolation};
 use sealbus_manifest::{AgentEntry, ProcessAgents, RestartPolicy};
 
 fn master() -> MasterState {
@@ -37,6 +38,7 @@ fn description() -> NodeDescription {
         host: "here".to_owned(),
         processors: 2,
         version: "0".to_owned(),
+        isolation: Some(Isolation::None),
     }
 }
 
@@ -97,6 +99,7 @@ fn entry(name: &str) -> AgentEntry {
         forbid: Vec::new(),
         environment: BTreeMap::new(),
         restart: RestartPolicy::OnFailure,
+        confinement: Confinement::default(),
     }
 }
 

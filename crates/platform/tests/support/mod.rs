@@ -14,8 +14,9 @@ use sealbus_control::admin::{AdminRequest, AgentStatus, NodeState, NodeStatus, a
 use sealbus_control::ask::Ask;
 use sealbus_control::operators;
 use sealbus_control::rpc::Caller;
+use sealbus_manifest::isolation::Isolation;
 use sealbus_master::{Master, MasterConfig, PlatformSettings};
-use sealbus_node::{Node, NodeConfig};
+use sealbus_node::{IsolationConfig, Node, NodeConfig, SLOTS};
 use sealbus_process::attachment::Attachment;
 use sealbus_process::{AgentHandle, Process};
 use sealbus_seal::token::{Purpose, Token};
@@ -104,6 +105,12 @@ pub(crate) fn node_config(directory: &Path, name: &str, token: Option<Token>) ->
         token,
         name: None,
         address: HERE,
+        isolation: IsolationConfig {
+            mode: Some(Isolation::None),
+            launcher: "/nowhere".into(),
+            hidden: Vec::new(),
+            slots: SLOTS,
+        },
     }
 }
 

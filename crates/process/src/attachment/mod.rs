@@ -28,6 +28,9 @@ use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, Refusa
 pub use freezing::part_of;
 use link::{Link, Way};
 
+/// The address of a node that a program without unix sockets attaches to over the loopback interface.
+pub const TLS: &str = "tls";
+
 /// How long the node may take to answer; it may have to ask the Master.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Commands that wait for the process.
@@ -37,7 +40,7 @@ const COMMANDS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The address is not the address of a node.
-    #[error("`{0}` is not a node's address: set SEALBUS_ATTACH to unix:/path/to/socket")]
+    #[error("`{0}` is not a node's address: set SEALBUS_ATTACH to unix:/path/to/socket or {TLS}")]
     NoAddress(String),
     /// The ticket cannot be read.
     #[error(transparent)]
@@ -64,11 +67,15 @@ pub struct Attachment {
 
 impl Attachment {
     /// Attaches to the node that started this process. `address` and `ticket` come from the environment variables
-    /// SEALBUS_ATTACH and SEALBUS_TICKET.
+    /// SEALBUS_ATTACH and SEALBUS_TICKET. The address is the path of the node's socket, or [`TLS`]: then the ticket says
+    /// where the node is, as in [`join`](Self::join).
     ///
     /// # Errors
     /// [`AttachError`].
     pub async fn attach(address: &str, ticket: &str) -> Result<Self, AttachError> {
+        if address == TLS {
+            return Self::join(ticket).await;
+        }
         let path = address
             .strip_prefix("unix:")
             .ok_or_else(|| AttachError::NoAddress(address.to_owned()))?;

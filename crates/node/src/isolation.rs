@@ -1,0 +1,357 @@
+//! The isolation of a node's programs: the modes that work on this machine, and the plan of each start.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use sealbus_launcher::{NotSealed, Order, Plan, Probed, launch, probe};
+use sealbus_manifest::isolation::Isolation;
+use sealbus_seal::SecurityLevel;
+use tokio::net::UnixListener;
+
+use super::NodeError;
+use super::slots::Slots;
+use sealbus_control::node::Launch;
+use sealbus_control::private;
+
+/// Users that belong to no person and no service on common systems.
+pub const SLOTS: RangeInclusive<u32> = 70_000..=79_999;
+
+/// Folder of the programs' own folders, in the node's state directory.
+const WORK: &str = "work";
+/// Folder of a program's temporary files, in its own.
+const TEMPORARY: &str = "tmp";
+/// The program of a probe has a folder of its own, too.
+const PROBE: &str = ".probe";
+
+/// The isolation of a node's programs.
+#[derive(Clone, Debug)]
+pub struct IsolationConfig {
+    /// The only mode for all programs. Without it each program gets the strongest one that works.
+    pub mode: Option<Isolation>,
+    /// The `sealbus` command, which seals programs.
+    pub launcher: PathBuf,
+    /// Folders that no program sees, besides the node's state directory.
+    pub hidden: Vec<PathBuf>,
+    /// Users to give to programs if the node runs as root.
+    pub slots: RangeInclusive<u32>,
+}
+
+/// Tries the modes on this machine. `directory` is the node's state directory.
+///
+/// # Errors
+/// The directory cannot be used.
+pub async fn try_isolation(config: &IsolationConfig, directory: &Path) -> io::Result<Vec<Probed>> {
+    let work = directory.join(WORK);
+    private::folder(&work)?;
+    let slot = rustix::process::geteuid()
+        .is_root()
+        .then(|| *config.slots.end());
+    let launcher = config.launcher.clone();
+    let trying = move || {
+        let folder = work.join(PROBE);
+        let probed = probe(&launcher, slot, &folder);
+        // What is left of it is in nobody's way.
+        let _ = fs::remove_dir_all(folder);
+        probed
+    };
+    tokio::task::spawn_blocking(trying)
+        .await
+        .map_err(io::Error::from)
+}
+
+/// The isolation that a node gives its programs.
+pub(crate) struct Sealing {
+    launcher: PathBuf,
+    /// The modes that programs may get, from the strongest on. None if programs cannot be isolated.
+    modes: Vec<Isolation>,
+    hidden: Vec<PathBuf>,
+    work: PathBuf,
+    slots: Option<Slots>,
+}
+
+impl Sealing {
+    /// Finds out which modes work.
+    pub(crate) async fn open(config: IsolationConfig, directory: &Path) -> Result<Self, NodeError> {
+        let system = |what: &str| {
+            let what = what.to_owned();
+            move |error| NodeError::System { what, error }
+        };
+        let mut modes = Vec::new();
+        if config.mode == Some(Isolation::None) {
+            modes.push(Isolation::None);
+        } else {
+            let probed = try_isolation(&config, directory).await;
+            for (mode, outcome) in probed.map_err(system("try to isolate programs"))? {
+                let is_wanted = config.mode.is_none_or(|wanted| wanted == mode);
+                match outcome {
+                    Ok(()) if is_wanted => modes.push(mode),
+                    Err(error) if config.mode == Some(mode) => {
+                        return Err(NodeError::Isolation { mode, error });
+                    }
+                    Err(error) => tracing::debug!(%mode, %error, "programs cannot be isolated so"),
+                    Ok(()) => {}
+                }
+            }
+        }
+        let slots = modes
+            .contains(&Isolation::Uid)
+            .then(|| Slots::open(config.slots))
+            .transpose()
+            .map_err(system("note the users of programs"))?;
+        Ok(Self {
+            launcher: config.launcher,
+            modes,
+            hidden: [config.hidden, vec![directory.to_owned()]].concat(),
+            work: directory.join(WORK),
+            slots,
+        })
+    }
+
+    /// The strongest isolation of its programs at a security level. None at `auth` if it cannot isolate programs: the
+    /// platform would promise more than it gives.
+    pub(crate) fn at_level(&self, level: &str) -> Option<Isolation> {
+        let strongest = self.modes.first().copied();
+        let promises = level
+            .parse()
+            .is_ok_and(|level: SecurityLevel| level >= SecurityLevel::Auth);
+        match strongest {
+            Some(Isolation::None) | None if !promises => {
+                tracing::warn!("programs are not isolated from each other and from the node");
+                Some(Isolation::None)
+            }
+            None => {
+                tracing::error!(
+                    "programs cannot be isolated here, so none is started: run the node as root, allow user \
+                    namespaces or Landlock, or start it with --isolation none (see `sealbus node --check`)"
+                );
+                None
+            }
+            strongest => strongest,
+        }
+    }
+
+    /// The modes for a program, from the strongest on. `best` is what [`at_level`](Self::at_level) said, and `asked`
+    /// what the manifest asks for.
+    ///
+    /// # Errors
+    /// None is strong enough.
+    pub(crate) fn modes_for(
+        &self,
+        asked: Option<Isolation>,
+        best: Option<Isolation>,
+    ) -> Result<Vec<Isolation>, String> {
+        if asked == Some(Isolation::None) {
+            return Ok(vec![Isolation::None]);
+        }
+        let open = best.filter(|best| *best == Isolation::None);
+        let modes = self.modes.iter().copied().chain(open);
+        let floor = asked.unwrap_or(Isolation::None);
+        let mut modes: Vec<Isolation> = modes.filter(|mode| *mode >= floor).collect();
+        modes.dedup();
+        match (modes.is_empty(), asked) {
+            (false, _) => Ok(modes),
+            (true, Some(floor)) => Err(format!(
+                "its isolation must be at least {floor}, which this node cannot give"
+            )),
+            (true, None) => Err("this node cannot isolate programs".to_owned()),
+        }
+    }
+
+    /// The user of a program's own.
+    pub(crate) fn slot_of(&self, group: &str) -> io::Result<Option<u32>> {
+        let work = self.work.join(group);
+        self.slots.as_ref().map(|slots| slots.of(&work)).transpose()
+    }
+
+    /// Makes the folder of a program, with its files in it from earlier, and gives it to the program's user.
+    pub(crate) fn folder_of(&self, group: &str, slot: Option<u32>) -> io::Result<PathBuf> {
+        let folder = self.work.join(group);
+        let temporary = folder.join(TEMPORARY);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&temporary)?;
+        let owner = slot.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        give(&temporary, owner)?;
+        give(&folder, owner)?;
+        Ok(folder)
+    }
+
+    /// The plan of a start. `socket` is the node's.
+    pub(crate) fn plan(
+        &self,
+        mode: Isolation,
+        launch: &Launch,
+        program: PathBuf,
+        slot: Option<u32>,
+        socket: &Path,
+    ) -> io::Result<Plan> {
+        let work = self.folder_of(&launch.group, slot)?;
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let mut environment = BTreeMap::from([
+            ("HOME".to_owned(), work.display().to_string()),
+            (
+                "TMPDIR".to_owned(),
+                work.join(TEMPORARY).display().to_string(),
+            ),
+        ]);
+        if let Some(home) = &home {
+            // Python finds the packages that the node's user installed by this, and otherwise by HOME.
+            let packages = home.join(".local").display().to_string();
+            environment.insert("PYTHONUSERBASE".to_owned(), packages);
+        }
+        let directory = Path::new(launch.directory.as_deref().unwrap_or("."));
+        let mut plan = Plan {
+            mode,
+            program: std::path::absolute(program)?,
+            arguments: launch.command.get(1..).unwrap_or_default().to_vec(),
+            directory: std::path::absolute(directory)?,
+            environment,
+            work,
+            attachment: None,
+            hidden: self.hidden.clone(),
+            home,
+            confinement: launch.confinement.clone(),
+            slot,
+        };
+        if plan.may_open_unix_sockets() {
+            plan.attachment = socket.parent().map(Path::to_owned);
+        }
+        Ok(plan)
+    }
+
+    /// The process that seals itself and becomes the program.
+    pub(crate) fn launcher(
+        &self,
+        plan: Plan,
+    ) -> io::Result<(std::process::Command, sealbus_launcher::Launching)> {
+        launch(&self.launcher, &Order::Start(Box::new(plan)))
+    }
+
+    /// Ends every process of a slot. It returns when they have got the signal.
+    pub(crate) fn end_slot(&self, uid: u32) -> Result<(), NotSealed> {
+        end_slot(&self.launcher, uid)
+    }
+
+    /// Listens for programs. The folder lets in whoever reaches it, if programs have users of their own.
+    pub(crate) fn listen(&self, socket: &Path) -> io::Result<UnixListener> {
+        let Some(folder) = socket.parent() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let is_open = self.slots.is_some();
+        match is_open {
+            true => fs::create_dir_all(folder)?,
+            false => private::folder(folder)?,
+        }
+        let listener = private::listen(socket)?;
+        if is_open {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
+            fs::set_permissions(socket, fs::Permissions::from_mode(0o666))?;
+        }
+        Ok(listener)
+    }
+}
+
+/// Ends every process of a slot, with the `sealbus` command `launcher`.
+pub(crate) fn end_slot(launcher: &Path, uid: u32) -> Result<(), NotSealed> {
+    let failed = |error: io::Error| NotSealed {
+        step: sealbus_launcher::Step::Execute,
+        cause: error.to_string(),
+        errno: error.raw_os_error(),
+    };
+    let (mut command, launching) = launch(launcher, &Order::End { uid }).map_err(failed)?;
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(failed)?;
+    drop(command);
+    let ended = launching.wait();
+    child.wait().map_err(failed)?;
+    ended
+}
+
+/// Gives a folder, and all in it, to a user. No process of an earlier owner runs any more.
+fn give(path: &Path, owner: u32) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let about = fs::symlink_metadata(path)?;
+    if about.uid() == owner {
+        return Ok(());
+    }
+    if about.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give(&entry?.path(), owner)?;
+        }
+    }
+    lchown(path, Some(owner), Some(owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealing(modes: &[Isolation]) -> Sealing {
+        Sealing {
+            launcher: PathBuf::new(),
+            modes: modes.to_vec(),
+            hidden: Vec::new(),
+            work: PathBuf::new(),
+            slots: None,
+        }
+    }
+
+    #[test]
+    fn a_program_gets_the_strongest_mode_and_never_less_than_it_asks_for() {
+        use Isolation::{Landlock, Namespace, None as Open, Uid};
+        let node = sealing(&[Uid, Landlock]);
+        let best = node.at_level("auth");
+        assert_eq!(best, Some(Uid));
+        assert_eq!(node.modes_for(None, best), Ok(vec![Uid, Landlock]));
+        assert_eq!(node.modes_for(Some(Namespace), best), Ok(vec![Uid]));
+        assert_eq!(node.modes_for(Some(Open), best), Ok(vec![Open]));
+        let weak = sealing(&[Landlock]);
+        assert!(weak.modes_for(Some(Uid), weak.at_level("auth")).is_err());
+    }
+
+    #[test]
+    fn a_node_that_cannot_isolate_starts_only_what_need_not_be_isolated() {
+        let node = sealing(&[]);
+        assert_eq!(node.at_level("auth"), None);
+        assert!(node.modes_for(None, None).is_err());
+        assert_eq!(
+            node.modes_for(Some(Isolation::None), None),
+            Ok(vec![Isolation::None])
+        );
+        // Lower levels promise nothing.
+        let best = node.at_level("none");
+        assert_eq!(best, Some(Isolation::None));
+        assert_eq!(node.modes_for(None, best), Ok(vec![Isolation::None]));
+        assert!(node.modes_for(Some(Isolation::Landlock), best).is_err());
+        let chosen = sealing(&[Isolation::None]);
+        assert_eq!(chosen.at_level("auth"), Some(Isolation::None));
+        assert_eq!(
+            chosen.modes_for(None, chosen.at_level("auth")),
+            Ok(vec![Isolation::None])
+        );
+    }
+
+    #[test]
+    fn a_programs_folder_keeps_its_files_and_is_for_its_user_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let node = Sealing {
+            work: place.path().join("work"),
+            ..sealing(&[])
+        };
+        let folder = node.folder_of("seller-1", None).unwrap();
+        fs::write(folder.join("notes"), "kept").unwrap();
+        assert_eq!(node.folder_of("seller-1", None).unwrap(), folder);
+        assert_eq!(fs::read(folder.join("notes")).unwrap(), b"kept");
+        assert_eq!(
+            folder.metadata().unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        assert!(folder.join(TEMPORARY).is_dir());
+    }
+}

@@ -1,0 +1,124 @@
+//! The users of programs' own. A user belongs to a program's folder for as long as the folder exists, on the whole
+//! machine: nodes note in a common place which are taken.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::ops::RangeInclusive;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+/// Where the nodes of this machine note the users. A restart of the machine, which ends all programs, empties it.
+const NOTES: &str = "/run/sealbus/uids";
+
+/// The users that a node may give.
+pub(crate) struct Slots {
+    range: RangeInclusive<u32>,
+    notes: PathBuf,
+}
+
+impl Slots {
+    /// The users in `range`.
+    pub(crate) fn open(range: RangeInclusive<u32>) -> io::Result<Self> {
+        Self::noted_in(range, Path::new(NOTES))
+    }
+
+    fn noted_in(range: RangeInclusive<u32>, notes: &Path) -> io::Result<Self> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(notes)?;
+        let notes = notes.to_owned();
+        Ok(Self { range, notes })
+    }
+
+    /// The user of the program with this folder: the one that it had before, or a new one.
+    ///
+    /// # Errors
+    /// All users are taken, or the notes cannot be written.
+    pub(crate) fn of(&self, folder: &Path) -> io::Result<u32> {
+        let lock = fs::File::create(self.notes.join("lock"))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let owner = folder.as_os_str().as_encoded_bytes();
+        let mut free = None;
+        // The last is the user of probes.
+        for uid in *self.range.start()..*self.range.end() {
+            match fs::read(self.note(uid)) {
+                Ok(taken) if taken == owner => return Ok(uid),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    free = Some(uid);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let uid = match free {
+            Some(uid) => uid,
+            None => self.forsaken()?,
+        };
+        fs::write(self.note(uid), owner)?;
+        Ok(uid)
+    }
+
+    fn note(&self, uid: u32) -> PathBuf {
+        self.notes.join(uid.to_string())
+    }
+
+    /// A user whose program's folder is gone, and who has no process.
+    fn forsaken(&self) -> io::Result<u32> {
+        let living = living_users()?;
+        let is_forsaken = |uid: &u32| {
+            let folder = fs::read_to_string(self.note(*uid)).unwrap_or_default();
+            !Path::new(&folder).exists() && !living.contains(uid)
+        };
+        let mut all = *self.range.start()..*self.range.end();
+        all.find(is_forsaken).ok_or_else(|| {
+            let (first, last) = (self.range.start(), self.range.end());
+            io::Error::other(format!(
+                "all users from {first} to {last} are taken: give the node more with --uids"
+            ))
+        })
+    }
+}
+
+/// The users that have processes.
+fn living_users() -> io::Result<Vec<u32>> {
+    let processes = fs::read_dir("/proc")?.flatten();
+    let about = processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    let users = about.filter_map(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    });
+    Ok(users.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_stays_with_its_folder_and_is_given_again_only_when_the_folder_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let notes = place.path().join("notes");
+        // Nobody has processes here with these.
+        let range = 4_000_000_001..=4_000_000_003;
+        let slots = Slots::noted_in(range.clone(), &notes).unwrap();
+        let folder = |name: &str| {
+            let folder = place.path().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            folder
+        };
+        let first = slots.of(&folder("a")).unwrap();
+        let second = slots.of(&folder("b")).unwrap();
+        assert_ne!(first, second);
+        // Another node of the machine knows them, too.
+        let other = Slots::noted_in(range, &notes).unwrap();
+        assert_eq!(other.of(&folder("b")).unwrap(), second);
+        let full = other.of(&folder("c")).unwrap_err();
+        assert!(full.to_string().contains("are taken"), "{full}");
+        fs::remove_dir(folder("a")).unwrap();
+        assert_eq!(other.of(&folder("c")).unwrap(), first);
+    }
+}
