@@ -168,7 +168,7 @@ impl Channels {
                 news.await;
             }
         };
-        let _waiting = Waiting::new(&self.shared.waiting);
+        let _waiting = WaitingTask::new(&self.shared.waiting);
         let is_ready = match self.shared.bus.upgrade() {
             // The timer belongs to the bus's runtime, whichever runtime polls this future.
             Some(bus) => {
@@ -226,16 +226,16 @@ impl Channels {
 }
 
 /// One task more that waits.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingTask<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingTask<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingTask<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

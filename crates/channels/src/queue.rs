@@ -120,8 +120,9 @@ struct Entry<T> {
     sequence: u64,
 }
 
+/// Where an item waits: among the valid ones of its priority, or held until it is valid.
 #[derive(Clone, Copy)]
-enum Place {
+enum WaitingIn {
     Lane,
     Held(Moment),
 }
@@ -139,7 +140,7 @@ pub struct SubscriptionQueue<T> {
     /// A bit for each lane that holds something.
     occupied: u16,
     held: BTreeMap<(Moment, u64), Entry<T>>,
-    expiring: BTreeMap<(Moment, u64), (Priority, Place)>,
+    expiring: BTreeMap<(Moment, u64), (Priority, WaitingIn)>,
     events: usize,
     bytes: usize,
     next_sequence: u64,
@@ -243,11 +244,11 @@ impl<T> SubscriptionQueue<T> {
         let place = match terms.valid_from.filter(|from| *from > now) {
             Some(from) => {
                 self.held.insert((from, sequence), entry);
-                Place::Held(from)
+                WaitingIn::Held(from)
             }
             None => {
                 self.push_lane(entry);
-                Place::Lane
+                WaitingIn::Lane
             }
         };
         if let Some(expiry) = terms.expiry {
@@ -275,8 +276,8 @@ impl<T> SubscriptionQueue<T> {
             }
             let (priority, place) = first.remove();
             let entry = match place {
-                Place::Held(from) => self.held.remove(&(from, sequence)),
-                Place::Lane => {
+                WaitingIn::Held(from) => self.held.remove(&(from, sequence)),
+                WaitingIn::Lane => {
                     let number = usize::from(priority.get());
                     let lane = &mut self.lanes[number];
                     let found = lane
@@ -302,7 +303,7 @@ impl<T> SubscriptionQueue<T> {
             if let Some(expiry) = entry.terms.expiry {
                 self.expiring.remove(&(expiry, entry.sequence));
                 self.expiring
-                    .insert((expiry, sequence), (entry.terms.priority, Place::Lane));
+                    .insert((expiry, sequence), (entry.terms.priority, WaitingIn::Lane));
             }
             entry.sequence = sequence;
             self.push_lane(entry);

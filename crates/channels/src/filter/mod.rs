@@ -2,6 +2,7 @@
 
 mod evaluate;
 mod parser;
+mod part;
 mod token;
 mod value;
 

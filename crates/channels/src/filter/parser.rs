@@ -1,14 +1,11 @@
 //! The parser: it reads an expression, and makes every check that needs no message.
 
-use regex::RegexBuilder;
-
+use super::part::{At, Part, arithmetic, condition, deepest, matches, part};
 use super::token::{Kind, Token, tokens};
 use super::{
     Arithmetic, Comparison, Conversion, FilterProblem, Literal, MAX_FILTER_DEPTH,
-    MAX_FILTER_LENGTH, MAX_PATTERN_SIZE, Node, TextTest, Variable, excerpt,
+    MAX_FILTER_LENGTH, Node, TextTest, Variable, excerpt,
 };
-
-type At<T> = Result<T, (usize, FilterProblem)>;
 
 /// Words that CEL keeps for itself.
 const RESERVED: [&str; 18] = [
@@ -31,13 +28,6 @@ const RESERVED: [&str; 18] = [
     "void",
     "while",
 ];
-
-/// A part of the expression, and what is known of it.
-struct Part {
-    node: Node,
-    at: usize,
-    depth: usize,
-}
 
 pub(super) fn parse(text: &str) -> At<Node> {
     if text.len() > MAX_FILTER_LENGTH {
@@ -461,63 +451,4 @@ impl<'a> Parser<'a> {
         };
         part(node, at, depth)
     }
-}
-
-/// A part one level above the deepest of its own parts.
-fn part(node: Node, at: usize, depth_below: usize) -> At<Part> {
-    let depth = depth_below + 1;
-    if depth > MAX_FILTER_DEPTH {
-        return Err((at, FilterProblem::TooDeep));
-    }
-    Ok(Part { node, at, depth })
-}
-
-fn deepest(parts: &[&Part]) -> usize {
-    parts.iter().map(|part| part.depth).max().unwrap_or(0)
-}
-
-fn arithmetic(operation: Arithmetic, left: Part, right: Part) -> At<Part> {
-    let (at, depth) = (left.at, deepest(&[&left, &right]));
-    let nodes = [left.node, right.node];
-    part(Node::Arithmetic(operation, Box::new(nodes)), at, depth)
-}
-
-fn matches(text: Part, pattern: Part) -> At<Part> {
-    let Node::Literal(Literal::Text(source)) = &pattern.node else {
-        let expected = "a pattern that is a literal text";
-        let function = "matches";
-        return Err((pattern.at, FilterProblem::Arguments { function, expected }));
-    };
-    let regex = RegexBuilder::new(source)
-        .size_limit(MAX_PATTERN_SIZE)
-        .dfa_size_limit(MAX_PATTERN_SIZE)
-        .nest_limit(MAX_FILTER_DEPTH as u32)
-        .build();
-    let regex = regex.map_err(|error| (pattern.at, FilterProblem::Pattern(error.to_string())))?;
-    let (at, depth) = (text.at, text.depth);
-    part(
-        Node::Matches(Box::new(text.node), Box::new(regex)),
-        at,
-        depth,
-    )
-}
-
-/// Refuses what can never be true or false.
-fn condition(part: &Part) -> At<()> {
-    let what = match &part.node {
-        Node::Literal(Literal::Bool(_)) => return Ok(()),
-        Node::Literal(Literal::Text(_)) => "a text",
-        Node::Literal(Literal::Null) => "null",
-        Node::Literal(_) | Node::Negate(_) => "a number",
-        Node::Arithmetic(..) => "the result of a calculation",
-        Node::List(_) | Node::Variable(Variable::Receivers | Variable::ReplyTo) => "a list",
-        Node::Variable(Variable::Persistent) => return Ok(()),
-        Node::Variable(Variable::Priority | Variable::Number | Variable::Published) => "a number",
-        Node::Variable(Variable::Properties) => "all properties; write properties.NAME",
-        Node::Variable(_) => "a text",
-        Node::Convert(Conversion::String, _) => "a text",
-        Node::Convert(..) => "a number",
-        _ => return Ok(()),
-    };
-    Err((part.at, FilterProblem::NoCondition(what)))
 }

@@ -85,16 +85,16 @@ impl Node {
     }
 }
 
-type Place = (Arc<str>, ChannelPath, u64);
+type EventPlace = (Arc<str>, ChannelPath, u64);
 
 /// One life of the subscriber's process.
 #[derive(Default)]
 struct Life {
     tracker: Arc<Tracker>,
     /// Read, and not taken by the agent.
-    queue: VecDeque<(LoggedEvent, Place, LogNote)>,
+    queue: VecDeque<(LoggedEvent, EventPlace, LogNote)>,
     /// The message that the agent took last and is handling.
-    in_hand: Option<Place>,
+    in_hand: Option<EventPlace>,
     /// The last number read of each log.
     last: HashMap<(Arc<str>, ChannelPath), u64>,
     /// Answers that came, and may come once more.
@@ -108,9 +108,9 @@ struct Scene {
     nodes: Vec<Node>,
     life: Life,
     /// Events that the agent has dealt with, or could no longer get, in any life.
-    dealt: HashSet<Place>,
+    dealt: HashSet<EventPlace>,
     /// Events that any life was given.
-    given: HashSet<Place>,
+    given: HashSet<EventPlace>,
 }
 
 impl Scene {

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::MAX_FRAME;
 use super::codec::{CodecError, Decoder, Frame, encode};
-use super::outgoing::{OUTGOING, Outgoing, Untold, WeakOutgoing};
+use super::outgoing::{OUTGOING, OutgoingFrames, Untold, WeakOutgoingFrames};
 use crate::ask::Ask;
 use crate::asker::{self, Answered, Asker, to_json};
 use crate::{Fault, FaultCode};
@@ -26,7 +26,7 @@ const READ: usize = 16 * 1024;
 /// The asking half of a connection.
 #[derive(Clone)]
 pub struct Caller {
-    outgoing: Outgoing,
+    outgoing: OutgoingFrames,
     limit: Arc<AtomicUsize>,
     asker: Asker,
 }
@@ -52,7 +52,7 @@ pub enum Incoming {
 #[derive(Debug)]
 pub struct Answer {
     id: u64,
-    outgoing: Option<Outgoing>,
+    outgoing: Option<OutgoingFrames>,
 }
 
 /// The reason why a connection ended.
@@ -91,14 +91,14 @@ where
 {
     let (frames, waiting) = mpsc::unbounded_channel();
     let room = Arc::new(Semaphore::new(OUTGOING));
-    let outgoing = Outgoing {
+    let outgoing = OutgoingFrames {
         frames,
         room: room.clone(),
     };
     let (deliver, incoming) = mpsc::channel(INCOMING);
     let limit = Arc::new(AtomicUsize::new(limit));
     let asker = Asker::default();
-    let answers = WeakOutgoing {
+    let answers = WeakOutgoingFrames {
         frames: outgoing.frames.downgrade(),
         room: room.clone(),
     };
@@ -125,7 +125,7 @@ async fn read(
     mut reader: impl AsyncRead + Unpin,
     limit: Arc<AtomicUsize>,
     deliver: mpsc::Sender<Incoming>,
-    answers: WeakOutgoing,
+    answers: WeakOutgoingFrames,
     asker: &Asker,
 ) -> Closed {
     let mut decoder = Decoder::new(limit.load(Ordering::Relaxed));

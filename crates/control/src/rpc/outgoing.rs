@@ -26,18 +26,18 @@ pub enum Untold {
 
 /// The frames on their way to the writer, and the remaining room.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingFrames {
     pub(super) frames: mpsc::UnboundedSender<(Frame, OwnedSemaphorePermit)>,
     pub(super) room: Arc<Semaphore>,
 }
 
 /// A handle that does not keep the connection open.
-pub(super) struct WeakOutgoing {
+pub(super) struct WeakOutgoingFrames {
     pub(super) frames: mpsc::WeakUnboundedSender<(Frame, OwnedSemaphorePermit)>,
     pub(super) room: Arc<Semaphore>,
 }
 
-impl Outgoing {
+impl OutgoingFrames {
     /// Waits for room. Nothing happens if the connection is closed.
     pub(super) async fn send(&self, frame: Frame) -> Result<(), Fault> {
         let room = self.room.clone().acquire_many_owned(cost(&frame)).await;
@@ -55,9 +55,9 @@ impl Outgoing {
     }
 }
 
-impl WeakOutgoing {
-    pub(super) fn upgrade(&self) -> Option<Outgoing> {
-        Some(Outgoing {
+impl WeakOutgoingFrames {
+    pub(super) fn upgrade(&self) -> Option<OutgoingFrames> {
+        Some(OutgoingFrames {
             frames: self.frames.upgrade()?,
             room: self.room.clone(),
         })

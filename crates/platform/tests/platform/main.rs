@@ -3,15 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "../support/mod.rs"]
 mod support;
+mod without_master;
 
 use std::path::Path;
 use std::time::Duration;
 
-use sealbus_bus::{Delivery, ProcessEndpoint, Provenance, RefusalReason, SendError};
-use sealbus_channels::{ChannelPath, Channels, Subscription, SubscriptionOptions};
+use sealbus_bus::{Delivery, RefusalReason, SendError};
 use sealbus_control::admin::{AgentStatus, ask};
-use sealbus_control::{AgentState, FaultCode, Rules};
+use sealbus_control::{AgentState, FaultCode};
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_manifest::Manifest;
 use sealbus_master::Master;
@@ -19,7 +20,7 @@ use sealbus_node::{Node, NodeError};
 use sealbus_process::{AgentHandle, Parting, Process, ProcessEnd};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::{Messages, Policy, Rule};
-use support::{LONG, Operator, alive, config, joined, node_config, platform, platform_of};
+use support::{LONG, Operator, alive, config, joined, node_config, platform};
 
 /// Waits until every node has sent another heartbeat.
 async fn heartbeats(operator: &Operator) {
@@ -262,105 +263,6 @@ async fn a_revoked_agent_is_cut_off_and_not_certified_again() {
         .expect("alice is told that it was revoked");
 }
 
-#[tokio::test]
-async fn a_master_started_again_has_every_entry_and_agents_talk_meanwhile() {
-    let directory = tempfile::tempdir().unwrap();
-    let (master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
-    let (_first, mut alice) = joined(&operator, "alice", "node-1").await;
-    let (_second, mut bob) = joined(&operator, "bob", "node-2").await;
-    let active = |agents: &[AgentStatus]| {
-        agents.len() == 2 && agents.iter().all(|a| a.state == Some(AgentState::Active))
-    };
-    operator.until("both are active", active).await;
-    let ports = (master.enrolment_address(), master.address());
-    // A node learns from a heartbeat's answer what it has missed, and has applied it when it sends the next heartbeat.
-    heartbeats(&operator).await;
-    heartbeats(&operator).await;
-    drop(operator);
-    master.abandon().await;
-    // The agents did not know each other so far. The nodes' replicas say where they are.
-    say(&alice, &bob, "the Master is away").await;
-    assert_eq!(hear(&mut bob).await, "the Master is away");
-    say(&bob, &alice, "so it is").await;
-    assert_eq!(hear(&mut alice).await, "so it is");
-
-    let master = Master::start(config(directory.path(), SecurityLevel::Auth))
-        .await
-        .unwrap();
-    assert_eq!((master.enrolment_address(), master.address()), ports);
-    let operator = Operator::of(&master).await;
-    alive(&operator, 2).await;
-    operator.until("both are active still", active).await;
-    // Actions that need the Master work again.
-    let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
-    say(&alice, &carol, "welcome").await;
-    assert_eq!(hear(&mut carol).await, "welcome");
-}
-
-/// Waits until a process knows this many others.
-async fn neighbours(process: &Process, count: usize) -> Vec<ProcessEndpoint> {
-    let waiting = async {
-        loop {
-            let known = process.bus().processes();
-            if known.len() == count {
-                return known;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    match tokio::time::timeout(LONG, waiting).await {
-        Ok(known) => known,
-        Err(_) => panic!("not {count}: {:#?}", process.bus().processes()),
-    }
-}
-
-#[tokio::test]
-async fn every_process_knows_the_others_also_while_the_master_is_away() {
-    let directory = tempfile::tempdir().unwrap();
-    let (master, operator, _one, _two) = platform(directory.path(), SecurityLevel::Auth).await;
-    let (first, alice) = joined(&operator, "alice", "node-1").await;
-    let (second, bob) = joined(&operator, "bob", "node-2").await;
-    let (third, carol) = joined(&operator, "carol", "node-2").await;
-    // The Master's own process, those of the nodes, and the two other programs.
-    let known = neighbours(&first, 5).await;
-    neighbours(&second, 5).await;
-    neighbours(&third, 5).await;
-    let second_is = second.contact().unwrap();
-    assert!(known.contains(&second_is), "{known:#?}");
-    assert!(!known.contains(&first.contact().unwrap()));
-    // A process that leaves disappears for the others.
-    drop(carol);
-    third.close().await;
-    drop(third);
-    neighbours(&first, 4).await;
-    neighbours(&second, 4).await;
-
-    drop(operator);
-    master.abandon().await;
-    assert!(neighbours(&first, 4).await.contains(&second_is));
-
-    let mut config = config(directory.path(), SecurityLevel::Auth);
-    config.settings.rules.permission = Policy {
-        rules: vec![Rule::Deny(Messages {
-            from: vec!["alice".to_owned()],
-            to: vec!["bob".to_owned()],
-        })],
-        ..Policy::default()
-    };
-    let master = Master::start(config).await.unwrap();
-    let operator = Operator::of(&master).await;
-    alive(&operator, 2).await;
-    let (fourth, mut dave) = joined(&operator, "dave", "node-1").await;
-    assert!(neighbours(&first, 5).await.contains(&second_is));
-    neighbours(&second, 5).await;
-    neighbours(&fourth, 5).await;
-    // The new Master's rules reach the processes that were there before.
-    forbidden(&alice, &bob).await;
-    assert_eq!(count(&first, RefusalReason::NotPermitted), 1);
-    say(&alice, &dave, "and you?").await;
-    assert_eq!(hear(&mut dave).await, "and you?");
-}
-
 /// Waits until the rules forbid the message.
 async fn forbidden(from: &AgentHandle, to: &AgentHandle) {
     let refused = async {
@@ -593,105 +495,4 @@ async fn a_node_started_again_takes_its_processes_over() {
     let (_third, mut carol) = joined(&operator, "carol", "node-2").await;
     say(&alice, &carol, "hello").await;
     assert_eq!(hear(&mut carol).await, "hello");
-}
-
-/// The next event of a subscription, as its text and the proved name of its sender.
-async fn event(subscription: &mut Subscription) -> (String, String) {
-    let received = tokio::time::timeout(LONG, subscription.recv()).await;
-    let event = received
-        .expect("an event comes")
-        .expect("the subscription goes on");
-    let Provenance::Proved(by) = event.message.provenance() else {
-        panic!("{:?}", event.message.provenance());
-    };
-    let by = by.identity().to_string();
-    let message = event.message.message();
-    (message.content_text().unwrap_or_default().into_owned(), by)
-}
-
-/// Publishes until the event has reached this many processes, because announcements take time.
-async fn publish_to(process: &Process, from: &AgentHandle, what: &str, processes: usize) {
-    let channel: ChannelPath = "/dates/business".parse().unwrap();
-    let channels = Channels::of(process.bus());
-    let known = async {
-        loop {
-            let subscriptions = channels.subscriptions();
-            let others = subscriptions.iter().filter(|it| it.process.is_some());
-            if others.count() == processes {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    // The first publication makes its process interested in the others' subscriptions.
-    channels.ready(LONG).await;
-    if tokio::time::timeout(LONG, known).await.is_err() {
-        panic!("not {processes}: {:#?}", channels.subscriptions());
-    }
-    let message = AclMessage::new(Performative::Inform).with_content(what);
-    let qos = channels.qos_of(&channel);
-    channels
-        .publish(from.outbox(), &channel, &qos, message)
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
-async fn channels_of_three_processes_go_on_while_the_master_is_away() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut config = config(directory.path(), SecurityLevel::Auth);
-    let text = r#"
-        [platform]
-        name = "factory"
-        [[permission.channel]]
-        deny = { agents = ["carol"], do = ["publish"], on = ["/dates/**"] }
-        [[channel]]
-        path = "/dates/**"
-        qos = "priority=7"
-    "#;
-    let manifest = Manifest::parse("platform.toml", text, directory.path()).unwrap();
-    config.settings.rules = Rules {
-        permission: manifest.permission,
-        channels: manifest.channels,
-    };
-    let (master, operator, _one, _two) = platform_of(config, directory.path()).await;
-    let (first, alice) = joined(&operator, "alice", "node-1").await;
-    let (second, bob) = joined(&operator, "bob", "node-2").await;
-    let (third, carol) = joined(&operator, "carol", "node-2").await;
-    for process in [&first, &second, &third] {
-        neighbours(process, 5).await;
-    }
-    let on = |pattern: &str| SubscriptionOptions::new(pattern.parse().unwrap());
-    let subscribe = |process: &Process, agent: &AgentHandle| {
-        let channels = Channels::of(process.bus());
-        channels.subscribe(agent.outbox(), on("/dates/*")).unwrap()
-    };
-    let mut at_bob = subscribe(&second, &bob);
-    publish_to(&first, &alice, "one", 1).await;
-    let alice_is = "spiffe://factory/agent/alice".to_owned();
-    assert_eq!(
-        event(&mut at_bob).await,
-        ("one".to_owned(), alice_is.clone())
-    );
-
-    drop(operator);
-    master.abandon().await;
-    // Agents that published before hear of a subscription made while the Master is away.
-    let mut at_carol = subscribe(&third, &carol);
-    publish_to(&first, &alice, "two", 2).await;
-    assert_eq!(
-        event(&mut at_bob).await,
-        ("two".to_owned(), alice_is.clone())
-    );
-    assert_eq!(event(&mut at_carol).await, ("two".to_owned(), alice_is));
-    // The declarations and denials of the manifest apply in every process.
-    let channel: ChannelPath = "/dates/business".parse().unwrap();
-    let channels = Channels::of(third.bus());
-    let qos = channels.qos_of(&channel);
-    assert_eq!(qos.priority.get(), 7);
-    let message = AclMessage::new(Performative::Inform).with_content("may I?");
-    let denied = channels
-        .publish(carol.outbox(), &channel, &qos, message)
-        .await;
-    assert!(denied.is_err(), "{denied:?}");
 }

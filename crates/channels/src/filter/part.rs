@@ -1,0 +1,77 @@
+//! The parts of an expression while it is parsed: how deep they are, and what they cannot be.
+
+use regex::RegexBuilder;
+
+use super::{
+    Arithmetic, Conversion, FilterProblem, Literal, MAX_FILTER_DEPTH, MAX_PATTERN_SIZE, Node,
+    Variable,
+};
+
+/// A result, or a problem and its place.
+pub(super) type At<T> = Result<T, (usize, FilterProblem)>;
+
+/// A part of the expression, and what is known of it.
+pub(super) struct Part {
+    pub(super) node: Node,
+    pub(super) at: usize,
+    pub(super) depth: usize,
+}
+
+/// A part one level above the deepest of its own parts.
+pub(super) fn part(node: Node, at: usize, depth_below: usize) -> At<Part> {
+    let depth = depth_below + 1;
+    if depth > MAX_FILTER_DEPTH {
+        return Err((at, FilterProblem::TooDeep));
+    }
+    Ok(Part { node, at, depth })
+}
+
+pub(super) fn deepest(parts: &[&Part]) -> usize {
+    parts.iter().map(|part| part.depth).max().unwrap_or(0)
+}
+
+pub(super) fn arithmetic(operation: Arithmetic, left: Part, right: Part) -> At<Part> {
+    let (at, depth) = (left.at, deepest(&[&left, &right]));
+    let nodes = [left.node, right.node];
+    part(Node::Arithmetic(operation, Box::new(nodes)), at, depth)
+}
+
+pub(super) fn matches(text: Part, pattern: Part) -> At<Part> {
+    let Node::Literal(Literal::Text(source)) = &pattern.node else {
+        let expected = "a pattern that is a literal text";
+        let function = "matches";
+        return Err((pattern.at, FilterProblem::Arguments { function, expected }));
+    };
+    let regex = RegexBuilder::new(source)
+        .size_limit(MAX_PATTERN_SIZE)
+        .dfa_size_limit(MAX_PATTERN_SIZE)
+        .nest_limit(MAX_FILTER_DEPTH as u32)
+        .build();
+    let regex = regex.map_err(|error| (pattern.at, FilterProblem::Pattern(error.to_string())))?;
+    let (at, depth) = (text.at, text.depth);
+    part(
+        Node::Matches(Box::new(text.node), Box::new(regex)),
+        at,
+        depth,
+    )
+}
+
+/// Refuses what can never be true or false.
+pub(super) fn condition(part: &Part) -> At<()> {
+    let what = match &part.node {
+        Node::Literal(Literal::Bool(_)) => return Ok(()),
+        Node::Literal(Literal::Text(_)) => "a text",
+        Node::Literal(Literal::Null) => "null",
+        Node::Literal(_) | Node::Negate(_) => "a number",
+        Node::Arithmetic(..) => "the result of a calculation",
+        Node::List(_) | Node::Variable(Variable::Receivers | Variable::ReplyTo) => "a list",
+        Node::Variable(Variable::Persistent) => return Ok(()),
+        Node::Variable(Variable::Priority | Variable::Number | Variable::Published) => "a number",
+        Node::Variable(Variable::Properties) => "all properties; write properties.NAME",
+        Node::Variable(_) => "a text",
+        Node::Convert(Conversion::String, _) => "a text",
+        Node::Convert(..) => "a number",
+        _ => return Ok(()),
+    };
+    Err((part.at, FilterProblem::NoCondition(what)))
+}
