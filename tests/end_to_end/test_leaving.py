@@ -111,6 +111,19 @@ def test_an_agent_that_was_killed_is_started_again(platform):
     assert json.loads(factory.send("worker", '["echo", "again"]')) == "again"
 
 
+def test_an_agent_that_does_not_run_is_not_said_to_be_started(platform):
+    brief = '''
+    [[agent]]
+    name = "brief"
+    command = ["false"]
+    restart = "never"
+    '''
+    factory = platform(WORKER + brief).up()
+    wait_for(lambda: factory.agents()["brief"]["state"] is None, "it to have ended", also=factory.logs)
+    failed = factory.tell("start", "brief", expect=5)
+    assert "brief was started and does not run" in failed.stderr.decode()
+
+
 def children(pid):
     """Of the process, by name of the command."""
     try:

@@ -93,6 +93,21 @@ async def test_a_durable_subscription_goes_on_where_it_stopped(platform: Platfor
         assert [(await mine.next()).text for _ in range(2)] == ["2", "3"]
 
 
+async def test_an_event_that_was_only_waited_for_is_not_taken(platform: Platform) -> None:
+    anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
+    channel = await anna.channel("/news", qos=KEPT)
+    await channel.publish("1")
+    await channel.publish("2")
+    async with await ben.subscribe("/news", durable="mine", number=1) as mine:
+        assert await mine.wait() is None
+        assert await mine.wait() is None
+    async with await ben.subscribe("/news", durable="mine") as mine:
+        assert (await mine.next()).text == "1"
+        mine.settle()
+    async with await ben.subscribe("/news", durable="mine") as mine:
+        assert (await mine.next()).text == "2"
+
+
 async def test_what_was_cut_off_is_said(platform: Platform) -> None:
     anna, ben = await platform.start(Agent("anna")), await platform.start(Agent("ben"))
     channel = await anna.channel("/news", qos=KEPT, retention=Retention(count=3))

@@ -249,6 +249,14 @@ impl Transport for BrokerEndpoint {
         }
     }
 
+    fn give_up<'a>(&'a self, why: &'a str) -> BoxFuture<'a, ()> {
+        let links: Vec<_> = self.shared.links.lock().values().cloned().collect();
+        for link in links {
+            publisher::give_up_at_once(&*link, why);
+        }
+        Box::pin(std::future::ready(()))
+    }
+
     fn shut_down(&self, grace: Duration) -> BoxFuture<'_, ()> {
         Box::pin(self.end(grace))
     }

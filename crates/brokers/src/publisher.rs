@@ -75,8 +75,17 @@ pub(crate) async fn run<L: Sends>(link: Arc<L>) {
 }
 
 fn give_up<L: Sends>(link: &L, why: &str) {
+    give_up_after(link, link.wire().config().give_up, why);
+}
+
+/// Gives up all that the broker has not confirmed.
+pub(crate) fn give_up_at_once<L: Sends>(link: &L, why: &str) {
+    link.wire().outgoing.lock().disconnected();
+    give_up_after(link, Duration::ZERO, why);
+}
+
+fn give_up_after<L: Sends>(link: &L, patience: Duration, why: &str) {
     let reason = UndeliverableReason::ProcessUnreachable(format!("by the broker: {why}"));
-    let patience = link.wire().config().give_up;
     let outcomes = link
         .wire()
         .unconfirmed

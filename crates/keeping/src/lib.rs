@@ -3,6 +3,7 @@
 pub mod channel_log;
 pub mod node_journal;
 pub mod post;
+mod reserve;
 
 /// Length of the longest kept message. With its encoding it fits a frame between process and node.
 pub(crate) const LONGEST_KEPT: usize = 12 << 20;

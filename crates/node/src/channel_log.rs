@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::shared::Shared;
 use sealbus_control::ask::Ask;
-use sealbus_control::channel_log::{LogAnswer, LogRequest, ask};
+use sealbus_control::channel_log::{KeepOutcome, LogAnswer, LogRequest, ask};
 use sealbus_control::names::MASTER;
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::ask_node;
@@ -55,7 +55,17 @@ impl Shared {
                 FaultCode::BadRequest,
                 format!("what is published on {} is kept there", self.name),
             )),
-            request if node == self.name => self.own_channel_log(process, request).await,
+            request if node == self.name => {
+                let answer = self.own_channel_log(process, request).await?;
+                if let LogAnswer::Kept { outcomes } = &answer {
+                    for outcome in outcomes {
+                        if let KeepOutcome::Refused { fault } = outcome {
+                            self.note_full(&launch.group, None, fault);
+                        }
+                    }
+                }
+                Ok(answer)
+            }
             request => {
                 let waits = match &request {
                     LogRequest::Read { question } => Duration::from_millis(question.wait),

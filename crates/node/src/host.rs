@@ -87,8 +87,11 @@ impl Host for NodeHost {
     }
 
     fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        self.shared.report(MasterRequest::Refusals { records });
-        std::future::ready(Ok(())).boxed()
+        let reported = self
+            .shared
+            .reports
+            .put_of_process(MasterRequest::Refusals { records });
+        std::future::ready(reported).boxed()
     }
 
     fn keeps_letters(&self) -> bool {

@@ -12,6 +12,7 @@ mod log;
 mod memory;
 mod post;
 mod processes;
+mod reports;
 mod serve;
 mod session;
 mod shared;
@@ -34,7 +35,7 @@ use sealbus_seal::{
     Trust, TrustError,
 };
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use sealbus_control::clock::now;
@@ -55,6 +56,7 @@ use log::Logs;
 use memory::Memory;
 pub use memory::MemoryError;
 use processes::{Peer, Processes};
+use reports::Reports;
 use shared::{Leave, Shared};
 
 /// The socket to which processes attach, in the node's state directory. Its folder has nothing else in it, so that
@@ -248,7 +250,7 @@ impl Node {
             opened.map_err(|error| system("open its journal")(error.into()))??
         };
         let (remembered, ends) = (memory.processes()?, memory.ends()?);
-        let (reports, queue) = mpsc::unbounded_channel();
+        let (reports, queue) = Reports::new();
         let source = CertificateSource::with_root(&credential, &root.into())?;
         let shared = Arc::new(Shared {
             name: joined.name.clone(),

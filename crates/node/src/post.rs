@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use sealbus_bus::RefusalReason;
 
 use super::shared::Shared;
 use sealbus_control::attachment::AttachmentNotice;
@@ -12,7 +13,8 @@ use sealbus_control::clock::now;
 use sealbus_control::node::ask_node;
 use sealbus_control::post::{DeliveredLetter, LetterMark, LetterOutcome, PostedLetter, Trail};
 use sealbus_control::{AgentLocation, Fault, FaultCode, WaitingProvenance};
-use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts};
+use sealbus_fipa::{Limits, Performative, bitefficient};
+use sealbus_keeping::post::{MOST_POSTED, Ways, Whereabouts, origin_of};
 
 /// How long another node may take until letters are on its disk.
 const FORWARDING: Duration = Duration::from_secs(15);
@@ -122,6 +124,8 @@ impl Shared {
             return Err(Fault::new(FaultCode::NotPermitted, message));
         }
         let letters = letters.into_iter().map(|mut letter| {
+            // The process numbers its letters, and must not use up the numbers of another.
+            letter.cover.origin = origin_of(process, letter.cover.origin);
             // Only the node itself writes notices.
             letter.cover.about = None;
             letter.cover.hops = 0;
@@ -130,7 +134,30 @@ impl Shared {
             letter.cover.posted = letter.cover.posted.min(now());
             letter
         });
-        Ok(self.post.keep(letters.collect()).await)
+        let letters: Vec<PostedLetter> = letters.collect();
+        let platform = self.platform.read().name.clone();
+        let receivers: Vec<String> = letters
+            .iter()
+            .map(|letter| format!("{}@{platform}", letter.cover.receiver))
+            .collect();
+        let refused = self.post.keep(letters).await;
+        for (receiver, fault) in receivers.iter().zip(&refused) {
+            if let Some(fault) = fault {
+                self.note_full(&launch.group, Some(receiver), fault);
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Lets the operator see that something was not kept for a process because there is no room for it.
+    pub(super) fn note_full(&self, group: &str, receiver: Option<&str>, fault: &Fault) {
+        if fault.code != FaultCode::Full {
+            return;
+        }
+        if let Ok(correspondent) = self.correspondent() {
+            let (bus, reason) = (correspondent.outbox().bus(), RefusalReason::OverLimit);
+            bus.refused(group, None, receiver, reason, fault.message.clone());
+        }
     }
 
     /// Notes the outcomes of letters in a process.
@@ -177,6 +204,16 @@ impl Shared {
                 ),
             ));
         }
+        let ams = format!("ams@{}", self.platform.read().name);
+        if let Some(problem) = letters.iter().find_map(|letter| unproved(letter, &ams)) {
+            tracing::warn!(
+                from,
+                receiver,
+                problem,
+                "letters that a node carries were refused"
+            );
+            return Err(Fault::new(FaultCode::NotPermitted, problem));
+        }
         let elsewhere = match self.replica.lock().locate(receiver) {
             AgentLocation::Process(contact) if contact.node != self.name => {
                 let gone = format!("{receiver} is not on {} but on {}", self.name, contact.node);
@@ -210,9 +247,99 @@ impl Shared {
     }
 }
 
+/// Why a letter that a node carries cannot be what it is said to be. A node proves the senders of the letters that it
+/// takes in, so none is without proof, and the notices of the platform are those that nodes write.
+fn unproved(letter: &PostedLetter, ams: &str) -> Option<String> {
+    let cover = &letter.cover;
+    match &cover.provenance {
+        // Whether the message is from this agent is checked where it is kept.
+        WaitingProvenance::SameProcess { .. } | WaitingProvenance::Proved { .. } => {
+            let is_notice = cover.about.is_some();
+            is_notice.then(|| "a notice of the platform is not from an agent".to_owned())
+        }
+        WaitingProvenance::Platform => {
+            let view = bitefficient::decode_ref(&letter.message.0, &Limits::default()).ok();
+            let is_notice = view.is_some_and(|view| {
+                let is_from_ams = view.sender().is_some_and(|sender| sender.name() == ams);
+                let performative = view.performative();
+                is_from_ams && matches!(performative, Performative::Failure | Performative::Inform)
+            });
+            let is_notice = is_notice && cover.about.is_some();
+            (!is_notice).then(|| "it is no notice of the platform about a letter".to_owned())
+        }
+        WaitingProvenance::Claimed | WaitingProvenance::Foreign => {
+            Some("its sender is not proved".to_owned())
+        }
+    }
+}
+
 fn only_nodes() -> Fault {
     Fault::new(
         FaultCode::NotPermitted,
         "only nodes carry letters for others",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use sealbus_control::Blob;
+    use sealbus_control::post::{About, Cover};
+    use sealbus_fipa::{AclMessage, Aid};
+
+    use super::*;
+
+    fn letter(
+        provenance: WaitingProvenance,
+        sender: &str,
+        performative: &Performative,
+        is_notice: bool,
+    ) -> PostedLetter {
+        let message = AclMessage::new(performative.clone()).with_sender(Aid::new(sender).unwrap());
+        let mut bytes = Vec::new();
+        bitefficient::encode(&message, &mut bytes).unwrap();
+        PostedLetter {
+            cover: Cover {
+                origin: 1,
+                sequence: 1,
+                hops: 1,
+                again: false,
+                receiver: "bob".to_owned(),
+                provenance,
+                posted: 0,
+                expiry: 1,
+                valid_from: None,
+                receipt: None,
+                about: is_notice.then(|| About {
+                    receiver: "carol".to_owned(),
+                    number: 1,
+                }),
+            },
+            message: Blob(bytes),
+        }
+    }
+
+    #[test]
+    fn a_node_carries_no_letters_without_proof_and_speaks_for_the_platform_in_notices_alone() {
+        use WaitingProvenance::{Claimed, Foreign, Platform, SameProcess};
+        let alice = SameProcess {
+            identity: "spiffe://factory/agent/alice".to_owned(),
+        };
+        let (ams, failure) = ("ams@factory", &Performative::Failure);
+        let (request, inform) = (&Performative::Request, &Performative::Inform);
+        for (letter, is_right) in [
+            (letter(alice.clone(), "alice@factory", request, false), true),
+            (letter(alice, "alice@factory", failure, true), false),
+            (letter(Claimed, "alice@factory", request, false), false),
+            (letter(Foreign, "alice@else", request, false), false),
+            (letter(Platform, ams, failure, true), true),
+            (letter(Platform, ams, inform, true), true),
+            (letter(Platform, ams, failure, false), false),
+            (letter(Platform, ams, request, true), false),
+            (letter(Platform, "bob@factory", failure, true), false),
+        ] {
+            assert_eq!(unproved(&letter, ams).is_none(), is_right, "{letter:?}");
+        }
+    }
 }

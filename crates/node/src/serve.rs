@@ -253,10 +253,10 @@ impl Shared {
             }
             AttachmentRequest::Announce { address } => {
                 self.processes.announced(process, address);
-                self.report(MasterRequest::Announced {
+                self.reports.put_of_process(MasterRequest::Announced {
                     process: process.to_owned(),
                     address,
-                });
+                })?;
             }
             AttachmentRequest::Resolve { agent } => {
                 // Requested names are remembered, and no agent has such a name.
@@ -273,16 +273,17 @@ impl Shared {
                 };
                 self.processes.reported(process, &agent, state);
                 let process = process.to_owned();
-                self.report(MasterRequest::Reported {
+                self.reports.put_of_process(MasterRequest::Reported {
                     process,
                     agent,
                     report,
-                });
+                })?;
             }
             AttachmentRequest::Refusals { records } => {
                 let by = self.processes.launch(process)?.group;
                 let records = reported_by(&by, records)?;
-                self.report(MasterRequest::Refusals { records });
+                self.reports
+                    .put_of_process(MasterRequest::Refusals { records })?;
             }
             AttachmentRequest::Post { letters } => {
                 return Ok(self.post_of(process, letters).await?.into());

@@ -325,6 +325,7 @@ pub(super) async fn report(
                 Ok(_) => break,
             }
         }
+        shared.reports.is_told();
         match request {
             MasterRequest::Exited { process, .. } => shared.end_is_known(&process),
             MasterRequest::Left => {

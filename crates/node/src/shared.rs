@@ -16,6 +16,7 @@ use super::isolation::Sealing;
 use super::log::Logs;
 use super::memory::Memory;
 use super::processes::{Processes, wanted};
+use super::reports::Reports;
 use sealbus_control::attachment::AttachmentNotice;
 use sealbus_control::clock::now;
 use sealbus_control::correspondence::Correspondent;
@@ -78,8 +79,8 @@ pub(crate) struct Shared {
     pub(crate) logs: Logs,
     pub(crate) memory: Memory,
     pub(crate) presence: watch::Sender<Option<Presence>>,
-    /// The reports for the Master, in order.
-    pub(crate) reports: mpsc::UnboundedSender<MasterRequest>,
+    /// The reports that wait for the Master.
+    pub(crate) reports: Reports,
     /// The attachment socket.
     pub(crate) socket: PathBuf,
     /// The fingerprint of the platform's root certificate.
@@ -122,8 +123,7 @@ impl Shared {
 
     /// Reports to the Master, now or when it is back.
     pub(crate) fn report(&self, request: MasterRequest) {
-        // The receiver lives as long as the node.
-        let _ = self.reports.send(request);
+        self.reports.put(request);
     }
 
     pub(crate) fn correspondent(&self) -> Result<Correspondent, Fault> {

@@ -65,7 +65,7 @@ impl ChannelLogs {
         if let Some(fault) = full.get(&channel) {
             return Err(fault.clone());
         }
-        let log = self.log(obeyed, &channel)?;
+        let log = self.log(obeyed, &channel, &event.publisher)?;
         let given = Given {
             process: process.clone(),
             session: stamp.session,
@@ -79,6 +79,10 @@ impl ChannelLogs {
                 given,
                 keeping,
             });
+        }
+        if let Err(fault) = self.reserve.check(&self.node) {
+            full.insert(channel, fault.clone());
+            return Err(fault);
         }
         let written = log.stream.append(NewRecord {
             key: given.to_key(),

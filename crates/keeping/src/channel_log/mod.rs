@@ -11,6 +11,8 @@
 mod keeping;
 mod origins;
 mod reading;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use tokio::sync::watch;
 use sealbus_control::channel_log::{KeptLog, LogAnswer, LogRequest};
 use sealbus_control::{Fault, FaultCode, Rules};
 
+use crate::reserve::Reserve;
 use origins::{Given, Origins};
 
 /// Most events in one request.
@@ -35,6 +38,8 @@ pub const MOST_EVENTS: usize = 512;
 pub const MOST_BYTES: usize = 4 << 20;
 /// Most channels that a node keeps logs of.
 const MOST_LOGS: usize = 16_384;
+/// Most channels that a node keeps logs of because one agent published there first.
+const MOST_LOGS_OF_AGENT: usize = if cfg!(test) { 4 } else { 1024 };
 /// The retention of a channel that the manifest does not name.
 const USUAL: Retention = Retention {
     age: Some(Duration::from_secs(7 * 24 * 3600)),
@@ -55,6 +60,8 @@ pub struct ChannelLogs {
     journal: Journal,
     /// Length of the longest event, in bytes.
     longest: usize,
+    /// The part of the disk that events must leave free.
+    reserve: Reserve,
     logs: Mutex<BTreeMap<ChannelPath, Arc<ChannelLog>>>,
     durable: Stream,
     rules: Mutex<Arc<Obeyed>>,
@@ -75,6 +82,8 @@ struct Obeyed {
 /// The log of one channel.
 struct ChannelLog {
     channel: ChannelPath,
+    /// The agent that published there first, if that is known.
+    maker: Option<String>,
     stream: Stream,
     origins: Mutex<Origins>,
     /// For each durable subscription, the number after the last event it was given. Deliveries before a restart of this
@@ -102,6 +111,8 @@ impl ChannelLogs {
         for tail in &report.torn {
             *torn.entry(tail.stream.clone()).or_default() += tail.bytes;
         }
+        let durable = journal.open_stream(DURABLE, StreamConfig::default())?;
+        let mut makers = makers(&durable);
         let mut logs = BTreeMap::new();
         for stream in journal.streams() {
             let Some(path) = stream.name().strip_prefix(CHANNEL) else {
@@ -110,13 +121,15 @@ impl ChannelLogs {
             let Ok(channel) = ChannelPath::new(path) else {
                 continue;
             };
-            let log = ChannelLog::load(channel.clone(), stream)?;
+            let mut log = ChannelLog::load(channel.clone(), stream)?;
+            log.maker = makers.remove(channel.as_str());
             logs.insert(channel, Arc::new(log));
         }
         Ok(Self {
             node: node.to_owned(),
             platform,
-            durable: journal.open_stream(DURABLE, StreamConfig::default())?,
+            reserve: Reserve::of(journal.folder()),
+            durable,
             journal,
             longest,
             logs: Mutex::new(logs),
@@ -255,26 +268,44 @@ impl ChannelLogs {
         }
     }
 
-    /// The log of a channel. A missing log is made.
-    fn log(&self, obeyed: &Obeyed, channel: &ChannelPath) -> Result<Arc<ChannelLog>, Fault> {
+    /// The log of a channel. A missing log is made, for the agent that publishes there first.
+    fn log(
+        &self,
+        obeyed: &Obeyed,
+        channel: &ChannelPath,
+        publisher: &str,
+    ) -> Result<Arc<ChannelLog>, Fault> {
         let mut logs = self.logs.lock();
         if let Some(log) = logs.get(channel) {
             return Ok(log.clone());
         }
+        self.reserve.check(&self.node)?;
+        let full = |message: String| {
+            let advice = "publish on fewer channels, with properties for filters";
+            Err(Fault::new(FaultCode::Full, message).advise(advice))
+        };
         if logs.len() >= MOST_LOGS {
-            return Err(Fault::new(
-                FaultCode::Full,
-                format!(
-                    "{} keeps {MOST_LOGS} channels, which is the limit",
-                    self.node
-                ),
+            return full(format!(
+                "{} keeps {MOST_LOGS} channels, which is the limit",
+                self.node
+            ));
+        }
+        let is_theirs = |log: &&Arc<ChannelLog>| log.maker.as_deref() == Some(publisher);
+        if logs.values().filter(is_theirs).count() >= MOST_LOGS_OF_AGENT {
+            return full(format!(
+                "{} keeps {MOST_LOGS_OF_AGENT} channels on which {publisher} published first, which is the limit",
+                self.node
             ));
         }
         let name = format!("{CHANNEL}{channel}");
         let config = self.config(obeyed.retention(channel));
         let stream = self.journal.open_stream(&name, config).map_err(storage)?;
-        let log = Arc::new(ChannelLog::new(channel.clone(), stream));
+        let mut log = ChannelLog::new(channel.clone(), stream);
+        log.maker = Some(publisher.to_owned());
+        let log = Arc::new(log);
         logs.insert(channel.clone(), log.clone());
+        // Only a count depends on this mark, so nobody waits until it is on disk.
+        drop(self.durable.set_cursor(&mark_of(channel, publisher), 1));
         Ok(log)
     }
 
@@ -365,6 +396,7 @@ impl ChannelLog {
     fn new(channel: ChannelPath, stream: Stream) -> Self {
         Self {
             channel,
+            maker: None,
             began: stream.end(),
             damage: Mutex::new(stream.info().damage.map(|damage| damage.to_string())),
             stream,
@@ -422,6 +454,24 @@ fn durable_key(agent: &str, durable: &str) -> Result<String, Fault> {
         ));
     }
     Ok(key)
+}
+
+/// The beginning of the names of the cursors that name the maker of a log. No agent's name and no channel begins so.
+const MAKER: &str = "\0";
+
+/// The name of the cursor that says that an agent was the first to publish on a channel.
+fn mark_of(channel: &ChannelPath, publisher: &str) -> String {
+    format!("{MAKER}{publisher}{channel}")
+}
+
+/// The makers of the logs, by channel.
+fn makers(durable: &Stream) -> HashMap<String, String> {
+    let marks = durable.cursors().into_keys();
+    let maker = |mark: String| {
+        let (publisher, channel) = mark.strip_prefix(MAKER)?.split_once('/')?;
+        Some((format!("/{channel}"), publisher.to_owned()))
+    };
+    marks.filter_map(maker).collect()
 }
 
 /// The name of a cursor that could not be noted in its log. It begins like a channel's path, and no agent's name does.

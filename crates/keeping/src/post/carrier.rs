@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealbus_bus::UndeliverableReason;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::mailbox::{HANDED, Mailbox};
@@ -59,11 +60,20 @@ impl Carrier {
                 if shelf.is_empty() {
                     // A new letter is put in under the same lock, so it finds that there is no carrier.
                     *self.mailbox.is_carried.lock() = false;
-                    return;
+                    break;
                 }
             }
             let _ = tokio::time::timeout(pause, self.mailbox.news.notified()).await;
         }
+        let Self { post, mailbox, .. } = self;
+        let runtime = Handle::current();
+        let forgetting = tokio::task::spawn_blocking(move || {
+            if let Err(error) = post.forget_unused(&mailbox, &runtime) {
+                tracing::warn!(agent = mailbox.agent, %error, "an empty mailbox stays");
+            }
+        });
+        // It fails only when the node ends.
+        let _ = forgetting.await;
     }
 
     /// Does the work that is possible now. Returns how long there is nothing to do unless there is news.

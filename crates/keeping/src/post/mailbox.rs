@@ -1,6 +1,7 @@
 //! The mailbox of one agent: its letters in the journal, and the facts known about them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -8,7 +9,8 @@ use parking_lot::Mutex;
 use sealbus_journal::{JournalError, ReadFrom, Stream, StreamConfig, Written};
 use tokio::sync::Notify;
 
-use super::LIFETIME;
+use super::LONGEST_LIFETIME;
+use super::shares::Shares;
 use super::shelf::{Kept, Shelf};
 use crate::LONGEST_KEPT;
 use sealbus_control::UnixMillis;
@@ -51,11 +53,11 @@ pub(super) struct Trails {
 }
 
 impl Mailbox {
-    pub(super) fn new(agent: String, stream: Stream) -> Self {
+    pub(super) fn new(agent: String, stream: Stream, shelf: Shelf) -> Self {
         Self {
             agent,
             stream,
-            shelf: Mutex::default(),
+            shelf: Mutex::new(shelf),
             trail: Mutex::default(),
             is_carried: Mutex::new(false),
             news: Notify::new(),
@@ -64,18 +66,22 @@ impl Mailbox {
     }
 
     /// Loads a mailbox with the letters in its stream.
-    pub(super) fn load(agent: String, stream: Stream) -> Result<Self, JournalError> {
-        let mut shelf = Shelf::default();
+    pub(super) fn load(
+        agent: String,
+        stream: Stream,
+        shares: &Arc<Shares>,
+    ) -> Result<Self, JournalError> {
+        let mut shelf = Shelf::counted_by(shares);
         let mut trail = Trails::default();
         let mut hops: HashMap<u64, u32> = HashMap::new();
         for (name, value) in stream.cursors() {
             if let Some(stretch) = name.strip_prefix(SEEN).and_then(stretch_of) {
-                shelf.had().remember(stretch, value);
+                shelf.was_here(stretch, value);
             } else if let Some(Ok(number)) = name.strip_prefix(HOPS).map(str::parse) {
                 hops.insert(number, u32::try_from(value).unwrap_or(u32::MAX));
             } else if let Some(node) = name.strip_prefix(TRAIL) {
                 // Every letter that was carried there has been delivered or has expired.
-                if value.saturating_add(LIFETIME.as_millis() as u64) < now() {
+                if value.saturating_add(LONGEST_LIFETIME.as_millis() as u64) < now() {
                     stream.forget_cursor(&name)?;
                 } else {
                     trail.nodes.insert(node.to_owned(), value);
@@ -123,8 +129,7 @@ impl Mailbox {
         for node in trail.nodes.keys() {
             trail.in_doubt.insert(node.clone(), all.clone());
         }
-        let mailbox = Self::new(agent, stream);
-        *mailbox.shelf.lock() = shelf;
+        let mailbox = Self::new(agent, stream, shelf);
         *mailbox.trail.lock() = trail;
         Ok(mailbox)
     }

@@ -20,10 +20,13 @@ mod mailbox;
 mod notices;
 mod own;
 mod settling;
+mod shares;
 mod shelf;
 #[cfg(test)]
 mod simulation;
 mod taking;
+#[cfg(test)]
+mod tests;
 mod trail;
 
 use std::collections::{HashMap, HashSet};
@@ -35,9 +38,12 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use sealbus_fipa::{Aid, Limits, bitefficient};
 use sealbus_journal::{Journal, JournalError};
+use sealbus_seal::Fingerprint;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::longest;
+use crate::reserve::Reserve;
 use sealbus_control::clock::now;
 use sealbus_control::post::{
     About, Cover, DeliveredLetter, LetterMark, PostedLetter, Standing, Trail, WaitingLetter,
@@ -45,13 +51,18 @@ use sealbus_control::post::{
 use sealbus_control::{Blob, Fault, FaultCode, UnixMillis, WaitingMessage};
 
 use mailbox::{MAILBOX, Mailbox, mailbox_config};
-use shelf::Kept;
+use shares::Shares;
+use shelf::{Kept, Shelf};
 
 pub use carrier::run;
 pub use own::{OwnPost, PostPlace};
 
 /// How long a notice is kept, and how long a letter without an expiry is.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a letter may wait at most.
+const LONGEST_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How far the clock of a sender's process may be ahead.
+const CLOCKS_APART: Duration = Duration::from_secs(3600);
 /// Most letters in one request.
 pub const MOST_POSTED: usize = 1024;
 /// Most letters of a mailbox that are listed.
@@ -129,6 +140,9 @@ pub struct Post {
     ams: Aid,
     pace: Pace,
     journal: Journal,
+    /// The part of the disk that letters must leave free.
+    reserve: Reserve,
+    shares: Arc<Shares>,
     mailboxes: Mutex<HashMap<String, Arc<Mailbox>>>,
     /// Letters with a notice that has not left yet.
     about: Mutex<HashSet<About>>,
@@ -146,6 +160,16 @@ pub fn new_origin() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let chance = std::collections::hash_map::RandomState::new();
     (now() / 1000) << 32 | (chance.build_hasher().finish() & 0xffff_ffff)
+}
+
+/// The origin under which a node keeps the letters that a process numbers: its own for each process, whatever the process
+/// says.
+pub fn origin_of(process: &str, said: u64) -> u64 {
+    let mut both = said.to_le_bytes().to_vec();
+    both.extend_from_slice(process.as_bytes());
+    let [a, b, c, d, ..] = *Fingerprint::of(&both).as_bytes();
+    let began = (said >> 32).min(now() / 1000);
+    began << 32 | u64::from(u32::from_le_bytes([a, b, c, d]))
 }
 
 impl Post {
@@ -172,7 +196,9 @@ impl Post {
             longest: longest(max_message),
             ams,
             pace: Pace::default(),
+            reserve: Reserve::of(journal.folder()),
             journal,
+            shares: Arc::default(),
             mailboxes: Mutex::default(),
             about: Mutex::default(),
             origin: new_origin(),
@@ -184,7 +210,8 @@ impl Post {
             let Some(agent) = stream.name().strip_prefix(MAILBOX) else {
                 continue;
             };
-            let mailbox = Arc::new(Mailbox::load(agent.to_owned(), stream.clone())?);
+            let mailbox = Mailbox::load(agent.to_owned(), stream.clone(), &post.shares)?;
+            let mailbox = Arc::new(mailbox);
             {
                 let shelf = mailbox.shelf.lock();
                 let about = shelf
@@ -207,11 +234,25 @@ impl Post {
         }
         let name = format!("{MAILBOX}{agent}");
         let stream = self.journal.open_stream(&name, mailbox_config())?;
-        let mailbox = Mailbox::new(agent.to_owned(), stream);
+        let mailbox = Mailbox::new(agent.to_owned(), stream, Shelf::counted_by(&self.shares));
         mailbox.shelf.lock().begin_at(mailbox.stream.end());
         let mailbox = Arc::new(mailbox);
         mailboxes.insert(agent.to_owned(), mailbox.clone());
         Ok(mailbox)
+    }
+
+    /// Forgets a mailbox in which letters have only expired: no process was ever handed one, and no node has one. So a
+    /// name that no agent has leaves nothing behind. This blocks.
+    fn forget_unused(&self, mailbox: &Arc<Mailbox>, runtime: &Handle) -> Result<(), JournalError> {
+        let mut mailboxes = self.mailboxes.lock();
+        let is_unused = mailbox.shelf.lock().is_unused() && mailbox.trail.lock().nodes.is_empty();
+        // Nobody else is about to put a letter in: whoever does holds the mailbox, or waits for the list.
+        if is_unused && Arc::strong_count(mailbox) == 2 {
+            mailboxes.remove(&mailbox.agent);
+            // The list stays locked until the stream is gone, so that its name is free.
+            runtime.block_on(self.journal.remove_stream(&mailbox.stream)?)?;
+        }
+        Ok(())
     }
 
     /// Starts a carrier for a mailbox that has none.

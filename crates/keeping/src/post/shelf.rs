@@ -1,8 +1,10 @@
 //! The letters that wait for one agent on this node, and their order. This module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::had::{Had, SETTLED};
+use super::shares::Shares;
 use sealbus_control::UnixMillis;
 use sealbus_control::post::{Cover, LetterMark, Standing};
 
@@ -55,6 +57,10 @@ pub(crate) struct Shelf {
     early: BTreeMap<u64, Kept>,
     /// How many letters were admitted.
     arrivals: u64,
+    /// Counts the letters by their senders.
+    shares: Arc<Shares>,
+    /// Whether letters came from other nodes. These may bring them again.
+    is_visited: bool,
 }
 
 /// The reason why a letter is not taken in.
@@ -69,6 +75,20 @@ pub(crate) enum NotTaken {
 }
 
 impl Shelf {
+    /// An empty shelf whose letters are counted here.
+    pub(crate) fn counted_by(shares: &Arc<Shares>) -> Self {
+        Self {
+            shares: shares.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether no letter is here or on its way to the disk, none was ever handed to a process, and none came from another
+    /// node.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.waiting() == 0 && self.last_handed == 0 && !self.is_visited
+    }
+
     /// Admits a letter that can be taken in. The letter counts as known from then on. Notices of the platform are
     /// always taken in, and so are letters that precede one that is already here.
     pub(crate) fn admit(&mut self, cover: &Cover, size: u64) -> Result<(), NotTaken> {
@@ -120,6 +140,12 @@ impl Shelf {
         }
     }
 
+    /// Notes on disk say that a letter with this mark was here.
+    pub(crate) fn was_here(&mut self, stretch: LetterMark, end: u64) {
+        self.is_visited |= stretch.hops != 0 && stretch.hops != SETTLED;
+        self.had.remember(stretch, end);
+    }
+
     /// The letters that were ever here.
     pub(crate) fn had(&mut self) -> &mut Had {
         &mut self.had
@@ -158,7 +184,19 @@ impl Shelf {
         self.line.insert(place, number);
         self.places.insert(key, place);
         self.bytes += kept.size;
-        self.letters.insert(number, kept);
+        let cover = &kept.cover;
+        self.is_visited |= cover.hops > 0;
+        self.shares
+            .add(&cover.provenance, &cover.receiver, kept.size);
+        if let Some(former) = self.letters.insert(number, kept) {
+            self.uncount(&former);
+        }
+    }
+
+    fn uncount(&self, kept: &Kept) {
+        let cover = &kept.cover;
+        self.shares
+            .remove(&cover.provenance, &cover.receiver, kept.size);
     }
 
     /// The place of the next letter of the same origin.
@@ -179,6 +217,7 @@ impl Shelf {
             self.line.remove(&place);
         }
         self.bytes -= kept.size;
+        self.uncount(&kept);
         self.under_way.remove(&number);
         self.handed.remove(&number);
         Some(kept)

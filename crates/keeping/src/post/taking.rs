@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sealbus_control::clock::now;
 use sealbus_control::names::SYSTEM_AGENTS;
 use sealbus_control::post::{Cover, PostedLetter};
 use sealbus_control::{Fault, FaultCode, WaitingProvenance};
@@ -12,8 +13,9 @@ use sealbus_journal::{NewRecord, Written};
 use sealbus_seal::Identity;
 
 use super::mailbox::{HANDED, Mailbox};
+use super::shares::sender_of;
 use super::shelf::{Kept, NotTaken};
-use super::{Post, storage};
+use super::{CLOCKS_APART, LONGEST_LIFETIME, Post, storage};
 
 impl Post {
     /// Keeps letters, and returns when they are on disk. For each letter the result says why it is not kept, if it is
@@ -63,10 +65,10 @@ impl Post {
                 return Err(elsewhere.clone());
             }
         }
-        let mailbox = self.mailbox(&cover.receiver).map_err(storage)?;
         let size = letter.message.0.len() as u64;
         let attributes = serde_json::to_vec(&cover)
             .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))?;
+        let mailbox = self.open_mailbox(&cover, size)?;
         let mut shelf = mailbox.shelf.lock();
         let written = match shelf.admit(&cover, size) {
             // The letter may still be on its way to the disk. A cursor that is written after it confirms that it is
@@ -106,11 +108,17 @@ impl Post {
                 let advice = "send again when some have been taken, or have expired";
                 return Err(Fault::new(FaultCode::Full, message).advise(advice));
             }
-            Ok(()) => mailbox.stream.append(NewRecord {
-                key: Bytes::new(),
-                attributes: attributes.into(),
-                payload: letter.message.0.into(),
-            }),
+            Ok(()) => {
+                if let Err(fault) = self.check_room(&cover, size) {
+                    shelf.retract(&cover);
+                    return Err(fault);
+                }
+                mailbox.stream.append(NewRecord {
+                    key: Bytes::new(),
+                    attributes: attributes.into(),
+                    payload: letter.message.0.into(),
+                })
+            }
         };
         match written {
             Ok(written) => {
@@ -128,6 +136,38 @@ impl Post {
         }
     }
 
+    /// The mailbox for a letter. It is made if there is room for the letter.
+    fn open_mailbox(&self, cover: &Cover, size: u64) -> Result<Arc<Mailbox>, Fault> {
+        if let Some(mailbox) = self.mailboxes.lock().get(&cover.receiver) {
+            return Ok(mailbox.clone());
+        }
+        self.check_room(cover, size)?;
+        self.mailbox(&cover.receiver).map_err(storage)
+    }
+
+    /// Checks whether there is room for a new letter: on the disk, and in the share of its sender, which counts on the
+    /// sender's own node. Notices of the platform are always kept.
+    fn check_room(&self, cover: &Cover, size: u64) -> Result<(), Fault> {
+        if cover.about.is_some() {
+            return Ok(());
+        }
+        self.reserve.check(&self.node)?;
+        if cover.hops > 0 {
+            return Ok(());
+        }
+        let refusal = sender_of(&cover.provenance)
+            .and_then(|sender| self.shares.refusal(sender, &cover.receiver, size));
+        let Some(refusal) = refusal else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} keeps no more for this sender: {refusal}, which is the limit for one sender",
+            self.node
+        );
+        let advice = "send again when some have been taken, or have expired";
+        Err(Fault::new(FaultCode::Full, message).advise(advice))
+    }
+
     /// Checks whether a letter can be kept.
     fn check(&self, cover: &Cover, message: &[u8]) -> Result<(), Fault> {
         let refuse = |text: String| Err(Fault::new(FaultCode::BadRequest, text));
@@ -140,6 +180,13 @@ impl Post {
         let name = format!("{}@{}", cover.receiver, self.platform);
         if let Err(error) = Identity::from_agent_name(&name) {
             return refuse(format!("nothing can be kept for {name}: {error}"));
+        }
+        let latest = now() + (LONGEST_LIFETIME + CLOCKS_APART).as_millis() as u64;
+        if cover.hops == 0 && cover.expiry > latest {
+            return refuse(format!(
+                "a message is kept for {} days at most: give it an earlier expiry",
+                LONGEST_LIFETIME.as_secs() / 86_400
+            ));
         }
         if message.len() > self.longest {
             return refuse(format!(

@@ -66,10 +66,7 @@ impl Admin {
                 self.agents().await?.into()
             }
             AdminRequest::StartAgain { agent } => {
-                let name = local(&agent);
-                self.desk
-                    .run(move |desk, now| desk.state.start_again(&name, now))
-                    .await?;
+                self.start_again(local(&agent)).await?;
                 self.agents().await?.into()
             }
             AdminRequest::Kill { agent, grace } => {

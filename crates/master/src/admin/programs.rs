@@ -1,12 +1,15 @@
 //! Ending and moving programs, and the end of the platform.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::{Admin, local};
 use crate::desk::{Awaited, Desk};
-use crate::registry::Origin;
+use crate::registry::{Life, Origin};
+use crate::state::MasterState;
 use sealbus_control::admin::Moved;
 use sealbus_control::node::ask_node;
 use sealbus_control::{Fault, FaultCode};
@@ -15,6 +18,8 @@ use sealbus_control::{Fault, FaultCode};
 const MOVING: Duration = Duration::from_secs(90);
 /// How long the end of a process is awaited beyond its grace.
 const ENDING: Duration = Duration::from_secs(4);
+/// How long an agent may take until it is certified and running.
+const STARTING: Duration = Duration::from_secs(15);
 
 impl Admin {
     pub(super) async fn kill(&self, agent: String, grace: Duration) -> Result<(), Fault> {
@@ -29,6 +34,36 @@ impl Admin {
                 .is_none_or(|(_, group)| group.process.is_none())
         })
         .await;
+        Ok(())
+    }
+
+    /// Starts an agent again. Returns when it has its certificate and runs, or when no node can take it yet.
+    ///
+    /// # Errors
+    /// If it may not be started, or does not run: its process has ended, or has no certificate in time.
+    pub(super) async fn start_again(&self, agent: String) -> Result<(), Fault> {
+        let name = agent.clone();
+        self.desk
+            .run(move |desk, now| desk.state.start_again(&name, now))
+            .await?;
+        let runs = Arc::new(AtomicBool::new(false));
+        let (name, seen) = (agent.clone(), runs.clone());
+        self.wait_until(STARTING, move |desk| {
+            let group = desk.state.group_of(&name).map(|(_, group)| group);
+            let process = group.and_then(|group| group.process.as_ref());
+            let life = process.and_then(|process| process.agents.get(&name));
+            seen.fetch_or(
+                life.is_some_and(|life| *life != Life::Unborn),
+                Ordering::Relaxed,
+            );
+            life != Some(&Life::Unborn)
+        })
+        .await;
+        if !runs.load(Ordering::Relaxed) {
+            self.desk
+                .run(move |desk, _| check_start(&desk.state, &agent))
+                .await?;
+        }
         Ok(())
     }
 
@@ -119,4 +154,22 @@ impl Admin {
         }
         self.ended.send_replace(true);
     }
+}
+
+/// Checks whether an agent that was started, and does not run, only waits for a node.
+fn check_start(state: &MasterState, agent: &str) -> Result<(), Fault> {
+    let Some((_, group)) = state.group_of(agent) else {
+        return Ok(());
+    };
+    let what = match &group.process {
+        Some(process) => format!("has no certificate on {} yet", process.node),
+        // It is started as soon as there is a node.
+        None if group.start_at == Some(0) => return Ok(()),
+        None => "has ended".to_owned(),
+    };
+    let note = group.note.as_ref();
+    let note = note.map_or_else(String::new, |note| format!(": {note}"));
+    let message = format!("{agent} was started and does not run: it {what}{note}");
+    let advice = "see `sealbus ps`, `sealbus logs` and `sealbus ca log`";
+    Err(Fault::new(FaultCode::NotPermitted, message).advise(advice))
 }

@@ -1,0 +1,177 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sealbus_control::WaitingProvenance;
+use sealbus_control::post::LetterOutcome;
+use sealbus_fipa::{AclMessage, Performative};
+use sealbus_journal::JournalConfig;
+
+use super::*;
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// Nobody is there.
+struct NoWays;
+
+impl Ways for NoWays {
+    fn whereabouts(&self, _: &str) -> Whereabouts {
+        Whereabouts::Away
+    }
+
+    fn deliver<'a>(
+        &'a self,
+        _: &'a str,
+        _: Vec<DeliveredLetter>,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        unreachable!("nobody is there")
+    }
+
+    fn forward<'a>(
+        &'a self,
+        _: &'a str,
+        _: Vec<PostedLetter>,
+    ) -> BoxFuture<'a, Result<Vec<Option<Fault>>, Fault>> {
+        unreachable!("nobody is there")
+    }
+
+    fn trail<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: Vec<LetterMark>,
+    ) -> BoxFuture<'a, Result<Trail, Fault>> {
+        unreachable!("nobody is there")
+    }
+}
+
+fn open(folder: &std::path::Path) -> Post {
+    let (journal, _) = Journal::open(folder, JournalConfig::default()).unwrap();
+    Post::open(journal, "node-1", "factory", 1 << 20).unwrap()
+}
+
+fn letter(sender: &str, sequence: u64, receiver: &str) -> PostedLetter {
+    let message = AclMessage::new(Performative::Inform)
+        .with_sender(Aid::new(format!("{sender}@factory")).unwrap());
+    let mut bytes = Vec::new();
+    bitefficient::encode(&message, &mut bytes).unwrap();
+    let posted = now();
+    PostedLetter {
+        cover: Cover {
+            origin: 7,
+            sequence,
+            hops: 0,
+            again: false,
+            receiver: receiver.to_owned(),
+            provenance: WaitingProvenance::SameProcess {
+                identity: format!("spiffe://factory/agent/{sender}"),
+            },
+            posted,
+            expiry: expiry_of(None, posted),
+            valid_from: None,
+            receipt: None,
+            about: None,
+        },
+        message: Blob(bytes),
+    }
+}
+
+async fn keep(post: &Arc<Post>, letter: PostedLetter) -> Result<(), Fault> {
+    match post.keep(vec![letter]).await.remove(0) {
+        None => Ok(()),
+        Some(fault) => Err(fault),
+    }
+}
+
+#[tokio::test]
+async fn letters_leave_a_reserve_of_the_disk_for_the_platform() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = Arc::new(AtomicU64::new(1000 * MEBIBYTE));
+    let mut post = open(folder.path());
+    post.reserve = Reserve::with_free(&free);
+    let post = Arc::new(post);
+    keep(&post, letter("alice", 1, "bob")).await.unwrap();
+    free.store(50 * MEBIBYTE, Ordering::SeqCst);
+    for receiver in ["bob", "carol"] {
+        let fault = keep(&post, letter("alice", 2, receiver)).await.unwrap_err();
+        assert_eq!(fault.code, FaultCode::Full);
+        assert!(fault.to_string().contains("50 MiB free"), "{fault}");
+    }
+    // The letter that is there is recognised, and can be settled.
+    keep(&post, letter("alice", 1, "bob")).await.unwrap();
+    let taken = vec![(post.list("bob").0[0].number, LetterOutcome::Taken)];
+    post.settle("process", "bob", taken).await.unwrap();
+    assert_eq!(post.list("bob").1, 0);
+    free.store(1000 * MEBIBYTE, Ordering::SeqCst);
+    keep(&post, letter("alice", 2, "bob")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sender_fills_no_more_than_its_share_of_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    keep(&post, letter("mallory", 1, "bob")).await.unwrap();
+    let large = letter("mallory", 0, "carol").cover.provenance;
+    post.shares.add(&large, "carol", shares::MOST_BYTES);
+    let fault = keep(&post, letter("mallory", 2, "bob")).await.unwrap_err();
+    assert_eq!(fault.code, FaultCode::Full);
+    assert!(
+        fault.to_string().contains("256 MiB of its messages"),
+        "{fault}"
+    );
+    keep(&post, letter("alice", 3, "bob")).await.unwrap();
+    post.shares.remove(&large, "carol", shares::MOST_BYTES);
+    keep(&post, letter("mallory", 2, "bob")).await.unwrap();
+    for number in 1..shares::MOST_RECEIVERS {
+        post.shares.add(&large, &number.to_string(), 1);
+    }
+    let fault = keep(&post, letter("mallory", 1, "dora")).await.unwrap_err();
+    assert!(fault.to_string().contains("1000 agents"), "{fault}");
+    assert!(post.mailboxes.lock().get("dora").is_none());
+    keep(&post, letter("mallory", 4, "bob")).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_kept_for_centuries() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    let mut eternal = letter("alice", 1, "bob");
+    eternal.cover.expiry = now() + 300 * 365 * 86_400_000;
+    let fault = keep(&post, eternal).await.unwrap_err();
+    assert!(fault.to_string().contains("30 days at most"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_name_that_no_agent_has_leaves_no_mailbox_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let post = Arc::new(open(folder.path()));
+    let carriers = tokio::spawn(run(post.clone(), Arc::new(NoWays)));
+    let mut short = letter("alice", 1, "nobody");
+    short.cover.expiry = now() + 20;
+    keep(&post, short).await.unwrap();
+    while post.mailboxes.lock().contains_key("nobody") {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let streams = || -> Vec<String> {
+        let streams = post.journal.streams();
+        streams.iter().map(|it| it.name().to_owned()).collect()
+    };
+    // Its sender is told.
+    assert_eq!(post.list("alice").1, 1);
+    assert_eq!(streams(), ["mailbox/alice"]);
+    // The name can be used again.
+    keep(&post, letter("alice", 2, "nobody")).await.unwrap();
+    assert_eq!(post.list("nobody").1, 1);
+    carriers.abort();
+}
+
+#[test]
+fn the_numbers_of_one_process_are_not_those_of_another() {
+    let said = new_origin();
+    let (one, other) = (origin_of("one", said), origin_of("other", said));
+    assert_ne!(one, other);
+    assert_eq!(one, origin_of("one", said));
+    assert_ne!(one, origin_of("one", said ^ 1));
+    assert_eq!(one >> 32, said >> 32);
+    assert!(origin_of("one", u64::MAX) >> 32 <= now() / 1000);
+}
