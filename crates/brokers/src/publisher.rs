@@ -80,7 +80,7 @@ fn give_up<L: Sends>(link: &L, why: &str) {
 
 /// Gives up all that the broker has not confirmed.
 pub(crate) fn give_up_at_once<L: Sends>(link: &L, why: &str) {
-    link.wire().outgoing.lock().disconnected();
+    link.wire().unconfirmed.lock().disconnected();
     give_up_after(link, Duration::ZERO, why);
 }
 
