@@ -7,7 +7,7 @@ use crate::search;
 
 impl Bus {
     /// The platform has given up this process: others believe it no more, and its agents may run elsewhere. From now on
-    /// its agents cannot send. Messages that were accepted and not confirmed come back to them as failures; when this
+    /// its agents cannot send. Messages and events that were accepted and not confirmed come back to them as failures; when this
     /// returns, these are in their mailboxes.
     pub async fn give_up(&self, why: &str) {
         if self.inner.given_up.set(why.to_owned()).is_err() {
@@ -17,6 +17,9 @@ impl Bus {
         let routes: Vec<_> = self.inner.routes.read().values().cloned().collect();
         for route in routes {
             search::abandon(self, &route, None, &reason);
+        }
+        if let Some(inlet) = self.inner.inlet.get() {
+            inlet.given_up(&reason);
         }
         if let Some(transport) = self.transport() {
             transport.give_up(why).await;

@@ -170,6 +170,10 @@ pub trait FrameInlet: Any + Send + Sync {
     /// A process has ended. Nothing sent to it arrives, and it never comes back under this identity.
     fn process_left(&self, process: &Identity);
 
+    /// The platform has given up this process. Nothing more goes out: what other processes have not confirmed is reported
+    /// with this reason.
+    fn given_up(&self, _reason: &UndeliverableReason) {}
+
     /// An agent of this process was [detached](crate::Bus::detach).
     fn agent_left(&self, _name: &str) {}
 

@@ -49,6 +49,14 @@ impl FrameInlet for Inlet {
         });
     }
 
+    fn given_up(&self, reason: &UndeliverableReason) {
+        self.0.work(|exchange, now| {
+            self.0.ways.lock().clear();
+            exchange.given_up(reason, now);
+        });
+        self.0.introduced.notify_waiters();
+    }
+
     /// Its subscriptions end.
     fn agent_left(&self, name: &str) {
         self.0.work(|exchange, now| exchange.agent_left(name, now));

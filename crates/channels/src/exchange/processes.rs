@@ -44,7 +44,19 @@ impl Exchange {
             return;
         };
         let reason = UndeliverableReason::ProcessUnreachable(format!("{identity} has ended"));
-        self.lose(index, &reason, now);
+        self.part_with(index, &reason, now);
+    }
+
+    /// The platform has given up this process: no other process listens to it any more.
+    pub(crate) fn given_up(&mut self, reason: &UndeliverableReason, now: Now) {
+        self.heard = None;
+        for (_, index) in std::mem::take(&mut self.indexes) {
+            self.part_with(index, reason, now);
+        }
+    }
+
+    fn part_with(&mut self, index: u32, reason: &UndeliverableReason, now: Now) {
+        self.lose(index, reason, now);
         self.forget_away(index, None);
         self.peers.remove(index);
         self.announcements.open_all();

@@ -1,5 +1,9 @@
 //! Processes joined by the mesh: renewal under open connections, revocation, moves.
 
+use sealbus_channels::{
+    ChannelPath, ChannelPattern, Channels, PublishError, Qos, SubscriptionOptions,
+};
+
 use super::*;
 
 async fn open(
@@ -180,6 +184,71 @@ async fn a_peer_that_knows_of_a_revocation_is_believed_at_once() {
         text.contains("the platform has revoked this process"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn publishers_of_a_process_that_was_given_up_hear_which_events_were_not_confirmed() {
+    let world = World::new();
+    let (one, _, tell) = open(&world, &["alice"], HOUR).await;
+    let (two, _, _tell) = open(&world, &["bob"], HOUR).await;
+    let mut alice = one.agent("alice").await.unwrap();
+    let bob = two.agent("bob").await.unwrap();
+    let know_each_other = |processes: [&Process; 2]| {
+        let contacts = processes.map(|process| ProcessContact {
+            node: "node-1".to_owned(),
+            process: process.membership().process.clone(),
+            address: process.address().unwrap(),
+        });
+        processes.map(|process| process.shared.processes_joined(&contacts))
+    };
+    know_each_other([&one, &two]);
+    let news = ChannelPath::new("/news").unwrap();
+    let options = SubscriptionOptions::new(ChannelPattern::from(&news));
+    let _subscription = Channels::of(two.bus())
+        .subscribe(bob.outbox(), options)
+        .unwrap();
+    let event = || AclMessage::new(Performative::Inform).with_content("news");
+    let (channels, qos) = (Channels::of(one.bus()), Qos::default());
+    let publish = || channels.publish(alice.outbox(), &news, &qos, event());
+    assert_eq!(publish().await.unwrap().processes, 1);
+    // The other process hears first that this one is revoked, and takes nothing more.
+    world
+        .processes
+        .lock()
+        .retain(|other| !other.same_channel(&tell));
+    let version = || {
+        two.shared
+            .trust
+            .deny_lists()
+            .iter()
+            .map(|list| list.version())
+            .max()
+    };
+    let before = version();
+    world.deny_process(&one.membership().process).await;
+    while version() == before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(publish().await.unwrap().processes, 1);
+    let list = world.deny_list.lock().sign(&world.authority).unwrap();
+    tell.send(Command::DenyList(Blob(list))).await.unwrap();
+    alice.wishes().stop_wished().await;
+    let failure = alice.try_receive_failure().unwrap();
+    let text = failure.message().content_text().unwrap().into_owned();
+    assert!(text.contains("it was revoked"), "{text}");
+    let refused = publish_error(&channels, &alice, &news).await;
+    assert!(matches!(refused, PublishError::GivenUp { .. }), "{refused}");
+}
+
+async fn publish_error(
+    channels: &Channels,
+    agent: &AgentHandle,
+    channel: &ChannelPath,
+) -> PublishError {
+    let event = AclMessage::new(Performative::Inform);
+    let qos = Qos::default();
+    let published = channels.publish(agent.outbox(), channel, &qos, event).await;
+    published.unwrap_err()
 }
 
 /// A process moves while another writes to its agent without pause. Every message arrives once and in order.
