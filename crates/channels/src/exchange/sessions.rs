@@ -84,12 +84,11 @@ impl Exchange {
             peer.is_heard = true;
         } else {
             // The process does not know the epoch of this process yet, or no longer.
-            peer.greet();
-            self.mark_ready(index);
+            self.correct(index, now);
         }
     }
 
-    /// A process speaks in an unknown session: it is told the epochs, at a limited rate.
+    /// A process speaks in an unknown session, or does not know the epochs: it is told them, at a limited rate.
     pub(super) fn correct(&mut self, index: u32, now: Now) {
         let pause = self.config.greet.0;
         let Some(peer) = self.peers.get_mut(index) else {

@@ -131,9 +131,11 @@ impl Outgoing {
         self.kept.push_back(kept);
     }
 
-    /// Adds a hello. It replaces one that is still waiting.
+    /// Adds a hello. It replaces one that is still waiting. All kept frames are sent again behind it: the other process
+    /// takes none before it knows the epochs.
     pub(super) fn greet(&mut self, hello: &Frame<'_>) {
         self.hello = Some(Parcel::of_process(hello));
+        self.sent = self.acknowledged;
     }
 
     /// Adds an acknowledgement, which is sent behind the frame `after`. It replaces one that is still waiting.

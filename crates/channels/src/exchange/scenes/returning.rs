@@ -96,11 +96,30 @@ fn an_acknowledgement_that_came_back_is_sent_again() {
     assert_eq!(acknowledgement.len(), 1);
     scene.come_back(1, 0, &acknowledgement);
     scene.carry(0, 1);
-    let kept = |it: &Exchange| {
-        it.peers
-            .values()
-            .map(|peer| peer.outgoing.size().0)
-            .sum::<usize>()
-    };
     assert_eq!(kept(&scene.exchanges[0]), 0);
+}
+
+#[test]
+fn what_overtook_its_hello_is_sent_again() {
+    let mut scene = Scene::new(2);
+    scene.subscribe(1, "/dates");
+    assert!(scene.waits());
+    for frame in scene.send(1, 0) {
+        scene.arrive(1, 0, frame);
+    }
+    let mut frames = scene.send(0, 1);
+    let hello = frames.remove(0);
+    scene.come_back(0, 1, &[hello]);
+    for frame in frames {
+        scene.arrive(0, 1, frame);
+    }
+    assert!(kept(&scene.exchanges[0]) > 0);
+    scene.pass(Duration::from_secs(2));
+    assert_eq!(kept(&scene.exchanges[0]), 0);
+}
+
+/// How many frames an exchange keeps for others.
+fn kept(exchange: &Exchange) -> usize {
+    let peers = exchange.peers.values();
+    peers.map(|peer| peer.outgoing.size().0).sum()
 }

@@ -86,6 +86,10 @@ impl World {
                         .unwrap();
                 let text = message.content_text().unwrap_or_default().to_owned();
                 self.log(format!("{publisher} hears that {text} failed: {reason}"));
+                // Whatever comes back of a process in reach is sent again.
+                let is_refused = matches!(reason, UndeliverableReason::Refused { .. })
+                    || reason == UndeliverableReason::ReceiverGone;
+                assert!(is_refused || !self.is_in_reach, "{text} failed: {reason}");
                 if let Some(owed) = self.owed.get_mut(&text) {
                     assert_eq!(owed.process, index, "another one is told");
                     owed.is_reported = true;

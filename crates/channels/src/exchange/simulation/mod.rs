@@ -87,6 +87,8 @@ struct Owed {
 struct World {
     random: Random,
     weather: Weather,
+    /// Whether no process is ever out of reach or starts anew.
+    is_in_reach: bool,
     now: Duration,
     processes: Vec<Process>,
     carrier: Carrier,
@@ -144,6 +146,7 @@ impl World {
         let mut world = Self {
             random,
             weather,
+            is_in_reach: weather.cuts == 0 && weather.restarts == 0,
             now: Duration::from_secs(1),
             processes: Vec::new(),
             carrier: Carrier::default(),
