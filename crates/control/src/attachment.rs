@@ -34,19 +34,20 @@ conversation! {
             /// The address to which others connect.
             address: SocketAddr,
         } -> ();
-        /// The place of an agent.
+        /// The place of an agent. Later changes come as [`AttachmentNotice::DirectoryChanged`].
         Resolve {
             /// Local name.
             agent: String,
         } -> AgentLocation;
-        /// An event in the life of an agent.
+        /// An event in the life of an agent of this process. The answer comes when the platform has taken the report:
+        /// from a node on, the node tells the Master; on an embedded platform it is the AMS itself.
         Report {
             /// Local name.
             agent: String,
             /// The event.
             report: AgentReport,
         } -> ();
-        /// The refusals of this process.
+        /// The refusals of this process since the last report.
         Refusals {
             /// The refusals since the last report.
             records: Vec<RefusalRecord>,
@@ -63,7 +64,8 @@ conversation! {
             /// In the order they were sent.
             letters: Vec<PostedLetter>,
         } -> Vec<Option<Fault>>;
-        /// The outcomes of letters that were delivered to this process.
+        /// The outcomes of letters that were delivered to this process. Once the answer is there they do not come again,
+        /// unless they were [left](LetterOutcome::Left).
         Letters {
             /// Local name of the receiver.
             agent: String,

@@ -1,6 +1,6 @@
 //! The interface of an agent process to its platform.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -8,12 +8,12 @@ use sealbus_channels::ChannelPath;
 use sealbus_journal::Retention;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::attachment::AgentReport;
-use crate::channel_log::{LogAnswer, LogRequest};
-use crate::post::{DeliveredLetter, LetterOutcome, PostedLetter};
+use crate::ask::Ask;
+use crate::attachment::{AttachmentAnswer, AttachmentRequest, ask};
+use crate::post::DeliveredLetter;
 use crate::{
-    AgentLocation, Blob, DirectoryChange, EndedProcess, Fault, FaultCode, FrozenAgent,
-    PlatformDescription, ProcessContact, RefusalRecord, Rules, Subject,
+    Blob, DirectoryChange, EndedProcess, Fault, FaultCode, FrozenAgent, PlatformDescription,
+    ProcessContact, Rules,
 };
 
 /// The facts that a process learned when it joined its platform.
@@ -33,7 +33,7 @@ pub struct Membership {
     pub port: u16,
     /// The signed deny list at that time. Newer ones come as [`Command::DenyList`].
     pub deny_list: Blob,
-    /// Whether agents moved here. [`Host::inherit`] has their state and mailboxes.
+    /// Whether agents moved here. [`dyn Host::inherit`] has their state and mailboxes.
     pub inherits: bool,
     /// The other processes at that time, as [`Command::ProcessesAre`]. This one may be among them.
     pub processes: Option<Vec<ProcessContact>>,
@@ -87,61 +87,19 @@ pub enum Command {
 
 /// The platform, as an agent process sees it: through an attachment to a node, or embedded.
 ///
-/// All calls may be made from several tasks at once. Calls that need the Master fail with [`FaultCode::Unavailable`]
-/// while it is away, and may be repeated later.
+/// All requests may be made from several tasks at once. Requests that need the Master fail with
+/// [`FaultCode::Unavailable`] while it is away, and may be repeated later.
 pub trait Host: Send + Sync + 'static {
     /// The facts learned on joining.
     fn membership(&self) -> &Membership;
 
-    /// Returns a certificate chain (DER, leaf first) for the key of `request` (PKCS#10, DER), which proves possession
-    /// of the key.
-    fn certify(
-        &self,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>>;
-
-    /// Announces the address on which this process listens for links.
-    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>>;
-
-    /// Returns the place of an agent, by its local name. Later changes come as [`Command::DirectoryChanged`].
-    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>>;
-
-    /// Reports an event in the life of an agent of this process. Returns when the platform has taken the report: from a
-    /// node on, the node tells the Master; on an embedded platform it is the AMS itself.
-    fn report<'a>(
-        &'a self,
-        agent: &'a str,
-        report: AgentReport,
-    ) -> BoxFuture<'a, Result<(), Fault>>;
-
-    /// Reports the refusals of this process since the last call.
-    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>>;
+    /// Carries out a request of this process. [`dyn Host::ask`] gives each request its own answer.
+    fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>>;
 
     /// Whether messages of this process's agents are kept for their receivers.
     fn keeps_letters(&self) -> bool {
         true
     }
-
-    /// Has messages kept for their receivers. Returns when they are on disk: for each, why it is not kept, if it is
-    /// not. A message that was given before, by its origin and sequence number, is kept once.
-    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>>;
-
-    /// Reports the outcomes of letters that came as [`Command::Letters`]. Once this returns they do not come again,
-    /// unless they were [left](LetterOutcome::Left).
-    fn settle_letters<'a>(
-        &'a self,
-        agent: &'a str,
-        outcomes: Vec<(u64, LetterOutcome)>,
-    ) -> BoxFuture<'a, Result<(), Fault>>;
-
-    /// Asks the logs of persistent channels that a node keeps. Only the node of this process keeps the events of its
-    /// agents.
-    fn channel_log<'a>(
-        &'a self,
-        node: &'a str,
-        request: LogRequest,
-    ) -> BoxFuture<'a, Result<LogAnswer, Fault>>;
 
     /// Sets the retention of a persistent channel on an embedded platform, which has no manifest.
     fn retain<'a>(
@@ -155,10 +113,6 @@ pub trait Host: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(fault)))
     }
 
-    /// Returns the state and mailboxes of agents that moved here; empty unless [`Membership::inherits`]. They must be
-    /// restored before the process announces its address.
-    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>>;
-
     /// Ends the host's work for a process that has left the platform. Messages that were kept for this run alone are
     /// removed.
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -168,6 +122,48 @@ pub trait Host: Send + Sync + 'static {
     /// The platform's commands; `None` after the first call. When the channel ends, the platform is gone for good, and
     /// the process must leave.
     fn commands(&self) -> Option<mpsc::Receiver<Command>>;
+}
+
+impl dyn Host {
+    /// Asks the platform.
+    ///
+    /// # Errors
+    /// Why the platform did not carry out the request.
+    pub async fn ask<A>(&self, ask: A) -> Result<A::Answer, Fault>
+    where
+        A: Ask<Requests = AttachmentRequest, Answers = AttachmentAnswer>,
+    {
+        A::take(self.answer(ask.into()).await?)
+    }
+
+    /// Returns the state and mailboxes of agents that moved here. They must be restored before the process announces its
+    /// address.
+    ///
+    /// # Errors
+    /// If they cannot be had.
+    pub async fn inherit(&self) -> Result<Vec<FrozenAgent>, Fault> {
+        let mut bytes = Vec::new();
+        for index in 0.. {
+            let part = self.ask(ask::Inherit { index }).await?;
+            if part.index != index {
+                return Err(Fault::other_answer());
+            }
+            bytes.extend_from_slice(&part.bytes.0);
+            if !part.more {
+                break;
+            }
+        }
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
+    }
+}
+
+/// The error for a request that only a process attached to a node makes.
+pub fn not_attached() -> Fault {
+    Fault::new(
+        FaultCode::BadRequest,
+        "this process is not attached to a node",
+    )
 }
 
 /// The error for the platform's own agents that ask for a log.

@@ -15,17 +15,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desk::{Desk, DeskHandle, News};
 use super::reachable::reachable;
-use sealbus_control::attachment::AgentReport;
-use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::attachment::{AgentReport, AttachmentAnswer, AttachmentRequest};
 use sealbus_control::clock::timestamp;
-use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs};
+use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::names::MASTER_NODE;
 use sealbus_control::node::DirectoryStep;
-use sealbus_control::post::{LetterOutcome, PostedLetter};
-use sealbus_control::{
-    AgentLocation, Blob, DirectoryChange, Fault, FaultCode, FrozenAgent, ProcessContact,
-    RefusalRecord, Subject,
-};
+use sealbus_control::{Blob, DirectoryChange, Fault, FaultCode, ProcessContact, Subject};
 use sealbus_keeping::post::{OwnPost, PostPlace};
 
 /// Commands that wait for the process.
@@ -222,16 +217,8 @@ async fn watch_news(
     }
 }
 
-impl Host for OwnHost {
-    fn membership(&self) -> &Membership {
-        &self.membership
-    }
-
-    fn certify(
-        &self,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
+impl OwnHost {
+    async fn certify(&self, subject: Subject, request: Blob) -> Result<Vec<Blob>, Fault> {
         let process = self.membership.process.clone();
         let address = self.membership.address;
         let open = self.open;
@@ -250,117 +237,117 @@ impl Host for OwnHost {
             }
             let lifetime = std::time::Duration::from_secs(desk.platform.certificate_lifetime);
             let now = timestamp(now);
-            let chain =
-                desk.ca
-                    .certify_own(identity, address, Some(&process), &request, lifetime, now)?;
+            let chain = desk.ca.certify_own(
+                identity,
+                address,
+                Some(&process),
+                &request.0,
+                lifetime,
+                now,
+            )?;
             let chain = chain.to_certificates().into_iter();
             let chain: Vec<_> = chain.map(|der| Blob(der.to_vec())).collect();
             Ok((chain, desk.broker.clone()))
         };
-        async move {
-            let (chain, broker) = self.desk.run(work).await?;
-            if let Some(broker) = broker {
-                broker.admit_certified(&chain).await?;
-            }
-            Ok(chain.into_iter().map(|der| der.0).collect())
+        let (chain, broker) = self.desk.run(work).await?;
+        if let Some(broker) = broker {
+            broker.admit_certified(&chain).await?;
         }
-        .boxed()
+        Ok(chain)
     }
 
-    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
-        let process = self.membership.process.clone();
-        let work = move |desk: &mut Desk, now| {
-            desk.state.announced(&process, address, now);
-            Ok(())
-        };
-        self.desk.run(work).boxed()
-    }
-
-    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
-        self.asked.lock().insert(agent.to_owned());
-        let agent = agent.to_owned();
-        self.desk
-            .run(move |desk, _| Ok(desk.state.directory().locate(&agent)))
-            .boxed()
-    }
-
-    fn report<'a>(
-        &'a self,
-        agent: &'a str,
-        report: AgentReport,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
+    async fn report(&self, agent: String, report: AgentReport) -> Result<(), Fault> {
         let process = self.membership.process.clone();
         let is_active = matches!(report, AgentReport::State { .. });
-        let name = agent;
-        let agent = agent.to_owned();
+        let name = agent.clone();
         // The AMS is itself a system agent, and the system agents cannot wait for it.
         let (told, followed) = self.open.then(oneshot::channel).unzip();
         let work = move |desk: &mut Desk, now| {
-            desk.state.reported(&process, &agent, report, now);
+            desk.state.reported(&process, &name, report, now);
             desk.followers.extend(told);
             Ok(())
         };
-        async move {
-            self.desk.run(work).await?;
-            if let Some(followed) = followed {
-                // An error means that the Master is ending.
-                let _ = followed.await;
-            }
-            if let Some(post) = &self.post
-                && let Err(fault) = post.is_active(name, is_active).await
-            {
-                tracing::error!(agent = name, %fault, "messages kept for an agent cannot be had");
-            }
-            Ok(())
+        self.desk.run(work).await?;
+        if let Some(followed) = followed {
+            // An error means that the Master is ending.
+            let _ = followed.await;
         }
-        .boxed()
+        if let Some(post) = &self.post
+            && let Err(fault) = post.is_active(&agent, is_active).await
+        {
+            tracing::error!(agent, %fault, "messages kept for an agent cannot be had");
+        }
+        Ok(())
     }
 
-    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        let work = move |desk: &mut Desk, _| {
-            desk.refusals.note(records);
-            Ok(())
-        };
-        self.desk.run(work).boxed()
+    async fn carry_out(&self, request: AttachmentRequest) -> Result<AttachmentAnswer, Fault> {
+        Ok(match (request, &self.post) {
+            (AttachmentRequest::Certify { subject, request }, _) => {
+                self.certify(subject, request).await?.into()
+            }
+            (AttachmentRequest::Announce { address }, _) => {
+                let process = self.membership.process.clone();
+                let work = move |desk: &mut Desk, now| {
+                    desk.state.announced(&process, address, now);
+                    Ok(())
+                };
+                self.desk.run(work).await?.into()
+            }
+            (AttachmentRequest::Resolve { agent }, _) => {
+                self.asked.lock().insert(agent.clone());
+                let work = move |desk: &mut Desk, _| Ok(desk.state.directory().locate(&agent));
+                self.desk.run(work).await?.into()
+            }
+            (AttachmentRequest::Report { agent, report }, _) => {
+                self.report(agent, report).await?.into()
+            }
+            (AttachmentRequest::Refusals { records }, _) => {
+                let work = move |desk: &mut Desk, _| {
+                    desk.refusals.note(records);
+                    Ok(())
+                };
+                self.desk.run(work).await?.into()
+            }
+            (AttachmentRequest::Post { letters }, Some(post)) => post.post(letters).await?.into(),
+            (AttachmentRequest::Post { letters }, None) => {
+                vec![Some(no_letters()); letters.len()].into()
+            }
+            (AttachmentRequest::Letters { agent, outcomes }, Some(post)) => {
+                post.settle(&agent, outcomes).await?.into()
+            }
+            (AttachmentRequest::Letters { .. }, None) => AttachmentAnswer::Done,
+            (AttachmentRequest::ChannelLog { request, .. }, Some(post)) => {
+                post.channel_log(request).await?.into()
+            }
+            (AttachmentRequest::ChannelLog { .. }, None) => return Err(no_logs()),
+            (
+                AttachmentRequest::Attach { .. }
+                | AttachmentRequest::Frozen { .. }
+                | AttachmentRequest::NotFrozen { .. }
+                | AttachmentRequest::Inherit { .. },
+                _,
+            ) => return Err(not_attached()),
+        })
+    }
+}
+
+impl Host for OwnHost {
+    fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
+        self.carry_out(request).boxed()
     }
 
     fn keeps_letters(&self) -> bool {
         self.post.is_some()
     }
 
-    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        let Some(post) = &self.post else {
-            return std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed();
-        };
-        post.post(letters).boxed()
-    }
-
-    fn settle_letters<'a>(
-        &'a self,
-        agent: &'a str,
-        outcomes: Vec<(u64, LetterOutcome)>,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        match &self.post {
-            Some(post) => post.settle(agent, outcomes).boxed(),
-            None => std::future::ready(Ok(())).boxed(),
-        }
-    }
-
     fn close(&self) -> BoxFuture<'_, ()> {
         match &self.post {
             Some(post) => post.close().boxed(),
             None => std::future::ready(()).boxed(),
-        }
-    }
-
-    fn channel_log<'a>(
-        &'a self,
-        _node: &'a str,
-        request: LogRequest,
-    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
-        match &self.post {
-            Some(post) => post.channel_log(request).boxed(),
-            None => std::future::ready(Err(no_logs())).boxed(),
         }
     }
 
@@ -373,10 +360,6 @@ impl Host for OwnHost {
             Some(post) => post.retain(channel, retention).boxed(),
             None => std::future::ready(Err(no_logs())).boxed(),
         }
-    }
-
-    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
-        std::future::ready(Ok(Vec::new())).boxed()
     }
 
     fn commands(&self) -> Option<mpsc::Receiver<Command>> {

@@ -9,13 +9,11 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::shared::Shared;
-use sealbus_control::attachment::AgentReport;
-use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
 use sealbus_control::enrolment::ask;
-use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs};
+use sealbus_control::host::{Command, Host, Membership, no_letters, no_logs, not_attached};
 use sealbus_control::node::MasterRequest;
-use sealbus_control::post::{LetterOutcome, PostedLetter};
-use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject};
+use sealbus_control::{Blob, Fault, FaultCode, Subject};
 use sealbus_enrolment::{Enrolment, EnrolmentError};
 
 /// [`Host`] of the node's own process.
@@ -48,6 +46,35 @@ impl NodeHost {
             error => Fault::new(FaultCode::Unavailable, error.to_string()),
         })
     }
+
+    async fn carry_out(&self, request: AttachmentRequest) -> Result<AttachmentAnswer, Fault> {
+        match request {
+            AttachmentRequest::Certify { subject, request } => {
+                return Ok(self.certify_itself(subject, request.0).await?.into());
+            }
+            AttachmentRequest::Announce { address } => *self.announced.lock() = Some(address),
+            AttachmentRequest::Resolve { agent } => {
+                self.shared.asked.lock().insert(agent.clone());
+                return Ok(self.shared.locate(&agent).await?.into());
+            }
+            AttachmentRequest::Refusals { records } => {
+                let refusals = MasterRequest::Refusals { records };
+                self.shared.reports.put_of_process(refusals)?;
+            }
+            // The heartbeat tells the Master that the node is there.
+            AttachmentRequest::Report { .. } | AttachmentRequest::Letters { .. } => {}
+            // The platform's own agents keep no messages for others.
+            AttachmentRequest::Post { letters } => {
+                return Ok(vec![Some(no_letters()); letters.len()].into());
+            }
+            AttachmentRequest::ChannelLog { .. } => return Err(no_logs()),
+            AttachmentRequest::Attach { .. }
+            | AttachmentRequest::Frozen { .. }
+            | AttachmentRequest::NotFrozen { .. }
+            | AttachmentRequest::Inherit { .. } => return Err(not_attached()),
+        }
+        Ok(AttachmentAnswer::Done)
+    }
 }
 
 impl Host for NodeHost {
@@ -55,72 +82,12 @@ impl Host for NodeHost {
         &self.membership
     }
 
-    fn certify(
-        &self,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
-        async move {
-            let chain = self.certify_itself(subject, request).await?;
-            Ok(chain.into_iter().map(|der| der.0).collect())
-        }
-        .boxed()
-    }
-
-    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
-        *self.announced.lock() = Some(address);
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
-        self.shared.asked.lock().insert(agent.to_owned());
-        self.shared.locate(agent).boxed()
-    }
-
-    fn report<'a>(
-        &'a self,
-        _agent: &'a str,
-        _report: AgentReport,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        // The heartbeat tells the Master that the node is there.
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        let reported = self
-            .shared
-            .reports
-            .put_of_process(MasterRequest::Refusals { records });
-        std::future::ready(reported).boxed()
+    fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
+        self.carry_out(request).boxed()
     }
 
     fn keeps_letters(&self) -> bool {
         false
-    }
-
-    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        // The platform's own agents keep no messages for others.
-        std::future::ready(Ok(vec![Some(no_letters()); letters.len()])).boxed()
-    }
-
-    fn settle_letters<'a>(
-        &'a self,
-        _agent: &'a str,
-        _outcomes: Vec<(u64, LetterOutcome)>,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn channel_log<'a>(
-        &'a self,
-        _node: &'a str,
-        _request: LogRequest,
-    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
-        std::future::ready(Err(no_logs())).boxed()
-    }
-
-    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
-        std::future::ready(Ok(Vec::new())).boxed()
     }
 
     fn commands(&self) -> Option<mpsc::Receiver<Command>> {

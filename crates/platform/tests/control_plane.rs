@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 use sealbus_bus::{
     BoxFuture, Bus, BusConfig, Location, Mailbox, Outbox, ProcessEndpoint, ResolveError, Resolver,
 };
-use sealbus_control::admin::{NodeState, ask};
+use sealbus_control::admin::{self, NodeState};
+use sealbus_control::attachment::ask;
 use sealbus_control::host::Host as _;
 use sealbus_control::node::{Launch, MasterRequest, NodeRequest, ONTOLOGY};
 use sealbus_control::{AgentLocation, Blob, ProcessContact};
@@ -128,14 +129,15 @@ fn endpoint(contact: &ProcessContact) -> ProcessEndpoint {
 
 /// The place of an agent, which every attached process may ask for.
 async fn whereabouts(attachment: &Attachment, agent: &str) -> ProcessEndpoint {
-    match attachment.resolve(agent).await.unwrap() {
+    let name = agent.to_owned();
+    match attachment.ask(ask::Resolve { agent: name }).await.unwrap() {
         AgentLocation::Process(contact) => endpoint(&contact),
         other => panic!("{agent}: {other:?}"),
     }
 }
 
 async fn refused(operator: &Operator) -> u64 {
-    operator.ask(ask::Status).await.unwrap().refusals
+    operator.ask(admin::ask::Status).await.unwrap().refusals
 }
 
 /// Waits until operators see more than `before` refusals, or until `is_obeyed`.

@@ -10,8 +10,9 @@ use sealbus_seal::{
 
 use super::now;
 use super::standing::Standing;
+use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
-use sealbus_control::{Fault, Subject};
+use sealbus_control::{Blob, Fault, Subject};
 
 /// The reason why a key of this process was not certified.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -92,10 +93,13 @@ impl Certifier {
             tracing::info!(target: "sealbus::certification", step = 4, agent = who,
                 "sent the signing request to the CA by way of the node");
         }
-        let chain = self.host.certify(subject.clone(), request).await?;
-        let chain = self.shared(CertificateChain::new(
-            chain.into_iter().map(Into::into).collect(),
-        )?);
+        let certify = ask::Certify {
+            subject: subject.clone(),
+            request: Blob(request),
+        };
+        let chain = self.host.ask(certify).await?;
+        let chain = chain.into_iter().map(|der| der.0.into()).collect();
+        let chain = self.shared(CertificateChain::new(chain)?);
         let credential = Credential::new(key, chain)?;
         let certificate = credential.certificate()?;
         let fits = match &subject {

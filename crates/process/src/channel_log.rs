@@ -17,6 +17,7 @@ use sealbus_seal::Identity;
 
 use super::node_queue::{Keeper, NodeQueue};
 use sealbus_control::ask::Ask;
+use sealbus_control::attachment::ask::ChannelLog;
 use sealbus_control::channel_log::{
     KeepOutcome, LogAnswer, LogQuestion, LogRequest, LogStart, PostedEvent, ask,
 };
@@ -58,7 +59,8 @@ impl NodeLogs {
     where
         A: Ask<Requests = LogRequest, Answers = LogAnswer>,
     {
-        let answer = self.host.channel_log(node, ask.into()).await;
+        let (node, request) = (node.to_owned(), ask.into());
+        let answer = self.host.ask(ChannelLog { node, request }).await;
         answer.and_then(A::take).map_err(|fault| match fault.code {
             FaultCode::Unavailable | FaultCode::Full | FaultCode::Storage => {
                 NotRead::Away(fault.to_string())
@@ -240,8 +242,8 @@ impl Keeper for EventKeeper {
     }
 
     async fn ask(&self, events: Vec<PostedEvent>) -> Result<Vec<Result<u64, Fault>>, Fault> {
-        let request = LogRequest::Keep { events };
-        let outcomes = ask::Keep::take(self.host.channel_log(&self.node, request).await?)?;
+        let (node, request) = (self.node.to_string(), LogRequest::Keep { events });
+        let outcomes = ask::Keep::take(self.host.ask(ChannelLog { node, request }).await?)?;
         let outcomes = outcomes.into_iter().map(|outcome| match outcome {
             KeepOutcome::Kept { number } => Ok(number),
             KeepOutcome::Refused { fault } => Err(fault),

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::node_queue::{Keeper, NodeQueue};
 use super::{Shared, freeze};
+use sealbus_control::attachment::ask;
 use sealbus_control::clock::now;
 use sealbus_control::host::Host;
 use sealbus_control::post::{Cover, DeliveredLetter, LetterOutcome, PostedLetter, Receipt};
@@ -79,7 +80,7 @@ impl Keeper for LetterKeeper {
     }
 
     async fn ask(&self, letters: Vec<PostedLetter>) -> Result<Vec<Result<(), Fault>>, Fault> {
-        let refused = self.host.post(letters).await?;
+        let refused = self.host.ask(ask::Post { letters }).await?;
         let outcomes = refused.into_iter().map(|fault| fault.map_or(Ok(()), Err));
         Ok(outcomes.collect())
     }
@@ -371,7 +372,11 @@ async fn report(
                 let Some(inbox) = inbox.upgrade() else {
                     return;
                 };
-                match inbox.host.settle_letters(&agent, outcomes.clone()).await {
+                let settled = ask::Letters {
+                    agent: agent.clone(),
+                    outcomes: outcomes.clone(),
+                };
+                match inbox.host.ask(settled).await {
                     Ok(()) => {
                         for (number, outcome) in &outcomes {
                             if outcome.is_final() {

@@ -48,7 +48,7 @@ use sealbus_seal::{CLOCK_SKEW, Identity, PlatformName, SecurityLevel, Timestamp,
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
-use sealbus_control::attachment::AgentReport;
+use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
 use sealbus_control::private::forbid_inspection;
 use sealbus_control::{AgentState, FrozenAgent, Subject};
@@ -367,7 +367,7 @@ impl Process {
             carrier::reachable(&**transport, names).await;
             self.shared
                 .host
-                .announce(address)
+                .ask(ask::Announce { address })
                 .await
                 .map_err(OpenError::Announcement)?;
             *announced = true;

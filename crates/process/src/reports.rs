@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use sealbus_control::FaultCode;
-use sealbus_control::attachment::AgentReport;
+use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::Host;
 
 /// How long closing waits for the last reports to reach the platform.
@@ -115,7 +115,11 @@ async fn deliver(
     while let Some(Item { report, taken }) = items.recv().await {
         if let Some((agent, report)) = report {
             let mut pause = FIRST_PAUSE;
-            while let Err(error) = host.report(&agent, report.clone()).await {
+            let ask = || ask::Report {
+                agent: agent.clone(),
+                report: report.clone(),
+            };
+            while let Err(error) = host.ask(ask()).await {
                 if error.code != FaultCode::Unavailable {
                     tracing::warn!(agent, %error, "the platform did not take a report about this agent");
                     break;

@@ -7,6 +7,7 @@ use sealbus_bus::{
 };
 use sealbus_seal::{Identity, PlatformName};
 
+use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
 use sealbus_control::{AgentLocation, FaultCode, ProcessContact};
 
@@ -34,7 +35,8 @@ impl DirectoryResolver {
             _ if is_foreign(agent, &self.platform) => (GATEWAY, Location::NoGateway),
             _ => return Ok(Location::Unknown),
         };
-        match self.host.resolve(local).await {
+        let local = local.to_owned();
+        match self.host.ask(ask::Resolve { agent: local }).await {
             Ok(AgentLocation::Process(contact)) => endpoint(&self.platform, &contact)
                 .map(Location::Process)
                 .map_err(fault),

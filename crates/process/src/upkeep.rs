@@ -12,6 +12,7 @@ use super::agent::Entry;
 use super::certification::CertificationError;
 use super::standing::Standing;
 use super::{ProcessEnd, Shared, Stopping, THE_PROCESS, freeze, now};
+use sealbus_control::attachment::ask;
 use sealbus_control::host::Command;
 use sealbus_control::{FaultCode, RefusalRecord, Subject};
 
@@ -354,12 +355,8 @@ async fn tell_refusals(shared: &Shared, told: &mut u64) {
             });
     }
     // While the platform is away, they are reported again with the next ones.
-    if shared
-        .host
-        .refused(records.into_values().collect())
-        .await
-        .is_ok()
-    {
+    let records = records.into_values().collect();
+    if shared.host.ask(ask::Refusals { records }).await.is_ok() {
         *told = total;
     }
 }

@@ -1,7 +1,6 @@
 //! Agents that move: their hooks on a real platform, with an injected wish to move them.
 #![allow(clippy::unwrap_used)]
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,12 +10,11 @@ use sealbus::process::AgentHandle;
 use sealbus::{
     AclMessage, Agent, AgentResult, Context, Message, Performative, Platform, RunError, agent,
 };
-use sealbus_control::attachment::AgentReport;
-use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
 use sealbus_control::host::{Command, Host, Membership};
-use sealbus_control::post::{LetterOutcome, PostedLetter};
-use sealbus_control::{AgentLocation, Fault, FrozenAgent, RefusalRecord, Subject};
+use sealbus_control::{Fault, FrozenAgent};
 use sealbus_master::embedded::EmbeddedPlatform;
+use sealbus_process::attachment::part_of;
 use sealbus_seal::PlatformName;
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,51 +51,13 @@ impl Host for Moving {
     fn membership(&self) -> &Membership {
         &self.membership
     }
-    fn certify(
-        &self,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
-        self.host.certify(subject, request)
-    }
-    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
-        self.host.announce(address)
-    }
-    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
-        self.host.resolve(agent)
-    }
-    fn report<'a>(
-        &'a self,
-        agent: &'a str,
-        report: AgentReport,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        self.host.report(agent, report)
-    }
-    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        self.host.refused(records)
-    }
-    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        self.host.post(letters)
-    }
-
-    fn settle_letters<'a>(
-        &'a self,
-        agent: &'a str,
-        outcomes: Vec<(u64, LetterOutcome)>,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        self.host.settle_letters(agent, outcomes)
-    }
-
-    fn channel_log<'a>(
-        &'a self,
-        node: &'a str,
-        request: LogRequest,
-    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
-        self.host.channel_log(node, request)
-    }
-
-    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
-        Box::pin(async { Ok(self.inheritance.clone()) })
+    fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
+        if let AttachmentRequest::Inherit { index } = request {
+            let bytes = serde_json::to_vec(&self.inheritance).unwrap();
+            let part = part_of(&bytes, index).unwrap();
+            return Box::pin(async { Ok(part.into()) });
+        }
+        self.host.answer(request)
     }
     fn commands(&self) -> Option<mpsc::Receiver<Command>> {
         self.commands.lock().unwrap().take()

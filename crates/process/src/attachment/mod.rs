@@ -5,7 +5,6 @@ mod freezing;
 mod link;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +17,10 @@ use sealbus_seal::token::{Purpose, Secret, Token, TokenError};
 use tokio::sync::{mpsc, watch};
 
 use sealbus_control::ask::Ask;
-use sealbus_control::attachment::{AgentReport, Welcome, ask};
-use sealbus_control::channel_log::{LogAnswer, LogRequest};
+use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest, Welcome};
 use sealbus_control::host::{Command, Host, Membership};
-use sealbus_control::post::{LetterOutcome, PostedLetter};
 use sealbus_control::rpc::Caller;
-use sealbus_control::{AgentLocation, Blob, Fault, FaultCode, FrozenAgent, RefusalRecord, Subject};
+use sealbus_control::{Fault, FaultCode};
 
 pub use freezing::part_of;
 use link::{Link, Way};
@@ -131,7 +128,11 @@ impl Attachment {
         })
     }
 
-    async fn ask<A: Ask>(&self, ask: A) -> Result<A::Answer, Fault> {
+    /// Asks the node.
+    ///
+    /// # Errors
+    /// The node's fault, or [`FaultCode::Unavailable`] while the node is away.
+    pub async fn ask<A: Ask>(&self, ask: A) -> Result<A::Answer, Fault> {
         let mut caller = self.caller.clone();
         let asking = async {
             let present = caller.wait_for(Option::is_some).await;
@@ -160,82 +161,8 @@ impl Host for Attachment {
         &self.membership
     }
 
-    fn certify(
-        &self,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
-        async move {
-            let request = Blob(request);
-            let chain = self.ask(ask::Certify { subject, request }).await?;
-            Ok(chain.into_iter().map(|der| der.0).collect())
-        }
-        .boxed()
-    }
-
-    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
-        self.ask(ask::Announce { address }).boxed()
-    }
-
-    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
-        let agent = agent.to_owned();
-        self.ask(ask::Resolve { agent }).boxed()
-    }
-
-    fn report<'a>(
-        &'a self,
-        agent: &'a str,
-        report: AgentReport,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        let agent = agent.to_owned();
-        self.ask(ask::Report { agent, report }).boxed()
-    }
-
-    fn refused(&self, records: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        self.ask(ask::Refusals { records }).boxed()
-    }
-
-    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        self.ask(ask::Post { letters }).boxed()
-    }
-
-    fn settle_letters<'a>(
-        &'a self,
-        agent: &'a str,
-        outcomes: Vec<(u64, LetterOutcome)>,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        let agent = agent.to_owned();
-        self.ask(ask::Letters { agent, outcomes }).boxed()
-    }
-
-    fn channel_log<'a>(
-        &'a self,
-        node: &'a str,
-        request: LogRequest,
-    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
-        let node = node.to_owned();
-        self.ask(ask::ChannelLog { node, request }).boxed()
-    }
-
-    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
-        async move {
-            let mut bytes = Vec::new();
-            let mut index = 0;
-            loop {
-                let part = self.ask(ask::Inherit { index }).await?;
-                if part.index != index {
-                    return Err(Fault::other_answer());
-                }
-                bytes.extend_from_slice(&part.bytes.0);
-                index += 1;
-                if !part.more {
-                    break;
-                }
-            }
-            serde_json::from_slice(&bytes)
-                .map_err(|error| Fault::new(FaultCode::Internal, error.to_string()))
-        }
-        .boxed()
+    fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
+        async move { self.ask(&request).await }.boxed()
     }
 
     fn commands(&self) -> Option<mpsc::Receiver<Command>> {

@@ -13,6 +13,7 @@ use sealbus_journal::Retention;
 
 use super::killable::{Life, NODE, Node, durable, next, text};
 use super::*;
+use sealbus_control::channel_log::{LogAnswer, LogRequest};
 
 /// Publishes while the process and its node are killed. Returns the acknowledged events.
 async fn publish_all(node: Arc<Node>, name: &'static str, count: usize) -> Vec<String> {

@@ -14,7 +14,7 @@ use sealbus_journal::{Journal, JournalConfig, Retention};
 
 use super::*;
 use crate::channel_log::NodeLogs;
-use sealbus_control::channel_log::KeptLog;
+use sealbus_control::channel_log::{KeptLog, LogAnswer, LogRequest};
 use sealbus_keeping::channel_log::ChannelLogs;
 
 /// A guard against waiting for ever.
@@ -158,43 +158,10 @@ impl Host for Link {
         &self.membership
     }
 
-    fn certify(&self, _: Subject, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
-        Box::pin(async { Err(sealbus_control::host::no_logs()) })
-    }
-
-    fn announce(&self, _: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
-        Box::pin(async { Ok(AgentLocation::Unknown) })
-    }
-
-    fn report<'a>(&'a self, _: &'a str, _: AgentReport) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn refused(&self, _: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn post(&self, _: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn settle_letters<'a>(
-        &'a self,
-        _: &'a str,
-        _: Vec<(u64, LetterOutcome)>,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn channel_log<'a>(
-        &'a self,
-        node: &'a str,
-        request: LogRequest,
-    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
+    fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
+        let AttachmentRequest::ChannelLog { node, request } = request else {
+            return Box::pin(async { Err(no_letters()) });
+        };
         assert_eq!(node, NODE);
         Box::pin(async move {
             let lost = || Fault::new(FaultCode::Unavailable, "lost");
@@ -212,12 +179,8 @@ impl Host for Link {
             if is_killed || self.is_lost() {
                 return Err(lost());
             }
-            answer
+            Ok(answer?.into())
         })
-    }
-
-    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
-        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn commands(&self) -> Option<mpsc::Receiver<Command>> {

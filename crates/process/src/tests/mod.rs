@@ -22,12 +22,13 @@ use sealbus_seal::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
-use sealbus_control::channel_log::{LogAnswer, LogRequest};
-use sealbus_control::host::Command;
-use sealbus_control::post::{LetterOutcome, PostedLetter};
+use crate::attachment::part_of;
+use sealbus_control::attachment::{AttachmentAnswer, AttachmentRequest};
+use sealbus_control::host::{Command, no_letters, no_logs};
+use sealbus_control::post::LetterOutcome;
 use sealbus_control::{
     AgentLocation, Blob, DirectoryChange, Fault, FaultCode, PlatformDescription, ProcessContact,
-    RefusalRecord, Rules, TransportDescription,
+    Rules, TransportDescription,
 };
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -180,7 +181,7 @@ impl TestHost {
         (Arc::new(host), tell)
     }
 
-    fn issue(&self, subject: &Subject, request: &[u8]) -> Result<Vec<Vec<u8>>, Fault> {
+    fn issue(&self, subject: &Subject, request: &[u8]) -> Result<Vec<Blob>, Fault> {
         if let Some(fault) = &*self.fault.lock() {
             return Err(fault.clone());
         }
@@ -210,7 +211,7 @@ impl TestHost {
             .chain
             .to_certificates()
             .iter()
-            .map(|der| der.to_vec())
+            .map(|der| Blob(der.to_vec()))
             .collect())
     }
 }
@@ -220,75 +221,43 @@ impl Host for TestHost {
         &self.membership
     }
 
-    fn certify(
-        &self,
-        subject: Subject,
-        request: Vec<u8>,
-    ) -> BoxFuture<'_, Result<Vec<Vec<u8>>, Fault>> {
-        Box::pin(async move { self.issue(&subject, &request) })
-    }
-
-    fn announce(&self, address: SocketAddr) -> BoxFuture<'_, Result<(), Fault>> {
+    fn answer(&self, request: AttachmentRequest) -> BoxFuture<'_, Result<AttachmentAnswer, Fault>> {
         Box::pin(async move {
-            for agent in &self.membership.agents {
-                let contact = ProcessContact {
-                    node: "node-1".to_owned(),
-                    process: self.membership.process.clone(),
-                    address,
-                };
-                self.world
-                    .place(agent, AgentLocation::Process(contact))
-                    .await;
+            match request {
+                AttachmentRequest::Certify { subject, request } => {
+                    return Ok(self.issue(&subject, &request.0)?.into());
+                }
+                AttachmentRequest::Announce { address } => {
+                    for agent in &self.membership.agents {
+                        let contact = ProcessContact {
+                            node: "node-1".to_owned(),
+                            process: self.membership.process.clone(),
+                            address,
+                        };
+                        let location = AgentLocation::Process(contact);
+                        self.world.place(agent, location).await;
+                    }
+                }
+                AttachmentRequest::Resolve { agent } => {
+                    let location = self.world.directory.lock().get(&agent).cloned();
+                    return Ok(location.unwrap_or(AgentLocation::Unknown).into());
+                }
+                AttachmentRequest::Report { agent, report } => {
+                    self.reports.lock().push((agent, report));
+                }
+                AttachmentRequest::Post { letters } => {
+                    return Ok(vec![Some(no_letters()); letters.len()].into());
+                }
+                AttachmentRequest::Letters { outcomes, .. } => self.settled.lock().extend(outcomes),
+                AttachmentRequest::ChannelLog { .. } => return Err(no_logs()),
+                AttachmentRequest::Inherit { index } => {
+                    let bytes = serde_json::to_vec(&self.inheritance).unwrap();
+                    return Ok(part_of(&bytes, index).unwrap().into());
+                }
+                _ => {}
             }
-            Ok(())
+            Ok(AttachmentAnswer::Done)
         })
-    }
-
-    fn resolve<'a>(&'a self, agent: &'a str) -> BoxFuture<'a, Result<AgentLocation, Fault>> {
-        let location = self.world.directory.lock().get(agent).cloned();
-        Box::pin(async { Ok(location.unwrap_or(AgentLocation::Unknown)) })
-    }
-
-    fn report<'a>(
-        &'a self,
-        agent: &'a str,
-        report: AgentReport,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        self.reports.lock().push((agent.to_owned(), report));
-        Box::pin(async { Ok(()) })
-    }
-
-    fn refused(&self, _: Vec<RefusalRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn post(&self, letters: Vec<PostedLetter>) -> BoxFuture<'_, Result<Vec<Option<Fault>>, Fault>> {
-        let fault = Fault::new(
-            sealbus_control::FaultCode::NotPermitted,
-            "nothing is kept here",
-        );
-        Box::pin(async move { Ok(vec![Some(fault); letters.len()]) })
-    }
-
-    fn settle_letters<'a>(
-        &'a self,
-        _agent: &'a str,
-        outcomes: Vec<(u64, LetterOutcome)>,
-    ) -> BoxFuture<'a, Result<(), Fault>> {
-        self.settled.lock().extend(outcomes);
-        Box::pin(async { Ok(()) })
-    }
-
-    fn channel_log<'a>(
-        &'a self,
-        _node: &'a str,
-        _request: LogRequest,
-    ) -> BoxFuture<'a, Result<LogAnswer, Fault>> {
-        Box::pin(async { Err(sealbus_control::host::no_logs()) })
-    }
-
-    fn inherit(&self) -> BoxFuture<'_, Result<Vec<FrozenAgent>, Fault>> {
-        Box::pin(async { Ok(self.inheritance.clone()) })
     }
 
     fn commands(&self) -> Option<mpsc::Receiver<Command>> {

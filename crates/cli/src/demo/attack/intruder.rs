@@ -13,8 +13,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use sealbus_brokers::rabbitmq::names;
-use sealbus_control::Subject;
+use sealbus_control::attachment::ask;
 use sealbus_control::host::Host;
+use sealbus_control::{Blob, Subject};
 use sealbus_fipa::{AclMessage, Aid, Performative, bitefficient};
 use sealbus_mesh::frame::{self, Frame, Hello, PREFACE, PROTOCOL_VERSION};
 use sealbus_mesh::protocol_name;
@@ -156,8 +157,9 @@ impl Disguise {
 /// Has a locally made key certified through the node.
 async fn certify(attachment: &Attachment, subject: Subject) -> Result<Credential, Failure> {
     let key = KeyPair::generate()?;
-    let chain = attachment.certify(subject, key.signing_request()?).await?;
-    let chain = CertificateChain::new(chain.into_iter().map(CertificateDer::from).collect())?;
+    let request = Blob(key.signing_request()?);
+    let chain = attachment.ask(ask::Certify { subject, request }).await?;
+    let chain = CertificateChain::new(chain.into_iter().map(|der| der.0.into()).collect())?;
     Ok(Credential::new(key, chain)?)
 }
 
