@@ -1,9 +1,11 @@
 //! The conversation of the command line with the Master, over a unix socket that only the platform's owner may open.
 
+mod broker;
+mod nodes;
+
 use std::net::{IpAddr, SocketAddr};
 
 use sealbus_gateways::http::{GatewayPolicy, GatewayRule};
-use sealbus_manifest::isolation::Isolation;
 use serde::{Deserialize, Serialize};
 
 use super::channel_log::KeptLog;
@@ -11,6 +13,9 @@ use super::node::{GatewayStatus, LogPosition, LogText};
 use super::post::WaitingLetter;
 use super::{AgentState, Blob, RefusalRecord, UnixMillis};
 use crate::ask::conversation;
+
+pub use broker::{BrokerMember, BrokerStatus, CertifiedBroker, DeadLetterRecord};
+pub use nodes::{NodeState, NodeStatus, SilentNode};
 
 conversation! {
     /// The requests of an operator to the Master.
@@ -276,15 +281,6 @@ pub struct Moved {
     pub node: String,
 }
 
-/// A broker's certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CertifiedBroker {
-    /// The root certificate, DER.
-    pub root: Blob,
-    /// The broker's certificate and its issuers', DER.
-    pub chain: Vec<Blob>,
-}
-
 /// The platform as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformStatus {
@@ -310,137 +306,6 @@ pub struct PlatformStatus {
     pub certificates: u64,
     /// Refusals counted in all.
     pub refusals: u64,
-}
-
-/// The broker, or the cluster of brokers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BrokerStatus {
-    /// The addresses at which agents reach it.
-    pub addresses: Vec<String>,
-    /// The cluster's members, by name.
-    pub members: Vec<BrokerMember>,
-    /// Messages that wait for their agents there, by the agents' full names.
-    pub waiting: Vec<(String, u64)>,
-    /// Dead letters that the broker keeps.
-    pub kept: u64,
-    /// Dead letters since the Master was started.
-    pub dead: u64,
-    /// The latest dead letters, latest last.
-    pub dead_letters: Vec<DeadLetterRecord>,
-}
-
-/// One broker of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BrokerMember {
-    /// The broker's name.
-    pub name: String,
-    /// Whether it runs.
-    pub running: bool,
-    /// The shortages for which it lets the cluster take no messages: `memory`, `disk`.
-    pub alarms: Vec<String>,
-}
-
-/// A message that was not delivered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeadLetterRecord {
-    /// When it became a dead letter.
-    pub at: UnixMillis,
-    /// The sender, as far as the broker knows it. At the levels without proof, the sender named in the message.
-    pub from: Option<String>,
-    /// The receiver.
-    pub to: Option<String>,
-    /// The reason.
-    pub why: String,
-    /// The message's performative; none if it is no ACL message.
-    pub performative: Option<String>,
-    /// The message's length in bytes.
-    pub bytes: u64,
-    /// Whether its sender was told.
-    pub told: bool,
-}
-
-/// A node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeStatus {
-    /// The node's name.
-    pub name: String,
-    /// Whether it is alive.
-    pub state: NodeState,
-    /// The node's address.
-    pub address: String,
-    /// The machine's name.
-    pub host: String,
-    /// The number of the node's processors.
-    pub processors: u32,
-    /// The strongest isolation that its programs get, if it can isolate them.
-    pub isolation: Option<Isolation>,
-    /// Processes placed on it.
-    pub processes: u32,
-    /// Agents placed on it.
-    pub agents: u32,
-    /// When it was last heard of.
-    pub heard: UnixMillis,
-}
-
-/// A node that did not answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SilentNode {
-    /// The node's name.
-    pub node: String,
-    /// The reason, as far as it is known.
-    pub why: String,
-}
-
-/// Whether a node is alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NodeState {
-    /// The node sends heartbeats.
-    Alive,
-    /// The node was there before the Master was restarted, or before the Master was cut off from all nodes. It has some
-    /// time to come back.
-    Expected,
-    /// The node stopped sending heartbeats. Its agents were placed elsewhere.
-    Dead,
-    /// The node ends its processes in order to leave.
-    Leaving,
-    /// The node left. Its agents were placed elsewhere.
-    Left,
-}
-
-impl NodeState {
-    /// Whether the node can receive requests and notices.
-    pub const fn is_there(self) -> bool {
-        matches!(self, Self::Alive | Self::Leaving)
-    }
-
-    /// The reason why the node cannot receive requests, if it cannot.
-    pub const fn absence(self) -> Option<&'static str> {
-        match self {
-            Self::Alive | Self::Leaving => None,
-            Self::Expected => {
-                Some("it was not heard since the Master was started again or cut off")
-            }
-            Self::Dead => Some("it is dead"),
-            Self::Left => Some("it has left"),
-        }
-    }
-
-    /// Whether the node is gone, and can only come back by enrolment.
-    pub const fn is_gone(self) -> bool {
-        matches!(self, Self::Dead | Self::Left)
-    }
-
-    /// The state's name for operators.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Alive => "alive",
-            Self::Expected => "expected",
-            Self::Dead => "dead",
-            Self::Leaving => "leaving",
-            Self::Left => "left",
-        }
-    }
 }
 
 /// An agent.

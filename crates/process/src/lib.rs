@@ -23,6 +23,7 @@ mod judgement;
 mod letters;
 mod neighbours;
 mod node_queue;
+mod opening;
 mod renewal;
 mod reports;
 mod resolver;
@@ -41,16 +42,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use sealbus_bus::{AttachError, Bus, BusConfig, Outbox, ProcessEndpoint, Transport};
+use sealbus_bus::{AttachError, Bus, Outbox, ProcessEndpoint, Transport};
 use sealbus_channels::Channels;
 use sealbus_fipa::{Aid, AidError};
-use sealbus_seal::{CLOCK_SKEW, Identity, PlatformName, SecurityLevel, Timestamp, Trust};
-use tokio::runtime::Handle;
+use sealbus_seal::{Identity, PlatformName, SecurityLevel, Timestamp, Trust};
 use tokio::sync::{Notify, watch};
 
 use sealbus_control::attachment::{AgentReport, ask};
 use sealbus_control::host::{Host, Membership};
-use sealbus_control::private::forbid_inspection;
 use sealbus_control::{AgentState, FrozenAgent, Subject};
 
 pub use agent::{AgentHandle, AgentSender, Parting, Thawed, Wish, Wishes};
@@ -62,7 +61,6 @@ use certification::{Certified, Certifier};
 use freeze::Resting;
 use renewal::Schedule;
 use reports::Reports;
-use resolver::DirectoryResolver;
 use standing::Standing;
 
 /// One agent process on its platform. Clones are handles to the same process.
@@ -124,114 +122,6 @@ pub struct Stopping {
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
 impl Process {
-    /// Takes this process's place on the platform that `host` stands for.
-    ///
-    /// `bus` is the bus of an embedded platform, with the platform's own agents already on it. Without a bus the
-    /// process makes its own, joined to the others by the mesh or a broker.
-    pub async fn open(host: Arc<dyn Host>, bus: Option<Bus>) -> Result<Process, OpenError> {
-        let commands = host.commands().ok_or(OpenError::HostInUse)?;
-        let membership = host.membership();
-        // An embedded platform is one process, and its program may inspect it freely.
-        if membership.reachable {
-            forbid_inspection();
-        }
-        let description = &membership.platform;
-        let unusable = |error: &dyn fmt::Display| OpenError::Description(error.to_string());
-        let platform = PlatformName::new(&description.name).map_err(|error| unusable(&error))?;
-        let level: SecurityLevel = description
-            .level
-            .parse()
-            .map_err(|error| unusable(&error))?;
-        if level > SecurityLevel::Auth {
-            return Err(OpenError::Level(level));
-        }
-        let roots: Vec<_> = description
-            .roots
-            .iter()
-            .map(|root| root.0.as_slice().into())
-            .collect();
-        let trust =
-            Trust::new(platform.clone(), &roots, CLOCK_SKEW).map_err(|error| unusable(&error))?;
-        let trust = Arc::new(trust);
-
-        let inherited = if membership.inherits {
-            host.inherit().await.map_err(OpenError::Inheritance)?
-        } else {
-            Vec::new()
-        };
-        let bus =
-            bus.unwrap_or_else(|| Bus::new(BusConfig::new(platform.clone()), Handle::current()));
-        let certifier = Certifier::new(host.clone());
-        let own = if membership.reachable {
-            bus.set_resolver(Arc::new(DirectoryResolver::new(
-                host.clone(),
-                platform.clone(),
-            )));
-            let certified = certifier
-                .certify(
-                    Subject::Process,
-                    &format!("process {}", membership.process),
-                    false,
-                )
-                .await?;
-            let identity = certified.certificate.identity().clone();
-            let standing = certified.standing(Duration::ZERO);
-            carrier::open(&bus, membership, level, &trust, certified).await?;
-            Some((identity, standing))
-        } else {
-            None
-        };
-        // An embedded platform shares the bus of its Master, and needs no transport.
-        let transport = own.as_ref().and_then(|_| bus.transport().cloned());
-        let mut agents = Agents::default();
-        if let Some((_, standing)) = &own {
-            agents.renewals.insert(standing.due, THE_PROCESS);
-        }
-        // On an embedded platform the system agents come first, and share the bus.
-        if host.keeps_letters() {
-            bus.set_post(letters::NodePost::start(host.clone(), platform.to_string()));
-            let logs = channel_log::NodeLogs::start(host.clone(), bus.downgrade());
-            Channels::of(&bus).set_logs(logs);
-        }
-        let shared = Arc::new(Shared {
-            inbox: letters::Inbox::start(host.clone()),
-            certifier,
-            bus,
-            trust,
-            platform,
-            level,
-            transport,
-            agents: Mutex::new(agents),
-            own: Mutex::new(own),
-            awaited: Mutex::new(membership.agents.iter().cloned().collect()),
-            inherited: Mutex::new(
-                inherited
-                    .into_iter()
-                    .map(|agent| (agent.agent.clone(), agent))
-                    .collect(),
-            ),
-            resting: Mutex::default(),
-            announced: tokio::sync::Mutex::new(false),
-            reports: Reports::start(host.clone()),
-            renewals_changed: Arc::new(Notify::new()),
-            started: Instant::now(),
-            stopping: watch::Sender::new(None),
-            ended: watch::Sender::new(None),
-            host,
-        });
-        let deny_list = shared.host.membership().deny_list.clone();
-        shared.obey_deny_list(&deny_list.0).await;
-        shared.obey_rules(&shared.host.membership().rules);
-        shared.processes_are(shared.host.membership().processes.clone());
-        tokio::spawn(letters::sweep(Arc::downgrade(&shared)));
-        tokio::spawn(upkeep::run(
-            Arc::downgrade(&shared),
-            shared.renewals_changed.clone(),
-            commands,
-        ));
-        Ok(Process { shared })
-    }
-
     /// The platform's name.
     pub fn platform(&self) -> &str {
         self.shared.platform.as_str()

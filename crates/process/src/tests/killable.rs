@@ -5,12 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use sealbus_bus::{Mailbox, Outbox};
+use sealbus_bus::{BusConfig, Mailbox, Outbox};
 use sealbus_channels::{
     ChannelPath, ChannelPattern, Channels, Qos, ReceivedEvent, Subscription, SubscriptionOptions,
 };
 use sealbus_conformance::schedule::Random;
 use sealbus_journal::{Journal, JournalConfig, Retention};
+use tokio::runtime::Handle;
 
 use super::*;
 use crate::channel_log::NodeLogs;

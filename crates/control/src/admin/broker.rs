@@ -1,0 +1,61 @@
+//! The broker that carries a platform's messages, as operators see it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Blob, UnixMillis};
+
+/// The broker, or the cluster of brokers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerStatus {
+    /// The addresses at which agents reach it.
+    pub addresses: Vec<String>,
+    /// The cluster's members, by name.
+    pub members: Vec<BrokerMember>,
+    /// Messages that wait for their agents there, by the agents' full names.
+    pub waiting: Vec<(String, u64)>,
+    /// Dead letters that the broker keeps.
+    pub kept: u64,
+    /// Dead letters since the Master was started.
+    pub dead: u64,
+    /// The latest dead letters, latest last.
+    pub dead_letters: Vec<DeadLetterRecord>,
+}
+
+/// One broker of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerMember {
+    /// The broker's name.
+    pub name: String,
+    /// Whether it runs.
+    pub running: bool,
+    /// The shortages for which it lets the cluster take no messages: `memory`, `disk`.
+    pub alarms: Vec<String>,
+}
+
+/// A message that was not delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetterRecord {
+    /// When it became a dead letter.
+    pub at: UnixMillis,
+    /// The sender, as far as the broker knows it. At the levels without proof, the sender named in the message.
+    pub from: Option<String>,
+    /// The receiver.
+    pub to: Option<String>,
+    /// The reason.
+    pub why: String,
+    /// The message's performative; none if it is no ACL message.
+    pub performative: Option<String>,
+    /// The message's length in bytes.
+    pub bytes: u64,
+    /// Whether its sender was told.
+    pub told: bool,
+}
+
+/// A broker's certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertifiedBroker {
+    /// The root certificate, DER.
+    pub root: Blob,
+    /// The broker's certificate and its issuers', DER.
+    pub chain: Vec<Blob>,
+}
