@@ -141,10 +141,11 @@ fuzz: ## Fuzz every parser, FUZZ_SECONDS=60 each
 
 SOAK_SCHEDULES ?= 100000
 SOAK_FIRST_SEED ?= 1000000
-soak: ## Simulate the AgentBus on bad networks, SOAK_SCHEDULES=100000 schedules from SOAK_FIRST_SEED on
+soak: ## Simulate the AgentBus and the protocols on bad networks, SOAK_SCHEDULES=100000 schedules from SOAK_FIRST_SEED on
 	$(call say,Soak: $(SOAK_SCHEDULES) schedules)
 	SEALBUS_SCHEDULES=$(SOAK_SCHEDULES) SEALBUS_FIRST_SEED=$(SOAK_FIRST_SEED) \
 	  $(CARGO) test --locked -p sealbus-channels --lib simulation -- --nocapture
+	SEALBUS_SCHEDULES=$(SOAK_SCHEDULES) $(CARGO) test --locked -p sealbus-protocols --test schedules
 
 clean: ## Remove everything that was built
 	rm -rf target $(VENV)

@@ -1,0 +1,72 @@
+//! Dutch Auction (FIPA XC00032): the price falls until somebody buys.
+//!
+//! The initiator announces the auction (`inform`) and calls for bids at a falling price (`cfp`). It accepts the first bid,
+//! and rejects others of the same round. If goods are left, it calls again, the buyers included. At the end it informs
+//! all.
+
+use sealbus_fipa::Performative::{AcceptProposal, Cfp, Inform, Propose, RejectProposal};
+
+use crate::protocol::Cause::{Initiator, Participant, Silence};
+use crate::protocol::Effect::{Ends, Goes};
+use crate::protocol::{Protocol, Step};
+use crate::{Outcome, Stage};
+
+/// `fipa-auction-dutch` (XC00032, experimental).
+pub static DUTCH_AUCTION: Protocol = Protocol {
+    name: "fipa-auction-dutch",
+    document: "XC00032",
+    opening: &[Inform],
+    first: Stage::Announced,
+    steps: &[&[
+        Step(Stage::Announced, Initiator(Cfp), Goes(Stage::Called)),
+        Step(Stage::Called, Initiator(Cfp), Goes(Stage::Called)),
+        Step(Stage::Called, Silence, Goes(Stage::Announced)),
+        Step(Stage::Called, Participant(Propose), Goes(Stage::Proposed)),
+        Step(
+            Stage::Proposed,
+            Initiator(AcceptProposal),
+            Goes(Stage::Ordered),
+        ),
+        Step(
+            Stage::Proposed,
+            Initiator(RejectProposal),
+            Goes(Stage::Announced),
+        ),
+        Step(Stage::Ordered, Initiator(Cfp), Goes(Stage::Called)),
+        Step(Stage::Announced, Initiator(Inform), Ends(Outcome::Closed)),
+        Step(Stage::Called, Initiator(Inform), Ends(Outcome::Closed)),
+        Step(Stage::Ordered, Initiator(Inform), Ends(Outcome::Closed)),
+    ]],
+    // The bid came too late for its round.
+    tolerated: &[
+        Step(Stage::Proposed, Initiator(Cfp), Goes(Stage::Called)),
+        Step(Stage::Proposed, Initiator(Inform), Ends(Outcome::Closed)),
+    ],
+    recruits: false,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::standard::sequence::{plays, refuses};
+
+    #[test]
+    fn the_sequences_of_the_standard() {
+        let sold = "inform > > cfp > cfp < propose > accept-proposal";
+        plays(&DUTCH_AUCTION, &format!("{sold} > inform"), Outcome::Closed);
+        plays(
+            &DUTCH_AUCTION,
+            &format!("{sold} > cfp > inform"),
+            Outcome::Closed,
+        );
+        let late = "inform > > cfp < propose > reject-proposal > inform";
+        plays(&DUTCH_AUCTION, late, Outcome::Closed);
+    }
+
+    #[test]
+    fn other_sequences_are_refused() {
+        refuses(&DUTCH_AUCTION, "inform > < propose");
+        refuses(&DUTCH_AUCTION, "inform > > accept-proposal");
+        refuses(&DUTCH_AUCTION, "inform > > cfp < propose > inform");
+    }
+}
