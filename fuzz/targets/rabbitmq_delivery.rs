@@ -3,13 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_brokers::Stamp;
+use sealbus_brokers::OrderStamp;
 use sealbus_brokers::rabbitmq::{names, read_dead_letter};
 use sealbus_seal::PlatformName;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
-        if let Some(stamp) = Stamp::parse(text) {
+        if let Some(stamp) = OrderStamp::parse(text) {
             assert_eq!(stamp.to_string(), text);
             assert!(stamp.base >= 1 && stamp.base <= stamp.number);
         }

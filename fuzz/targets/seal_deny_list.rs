@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sealbus_seal::denylist::DenyList;
 use sealbus_seal::{
     IssuingAuthority, PlatformName, RootAuthority, Timestamp, Trust, Validity,
 };

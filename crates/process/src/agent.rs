@@ -146,7 +146,7 @@ impl Wishes {
     }
 
     async fn until<T>(&self, ready: impl Fn(Option<Wish>) -> Option<T>) -> T {
-        let mut place = Place {
+        let mut place = WishPlace {
             entry: &self.0,
             task: None,
         };
@@ -164,12 +164,12 @@ impl Wishes {
 
 /// A place among the tasks that wait for a wish. It is smaller than the place of a [`tokio::sync::Notify`]; an idle
 /// agent would hold several.
-struct Place<'a> {
+struct WishPlace<'a> {
     entry: &'a Entry,
     task: Option<Waker>,
 }
 
-impl Place<'_> {
+impl WishPlace<'_> {
     fn take(&mut self, task: &Waker) {
         if self
             .task
@@ -201,7 +201,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WishPlace<'_> {
     fn drop(&mut self) {
         self.leave();
     }

@@ -10,7 +10,7 @@ use sealbus_seal::Identity;
 
 use super::aftermath::PeerKey;
 use super::receipt::Receipt;
-use super::stream::{Incoming, Kept, Outgoing, Parcel};
+use super::stream::{Incoming, KeptFrame, OutgoingStream, Parcel};
 use crate::filter::ChannelFilter;
 use crate::flow::FlowPolicy;
 use crate::frame::{Announcement, Frame, Replay, Stamp, session};
@@ -136,7 +136,7 @@ pub(super) struct Peer {
     pub(super) own_epoch: u64,
     /// Its epoch; 0: not known.
     pub(super) epoch: u64,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: OutgoingStream,
     pub(super) incoming: Incoming,
     /// The first frame to send again: it and later ones have come back, or may have come too early.
     pub(super) again_from: Option<u64>,
@@ -181,7 +181,7 @@ impl Peer {
             identity,
             own_epoch: epoch,
             epoch: 0,
-            outgoing: Outgoing::default(),
+            outgoing: OutgoingStream::default(),
             incoming: Incoming::default(),
             again_from: None,
             subscriptions: HashMap::new(),
@@ -236,7 +236,7 @@ impl Peer {
     ) {
         let mut parcel = Parcel::of_process(&frame(self.stamp()));
         parcel.author = author.cloned();
-        self.outgoing.push(Kept::new(parcel), now);
+        self.outgoing.push(KeptFrame::new(parcel), now);
     }
 
     /// As [`tell`](Self::tell), of a frame that was refused. What has come is acknowledged behind it.

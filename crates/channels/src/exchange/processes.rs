@@ -8,7 +8,7 @@ use sealbus_seal::Identity;
 use super::aftermath::PeerKey;
 use super::peer::{Peer, RemoteSubscription, Untold};
 use super::publication::{PublishError, Turn};
-use super::stream::{self, Kept};
+use super::stream::{self, KeptFrame};
 use super::subscriptions::announce;
 use super::{Exchange, Now, Outcome};
 use crate::frame::{Frame, HeadMechanism};
@@ -245,7 +245,12 @@ impl Exchange {
     }
 
     /// Tells the publisher of a frame that it was lost.
-    pub(super) fn report(&mut self, kept: Kept, identity: &Identity, reason: &UndeliverableReason) {
+    pub(super) fn report(
+        &mut self,
+        kept: KeptFrame,
+        identity: &Identity,
+        reason: &UndeliverableReason,
+    ) {
         if let Some(receipt) = &kept.receipt {
             receipt.fail(reason);
         }

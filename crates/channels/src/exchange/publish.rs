@@ -13,7 +13,7 @@ use super::filter_errors::{FailedFilters, Sieve};
 use super::peer::RemoteSubscription;
 use super::publication::{Attempt, Publication, PublishError, Reach};
 use super::receipt::Receipt;
-use super::stream::{Kept, Parcel};
+use super::stream::{KeptFrame, Parcel};
 use super::targets::{Here, PeerTargets, Targets, There, is_kept};
 use super::{Ended, Exchange, Now, Outcome};
 use crate::event::{ChannelHeader, Mechanism, ReceivedEvent};
@@ -410,11 +410,11 @@ impl Exchange {
                 if let Some(receipt) = &receipt {
                     receipt.expect();
                 }
-                let kept = Kept {
+                let kept = KeptFrame {
                     receipt,
                     charged: there.charged.clone(),
                     cost,
-                    ..Kept::new(parcel)
+                    ..KeptFrame::new(parcel)
                 };
                 peer.outgoing.push(kept, now.since_start);
             }

@@ -12,7 +12,7 @@ use super::aftermath::Aftermath;
 use super::collector::Collector;
 use super::consumer::Consumer;
 use super::publication::{Asked, Attempt, Publication, PublishError, Turn};
-use super::stream::{Kept, Parcel};
+use super::stream::{KeptFrame, Parcel};
 use super::targets::Here;
 use super::{Exchange, Now};
 use crate::event::{ChannelHeader, Mechanism, ReceivedEvent, RequestId};
@@ -221,7 +221,7 @@ impl Exchange {
             content: body.into(),
             tail: &[],
         };
-        peer.outgoing.push(Kept::new(parcel), now.since_start);
+        peer.outgoing.push(KeptFrame::new(parcel), now.since_start);
         self.mark_ready(key.index);
         Ok(Attempt::Done(()))
     }

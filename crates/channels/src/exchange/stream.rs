@@ -60,7 +60,7 @@ impl Parcel {
 }
 
 /// A frame that is kept until the other process has it.
-pub(super) struct Kept {
+pub(super) struct KeptFrame {
     pub(super) parcel: Parcel,
     pub(super) receipt: Option<Arc<Receipt>>,
     /// Subscriptions whose credit it took.
@@ -71,7 +71,7 @@ pub(super) struct Kept {
     pub(super) is_settled: bool,
 }
 
-impl Kept {
+impl KeptFrame {
     pub(super) fn new(parcel: Parcel) -> Self {
         Self {
             parcel,
@@ -85,9 +85,9 @@ impl Kept {
 
 /// The frames to send.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingStream {
     /// Frames that the other process has not acknowledged.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<KeptFrame>,
     /// The number of acknowledged frames.
     acknowledged: u64,
     /// The number of frames that the transport has taken and that have not come back.
@@ -104,14 +104,14 @@ pub(super) struct Outgoing {
 
 /// The place of the next frame to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NextFrame {
     Hello,
     Acknowledgement,
     Datagram,
     Kept(u64),
 }
 
-impl Outgoing {
+impl OutgoingStream {
     /// The number of the next frame to be kept.
     pub(super) fn next(&self) -> u64 {
         self.acknowledged + self.kept.len() as u64 + 1
@@ -123,7 +123,7 @@ impl Outgoing {
     }
 
     /// Adds a frame that was encoded with the number [`next`](Self::next).
-    pub(super) fn push(&mut self, kept: Kept, now: Duration) {
+    pub(super) fn push(&mut self, kept: KeptFrame, now: Duration) {
         if self.kept.is_empty() {
             self.progress = now;
         }
@@ -154,18 +154,18 @@ impl Outgoing {
         self.datagrams.push_back((parcel, counts.clone()));
     }
 
-    fn place(&self, is_known: bool) -> Option<Place> {
+    fn place(&self, is_known: bool) -> Option<NextFrame> {
         let may_acknowledge = |(_, after): &(Parcel, u64)| *after <= self.sent;
         if self.hello.is_some() {
-            Some(Place::Hello)
+            Some(NextFrame::Hello)
         } else if !is_known {
             None
         } else if self.acknowledgement.as_ref().is_some_and(may_acknowledge) {
-            Some(Place::Acknowledgement)
+            Some(NextFrame::Acknowledgement)
         } else if !self.datagrams.is_empty() {
-            Some(Place::Datagram)
+            Some(NextFrame::Datagram)
         } else if self.sent + 1 < self.next() {
-            Some(Place::Kept(self.sent + 1))
+            Some(NextFrame::Kept(self.sent + 1))
         } else {
             None
         }
@@ -175,7 +175,7 @@ impl Outgoing {
         usize::try_from(number.checked_sub(self.acknowledged + 1)?).ok()
     }
 
-    pub(super) fn kept(&mut self, number: u64) -> Option<&mut Kept> {
+    pub(super) fn kept(&mut self, number: u64) -> Option<&mut KeptFrame> {
         self.kept.get_mut(self.index(number)?)
     }
 
@@ -183,28 +183,28 @@ impl Outgoing {
     /// sent.
     pub(super) fn peek(&self, is_known: bool) -> Option<&Parcel> {
         match self.place(is_known)? {
-            Place::Hello => self.hello.as_ref(),
-            Place::Acknowledgement => self.acknowledgement.as_ref().map(|(parcel, _)| parcel),
-            Place::Datagram => self.datagrams.front().map(|(parcel, _)| parcel),
-            Place::Kept(number) => self.kept.get(self.index(number)?).map(|kept| &kept.parcel),
+            NextFrame::Hello => self.hello.as_ref(),
+            NextFrame::Acknowledgement => self.acknowledgement.as_ref().map(|(parcel, _)| parcel),
+            NextFrame::Datagram => self.datagrams.front().map(|(parcel, _)| parcel),
+            NextFrame::Kept(number) => self.kept.get(self.index(number)?).map(|kept| &kept.parcel),
         }
     }
 
     /// The number of the frame that [`peek`](Self::peek) returns, if that frame is kept.
     pub(super) fn peek_number(&self, is_known: bool) -> Option<u64> {
         match self.place(is_known)? {
-            Place::Kept(number) => Some(number),
-            Place::Hello | Place::Acknowledgement | Place::Datagram => None,
+            NextFrame::Kept(number) => Some(number),
+            NextFrame::Hello | NextFrame::Acknowledgement | NextFrame::Datagram => None,
         }
     }
 
     /// The transport has taken the frame that [`peek`](Self::peek) returned.
     pub(super) fn advance(&mut self, is_known: bool) {
         match self.place(is_known) {
-            Some(Place::Hello) => self.hello = None,
-            Some(Place::Acknowledgement) => self.acknowledgement = None,
-            Some(Place::Datagram) => drop(self.datagrams.pop_front()),
-            Some(Place::Kept(number)) => self.sent = number,
+            Some(NextFrame::Hello) => self.hello = None,
+            Some(NextFrame::Acknowledgement) => self.acknowledgement = None,
+            Some(NextFrame::Datagram) => drop(self.datagrams.pop_front()),
+            Some(NextFrame::Kept(number)) => self.sent = number,
             None => {}
         }
     }
@@ -217,7 +217,7 @@ impl Outgoing {
         &mut self,
         upto: u64,
         now: Duration,
-        mut settled: impl FnMut(u64, Kept),
+        mut settled: impl FnMut(u64, KeptFrame),
     ) -> Result<(), ()> {
         if upto >= self.next() {
             return Err(());
@@ -246,9 +246,9 @@ impl Outgoing {
     }
 
     /// A kept frame can never be sent: a void takes its place. Returns the replaced frame.
-    pub(super) fn void(&mut self, number: u64, void: Parcel) -> Option<Kept> {
+    pub(super) fn void(&mut self, number: u64, void: Parcel) -> Option<KeptFrame> {
         let kept = self.kept(number)?;
-        let former = std::mem::replace(kept, Kept::new(void));
+        let former = std::mem::replace(kept, KeptFrame::new(void));
         let added = kept.parcel.len();
         self.bytes = self.bytes + added - former.parcel.len();
         Some(former)
@@ -266,7 +266,7 @@ impl Outgoing {
     }
 
     /// Takes out everything, to be reported.
-    pub(super) fn take(&mut self) -> Vec<Kept> {
+    pub(super) fn take(&mut self) -> Vec<KeptFrame> {
         let kept = std::mem::take(self).kept;
         kept.into_iter().filter(|kept| !kept.is_settled).collect()
     }
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn best_effort_events_without_room_are_counted_on_their_channel() {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = OutgoingStream::default();
         let (first, second) = (Arc::<Counts>::default(), Arc::<Counts>::default());
         let parcel = || Parcel::of_process(&Frame::Hello { from: 1, to: 0 });
         for _ in 0..3 {

@@ -6,7 +6,7 @@ use sealbus_bus::{ArrivedFrame, FrameOrigin, Provenance, RefusalReason, Undelive
 use super::aftermath::not_taken;
 use super::arrival::{Objection, Origin};
 use super::receipt::Receipt;
-use super::stream::Kept;
+use super::stream::KeptFrame;
 use super::{Exchange, Now, Outcome};
 use crate::frame::{Frame, HeadMechanism};
 
@@ -129,9 +129,9 @@ impl Exchange {
             }
             _ => {}
         }
-        let kept = Kept {
+        let kept = KeptFrame {
             receipt,
-            ..Kept::new(parcel)
+            ..KeptFrame::new(parcel)
         };
         self.report(kept, &identity, reason);
     }

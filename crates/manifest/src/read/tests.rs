@@ -1,0 +1,152 @@
+//! Manifests that are read, and mistakes that are shown.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Manifest, ManifestError> {
+    Manifest::parse("platform.toml", text, Path::new("/"))
+}
+
+fn problems(text: &str) -> Vec<ManifestProblem> {
+    parse(text).unwrap_err().problems
+}
+
+#[test]
+fn a_small_manifest_has_the_defaults() {
+    let manifest = parse(
+        "[platform]\nname = \"factory\"\n[[agent]]\nname = \"seller\"\ncommand = \"sh -c true\"\n",
+    )
+    .unwrap();
+    assert_eq!(manifest.platform.level, "auth");
+    assert_eq!(manifest.platform.certificate_lifetime, 3600);
+    assert_eq!(manifest.platform.address, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    assert_eq!(manifest.agents[0].command, ["sh", "-c", "true"]);
+    assert_eq!(manifest.agents[0].replicas, 1);
+    assert_eq!(manifest.agents[0].restart, RestartPolicy::OnFailure);
+}
+
+#[test]
+fn every_key_is_read() {
+    let manifest = parse(
+        r#"
+            [platform]
+            name = "factory"
+            level = "tls"
+            lifetime = "10m"
+            address = "::1"
+            port = 7001
+            enrolment-port = 7000
+            nodes = 3
+            isolation = "landlock"
+            max-message = "64 KiB"
+            [[agent]]
+            name = "seller"
+            command = ["sh"]
+            replicas = 2
+            agents = ["buyer", "broker"]
+            node = "node-1"
+            forbid = ["node-2"]
+            environment = { COLOUR = "red", SIZE = 3 }
+            restart = "always"
+            isolation = "uid"
+            read = ["/data"]
+            write = ["notes"]
+            unix-sockets = true
+            memory = "1 GiB"
+            processes = 64
+            files = 100
+            [[agent]]
+            name = "other"
+            command = ["sh"]
+            "#,
+    )
+    .unwrap();
+    assert_eq!(manifest.platform.certificate_lifetime, 600);
+    assert_eq!(manifest.platform.max_message, 65536);
+    assert_eq!(manifest.platform.nodes, 3);
+    let agent = &manifest.agents[0];
+    assert_eq!(agent.environment["SIZE"], "3");
+    assert_eq!(
+        agent.local_names(),
+        ["buyer-1", "broker-1", "buyer-2", "broker-2"]
+    );
+    assert_eq!(agent.restart, RestartPolicy::Always);
+    let confinement = &agent.confinement;
+    assert_eq!(confinement.isolation, Some(Isolation::Uid));
+    assert_eq!(
+        (confinement.memory, confinement.processes, confinement.files),
+        (Some(1 << 30), Some(64), Some(100))
+    );
+    assert_eq!(
+        (&confinement.read[..], &confinement.write[..]),
+        (&["/data".to_owned()][..], &["/notes".to_owned()][..])
+    );
+    assert!(confinement.unix_sockets);
+    // The platform's isolation is for agents that name none.
+    assert_eq!(
+        manifest.agents[1].confinement.isolation,
+        Some(Isolation::Landlock)
+    );
+}
+
+#[test]
+fn an_unknown_key_is_shown_with_line_and_the_likely_one() {
+    let text = "[platform]\nname = \"factory\"\n[[agent]]\nname = \"a\"\ncomand = \"sh\"\n";
+    let found = problems(text);
+    let unknown = found
+        .iter()
+        .find(|problem| problem.message.contains("comand"))
+        .unwrap();
+    assert_eq!(unknown.line, 5);
+    assert_eq!(unknown.help.as_deref(), Some("did you mean `command`?"));
+}
+
+#[test]
+fn a_wrong_type_says_what_is_wanted() {
+    let found = problems("[platform]\nname = 3\nnodes = \"two\"\n");
+    assert_eq!(
+        found[0].message,
+        "`name` is a whole number, not a text in quotes"
+    );
+    assert_eq!(found[1].message, "`nodes` is a text, not a whole number");
+    assert_eq!(found[1].line, 3);
+}
+
+#[test]
+fn a_missing_program_is_found_before_anything_starts() {
+    let text =
+        "[platform]\nname = \"f\"\n[[agent]]\nname = \"a\"\ncommand = \"no-such-program-here\"\n";
+    let found = problems(text);
+    assert_eq!(found[0].line, 5);
+    assert!(
+        found[0].message.contains("no-such-program-here"),
+        "{}",
+        found[0].message
+    );
+}
+
+#[test]
+fn names_that_clash_or_are_illegal_are_refused() {
+    let agent = |name: &str| format!("[[agent]]\nname = \"{name}\"\ncommand = \"sh\"\n");
+    let head = "[platform]\nname = \"f\"\n";
+    let found = problems(&format!("{head}{}{}", agent("a"), agent("a")));
+    assert_eq!(found[0].message, "two agents are named a");
+    let found = problems(&format!("{head}{}", agent("a b")));
+    assert!(
+        found[0].message.contains("agent name"),
+        "{}",
+        found[0].message
+    );
+}
+
+#[test]
+fn a_syntax_error_has_its_line() {
+    assert_eq!(problems("[platform]\nname = \n")[0].line, 2);
+}
+
+#[test]
+fn the_report_shows_the_file_and_the_place() {
+    let error = parse("[platform]\nname = \"f\"\nlevl = \"auth\"\n").unwrap_err();
+    let report = error.report();
+    assert!(report.contains("platform.toml"), "{report}");
+    assert!(report.contains("did you mean `level`?"), "{report}");
+}
