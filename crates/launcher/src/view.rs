@@ -80,6 +80,6 @@ mod tests {
 
     #[test]
     fn nothing_changes_if_nothing_is_hidden_or_closed() {
-        assert_eq!(arrange(&set(&["/usr", "/work/p"]), &set(&[])), []);
+        assert_eq!(arrange(&set(&["/usr", "/srv/p"]), &set(&[])), []);
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn end(pid: u32) {
         // It may have ended already.
         let _ = kill_process_group(group, Signal::KILL);
     }
-    for process in stopped {
+    for process in stopped.into_iter().chain([pid]) {
         signal(process, Signal::KILL);
     }
 }
