@@ -28,6 +28,10 @@ const TICKET: UnixMillis = 10 * 60 * 1000;
 const TAKING_OVER: Duration = Duration::from_secs(30);
 /// How long a program with a ticket may be gone before it counts as lost.
 const ABSENT: Duration = Duration::from_secs(20);
+/// How long an earlier process of a program may take to end before the next one starts.
+const EARLIER: Duration = Duration::from_secs(8);
+/// How often it is checked for its end.
+const LOOK: Duration = Duration::from_millis(10);
 /// How long a process has to end if the request to stop could not go over its connection.
 const FORCED: Duration = Duration::from_secs(1);
 
@@ -129,6 +133,9 @@ impl Shared {
                 _ => Ok(None),
             };
             let slot = slot.map_err(|error| error.to_string())?;
+            if let Some(uid) = slot {
+                self.slot_is_free(uid).await?;
+            }
             let starting = child::start(launch, log, &invitation, &self.sealing, (*mode, slot))?;
             let pid = starting.child.id().ok_or("it ended at once")?;
             let started = child::started_at(pid).unwrap_or(0);
@@ -155,6 +162,18 @@ impl Shared {
             }
         }
         Err(refusals.join("; "))
+    }
+
+    /// Waits for the end of an earlier process of the same program. An agent that moves back may come before that.
+    async fn slot_is_free(&self, uid: u32) -> Result<(), String> {
+        let free = async {
+            while self.processes.is_slot(uid) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(EARLIER, free)
+            .await
+            .map_err(|_| "its earlier process has not ended yet".to_owned())
     }
 
     /// Allows a program to attach that comes with a ticket.
@@ -402,7 +421,7 @@ impl Shared {
         }
         let all_gone = async {
             while self.processes.count() > 0 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(LOOK).await;
             }
         };
         let _ = tokio::time::timeout(grace + FORCED * 3, all_gone).await;
