@@ -3,13 +3,11 @@
 
 mod client;
 mod lines;
-
-mod strangers;
 mod tls;
 
 pub use client::Enrolment;
 pub use client::EnrolmentError;
-pub use tls::{WaitingStranger, accept, bind, connect};
+pub use tls::{WaitingStranger, accept, bind, connect, most_strangers};
 
 /// Name of the enrolment protocol in the TLS handshake (RFC 7301).
 pub const ENROLMENT: &[u8] = b"sealbus-enrolment/1";

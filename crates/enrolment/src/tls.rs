@@ -1,20 +1,19 @@
 //! TLS with a server that is identified by its root's fingerprint alone.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use sealbus_mesh::{Stranger, Strangers};
 use sealbus_seal::tls::{Acceptor, Connector, ExpectedPeer, explain, server_name};
 use sealbus_seal::{CLOCK_SKEW, Fingerprint, PlatformName};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::lines::Lines;
-use super::strangers::Strangers;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -43,24 +42,21 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// The entrance of a port that strangers can reach.
 struct Door {
-    strangers: Mutex<Strangers>,
-    /// The tasks of the waiting connections.
-    tasks: Mutex<HashMap<u64, AbortHandle>>,
+    strangers: Strangers<IpAddr>,
     refusals: Mutex<Lines>,
 }
 
 /// A stranger's place in the queue, until the stranger is let in or its connection ends.
 pub struct WaitingStranger {
     door: Arc<Door>,
-    number: u64,
+    place: Stranger<IpAddr>,
     peer: SocketAddr,
 }
 
 impl WaitingStranger {
     /// Lets the stranger in, which has proved its right. Its connection is no longer ended to make room.
     pub fn let_in(&self) {
-        self.door.strangers.lock().left(self.number);
-        self.door.tasks.lock().remove(&self.number);
+        self.place.let_in();
     }
 
     /// Writes a refusal to the log, unless strangers have caused too many such lines lately.
@@ -73,15 +69,9 @@ impl WaitingStranger {
     /// Waits until the stranger has waited too long.
     async fn overdue(&self) {
         tokio::time::sleep(ADMISSION).await;
-        if !self.door.strangers.lock().is_waiting(self.number) {
+        if !self.place.is_waiting() {
             std::future::pending::<()>().await;
         }
-    }
-}
-
-impl Drop for WaitingStranger {
-    fn drop(&mut self) {
-        self.let_in();
     }
 }
 
@@ -96,8 +86,7 @@ where
     S: Future<Output = ()> + Send,
 {
     let door = Arc::new(Door {
-        strangers: Mutex::new(Strangers::new(most_strangers())),
-        tasks: Mutex::default(),
+        strangers: Strangers::new(most_strangers()),
         refusals: Mutex::default(),
     });
     // The connections end with this set.
@@ -112,27 +101,21 @@ where
                 continue;
             }
         };
-        let (number, gone) = door.strangers.lock().came(peer.ip());
-        // The lock is held until the new task is known, because the task removes itself when it ends.
-        let mut tasks = door.tasks.lock();
-        if let Some(task) = gone.and_then(|gone| tasks.remove(&gone)) {
-            task.abort();
-        }
         let waiting = Arc::new(WaitingStranger {
             door: door.clone(),
-            number,
+            place: door.strangers.came(peer.ip()),
             peer,
         });
         let (acceptor, serve) = (acceptor.clone(), serve.clone());
-        let task = connections.spawn(async move {
+        connections.spawn(async move {
             tokio::select! {
+                () = waiting.place.must_go() => {}
                 () = shake_hands(stream, &acceptor, waiting.clone(), serve) => {}
                 () = waiting.overdue() => {
                     waiting.refused("it did not prove in time that it may come in");
                 }
             }
         });
-        tasks.insert(number, task);
     }
 }
 
@@ -163,7 +146,7 @@ async fn shake_hands<F, S>(
 
 /// How many strangers may wait: a share of this process's file descriptors, so that some stay free for operators and
 /// agents.
-fn most_strangers() -> usize {
+pub fn most_strangers() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
     limit.map_or(NEWCOMERS, |limit| (limit / 8).clamp(8, NEWCOMERS))

@@ -57,7 +57,8 @@ pub struct MeshConfig {
     pub largest_message: usize,
     /// The number of bytes sent on a link and not acknowledged by the other process, before senders wait.
     pub window: usize,
-    /// The number of connections accepted at the same time whose peers are not known yet.
+    /// The number of connections at the same time whose peers are not known yet. When there are more, the oldest one of
+    /// the address with the most ends.
     pub unproved_connections: usize,
     /// Links to other processes.
     pub links: usize,

@@ -38,6 +38,8 @@ pub(crate) enum GreetingError {
     Ended,
     #[error("the peer did not identify itself in time")]
     TooSlow,
+    #[error("too many connections are just being made, and most of them from there")]
+    Crowded,
 }
 
 impl From<FrameError> for GreetingError {

@@ -16,6 +16,7 @@ mod links;
 mod outward;
 mod own_process;
 pub mod session;
+mod strangers;
 mod task;
 mod traffic;
 mod wire;
@@ -23,6 +24,7 @@ mod wire;
 pub use config::{MeshConfig, MeshSecurity, ProcessSecurity};
 pub use endpoint::{BindError, LinkReport, MeshEndpoint};
 pub use greeting::protocol_name;
+pub use strangers::{Stranger, Strangers};
 
 /// 128 random bits; `None` if the system gives none.
 fn token() -> Option<frame::Token> {

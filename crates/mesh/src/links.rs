@@ -1,7 +1,7 @@
 //! The links of this process: made by agents that send, or by processes that connect to this one.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sealbus_bus::{RefusalReason, WeakBus};
 use sealbus_seal::Identity;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::frame::GoodbyeReason;
@@ -18,6 +18,7 @@ use crate::greeting::{Greeted, GreetingError, say_goodbye};
 use crate::inward::Inward;
 use crate::link::Link;
 use crate::own_process::OwnProcess;
+use crate::strangers::Strangers;
 use crate::task::Task;
 
 /// The links of this process.
@@ -28,7 +29,7 @@ pub(crate) struct Links {
     by_process: Mutex<HashMap<Identity, Arc<Link>>>,
     /// Links with messages whose senders will flush them.
     deferred: Arc<Mutex<Vec<Arc<Link>>>>,
-    unproved: Semaphore,
+    strangers: Strangers<IpAddr>,
     end: Notify,
 }
 
@@ -40,7 +41,7 @@ impl Links {
             runtime: Handle::current(),
             by_process: Mutex::default(),
             deferred: Arc::default(),
-            unproved: Semaphore::new(own.config.unproved_connections),
+            strangers: Strangers::new(own.config.unproved_connections),
             end: Notify::new(),
             own: Arc::new(own),
         })
@@ -124,18 +125,13 @@ impl Links {
 
     /// The treatment of an incoming connection.
     async fn take_in(self: Arc<Self>, tcp: TcpStream, from: SocketAddr) {
-        let Ok(permit) = self.unproved.try_acquire() else {
-            self.note_refusal(
-                from,
-                RefusalReason::OverLimit,
-                "too many connections are just being made".to_owned(),
-            );
-            return;
+        let stranger = self.strangers.came(from.ip());
+        let greeted = timeout(self.own.config.handshake_time, self.own.admit(tcp));
+        let greeted = tokio::select! {
+            greeted = greeted => greeted.unwrap_or(Err(GreetingError::TooSlow)),
+            () = stranger.must_go() => Err(GreetingError::Crowded),
         };
-        let greeted = timeout(self.own.config.handshake_time, self.own.admit(tcp))
-            .await
-            .unwrap_or(Err(GreetingError::TooSlow));
-        drop(permit);
+        drop(stranger);
         match greeted {
             Ok(greeted) => self.hand_over(greeted, from).await,
             Err(GreetingError::Refused {
@@ -146,6 +142,9 @@ impl Links {
             }
             Err(error @ GreetingError::TooSlow) => {
                 self.note_refusal(from, RefusalReason::NotProved, error.to_string());
+            }
+            Err(error @ GreetingError::Crowded) => {
+                self.note_refusal(from, RefusalReason::OverLimit, error.to_string());
             }
             // The peer only probed whether the port is open, or changed its mind.
             Err(error) => tracing::debug!(%from, %error, "a connection came to nothing"),

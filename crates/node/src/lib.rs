@@ -55,8 +55,9 @@ pub use left_behind::{LeftBehind, end_left_behind};
 use log::Logs;
 use memory::Memory;
 pub use memory::MemoryError;
-use processes::{Peer, Processes};
+use processes::Processes;
 use reports::Reports;
+use serve::Newcomer;
 use shared::{Leave, Shared};
 
 /// The socket to which processes attach, in the node's state directory. Its folder has nothing else in it, so that
@@ -287,7 +288,7 @@ impl Node {
         let acceptor = Acceptor::for_enrolment(source.clone(), &[ATTACHMENT]);
         let serving = shared.clone();
         tasks.spawn(accept(server, acceptor, move |stream, waiting| {
-            serve::serve(stream, Peer::default(), Some(waiting), serving.clone())
+            serve::serve(stream, Newcomer::Remote(waiting), serving.clone())
         }));
         let ways = Arc::new(post::NodeWays(shared.clone()));
         tasks.spawn(sealbus_keeping::post::run(shared.post.clone(), ways));

@@ -21,7 +21,8 @@ use sealbus_control::node::{MasterRequest, ask_node};
 use sealbus_control::rpc::{self, Caller, Closed, Incoming, MAX_FRAME, MAX_FRAME_UNKNOWN};
 use sealbus_control::text::excerpt;
 use sealbus_control::{AgentLocation, Fault, FaultCode, RefusalRecord, Subject};
-use sealbus_enrolment::WaitingStranger;
+use sealbus_enrolment::{WaitingStranger, most_strangers};
+use sealbus_mesh::{Stranger, Strangers};
 use sealbus_process::attachment::secret_text;
 
 /// How long a newcomer may take to show its ticket.
@@ -39,13 +40,14 @@ const FETCHING: Duration = Duration::from_secs(10);
 
 /// Accepts processes of this machine for ever.
 pub(crate) async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
+    let strangers = Strangers::new(most_strangers());
     // The connections end with this set.
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                connections.spawn(serve_local(stream, shared.clone()));
+                connections.spawn(serve_local(stream, strangers.clone(), shared.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a process could not be let in");
@@ -55,7 +57,7 @@ pub(crate) async fn accept_local(listener: UnixListener, shared: Arc<Shared>) {
     }
 }
 
-async fn serve_local(stream: UnixStream, shared: Arc<Shared>) {
+async fn serve_local(stream: UnixStream, strangers: Strangers<Option<u32>>, shared: Arc<Shared>) {
     let peer = match stream.peer_cred() {
         Ok(peer) => peer,
         Err(error) => {
@@ -72,16 +74,58 @@ async fn serve_local(stream: UnixStream, shared: Arc<Shared>) {
         uid: Some(peer.uid()),
         pid: peer.pid().and_then(|pid| u32::try_from(pid).ok()),
     };
-    serve(stream, peer, None, shared).await;
+    let place = strangers.came(peer.pid);
+    serve(stream, Newcomer::Local { place, peer }, shared).await;
 }
 
-/// Serves one connection. `waiting` is its place among strangers, if it came over the network.
-pub(crate) async fn serve<S>(
-    stream: S,
-    peer: Peer,
-    waiting: Option<Arc<WaitingStranger>>,
-    shared: Arc<Shared>,
-) where
+/// A connection that shows its ticket, and its place among those that have not shown theirs yet.
+pub(crate) enum Newcomer {
+    /// A process of this machine.
+    Local {
+        place: Stranger<Option<u32>>,
+        peer: Peer,
+    },
+    /// A program that came over the network.
+    Remote(Arc<WaitingStranger>),
+}
+
+impl Newcomer {
+    fn peer(&self) -> Peer {
+        match self {
+            Self::Local { peer, .. } => *peer,
+            Self::Remote(_) => Peer::default(),
+        }
+    }
+
+    fn let_in(&self) {
+        match self {
+            Self::Local { place, .. } => place.let_in(),
+            Self::Remote(waiting) => waiting.let_in(),
+        }
+    }
+
+    fn refused(&self, fault: &Fault) {
+        match self {
+            Self::Local { peer, .. } => {
+                tracing::warn!(pid = peer.pid, %fault, "a process was not let in");
+            }
+            Self::Remote(waiting) => waiting.refused(&fault.to_string()),
+        }
+    }
+
+    /// Waits until the connection must end, to make room for another.
+    async fn must_go(&self) {
+        match self {
+            Self::Local { place, .. } => place.must_go().await,
+            // The entrance itself ends it.
+            Self::Remote(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Serves one connection.
+pub(crate) async fn serve<S>(stream: S, newcomer: Newcomer, shared: Arc<Shared>)
+where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
@@ -89,13 +133,16 @@ pub(crate) async fn serve<S>(
     let (caller, mut incoming, drive) = rpc::open(stream, MAX_FRAME_UNKNOWN);
     let mut driving = JoinSet::new();
     driving.spawn(drive);
-    let first = tokio::time::timeout(PATIENCE, incoming.recv()).await;
+    let first = tokio::select! {
+        first = tokio::time::timeout(PATIENCE, incoming.recv()) => first,
+        () = newcomer.must_go() => return,
+    };
     let Ok(Some(Incoming::Call { body, answer })) = first else {
         return;
     };
     let admitted = match Incoming::parse(&body) {
         Ok(AttachmentRequest::Attach { ticket, .. }) => {
-            admit(&shared, &ticket, &caller, connection, peer)
+            admit(&shared, &ticket, &caller, connection, newcomer.peer())
         }
         Ok(_) => Err(Fault::new(FaultCode::NotPermitted, "attach first")),
         Err(fault) => Err(fault),
@@ -103,9 +150,7 @@ pub(crate) async fn serve<S>(
     let process = match admitted {
         Ok((process, welcome)) => {
             caller.allow_frames(MAX_FRAME);
-            if let Some(waiting) = &waiting {
-                waiting.let_in();
-            }
+            newcomer.let_in();
             let agents = welcome.agents.clone();
             answer
                 .send(Ok(AttachmentAnswer::Welcome(Box::new(welcome))))
@@ -116,10 +161,7 @@ pub(crate) async fn serve<S>(
             process
         }
         Err(fault) => {
-            match &waiting {
-                Some(waiting) => waiting.refused(&fault.to_string()),
-                None => tracing::warn!(pid = peer.pid, %fault, "a process was not let in"),
-            }
+            newcomer.refused(&fault);
             answer.send(Err::<(), _>(fault)).await;
             drop((caller, incoming));
             let _ = tokio::time::timeout(PATIENCE, driving.join_next()).await;

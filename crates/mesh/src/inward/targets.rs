@@ -16,6 +16,11 @@ use crate::link::{Link, Unread};
 /// of the largest usual events, so that the connection stays full.
 const FRAME_WINDOW: u64 = 4 << 20;
 
+/// The longest name that a target may have, in bytes: names of foreign agents are longer than those of the platform's.
+const LONGEST_NAME: usize = 1024;
+/// What is kept of a longer name. No agent has it.
+const NOBODY: &str = "?";
+
 /// An agent of this process, or its bus, that the peer sends to.
 pub(super) struct Target {
     /// Tells it from a former target with the same handle.
@@ -165,6 +170,11 @@ impl Inward {
         if slot.is_some() {
             return Err(Broken::Rule("a target's handle is used twice"));
         }
+        let name = if name.len() <= LONGEST_NAME {
+            name
+        } else {
+            NOBODY
+        };
         self.opened += 1;
         let serial = self.opened;
         let mut target = Target {
