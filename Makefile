@@ -12,7 +12,7 @@ WHEELS  := target/wheels
 say = @printf '\n\033[1m==>\033[0m %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-rust test-python test-end-to-end test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server fuzz-corpus demo bench bench-papers peers fuzz soak build clean
+.PHONY: help check format test test-rust test-python test-end-to-end test-attacks test-faults-once test-faults test-jade test-rabbitmq test-rabbitmq-cluster rabbitmq-server iproute2 fuzz-corpus demo bench bench-papers peers fuzz soak build clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -65,7 +65,7 @@ check: $(STAMPS)/tools ## Format, structure, clippy, unit tests, types: what a c
 format: ## Format the Rust sources
 	$(CARGO) fmt --all
 
-test: test-rust test-python test-end-to-end test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
+test: test-rust test-python test-end-to-end test-attacks test-faults-once test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
 test-rust:
@@ -81,6 +81,28 @@ WORKERS ?= 2
 test-end-to-end: binary package
 	$(call say,End-to-end tests: real binaries$(comma) real processes)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/end_to_end
+
+test-attacks: binary package ## Strangers, taken-over programs and other users attack a running platform
+	$(call say,Attacks on a running platform)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/attacks
+
+iproute2: ## Debian's `ip`, with which the fault suite cuts networks; without root it does without
+	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || { \
+	  apt-get -qq -o DPkg::Lock::Timeout=600 update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=600 install -y --no-install-recommends iproute2; }
+
+FAULTS := $(BIN)/pytest -n $(WORKERS) tests/faults
+
+test-faults-once: binary package iproute2
+	$(call say,Faults: one walk of kills$(comma) stops$(comma) cuts and full disks for each kind of traffic)
+	$(FAULTS)
+
+RUNS  ?= 20
+STEPS ?= 12
+SEED  ?= 1
+test-faults: binary package iproute2 ## The same for long: RUNS=20 walks of STEPS=12 for each kind, from SEED=1 on
+	$(call say,Faults: $(RUNS) walks of $(STEPS) steps for each kind of traffic)
+	$(FAULTS) --runs $(RUNS) --steps $(STEPS) --seed $(SEED)
 
 JADE := $(or $(SEALBUS_PEERS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sealbus/peers)/java/jade
 

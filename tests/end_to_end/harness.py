@@ -206,6 +206,22 @@ class Platform:
                 found.add(int(entry.name))
         return found
 
+    def ports(self) -> set[int]:
+        """The TCP ports on which processes of this platform listen."""
+        inodes = set()
+        for pid in self.pids():
+            try:
+                links = os.listdir(f"/proc/{pid}/fd")
+                inodes |= {os.readlink(f"/proc/{pid}/fd/{link}") for link in links}
+            except (FileNotFoundError, PermissionError, ProcessLookupError):
+                continue
+        ports = set()
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                ports.add(int(fields[1].split(":")[1], 16))
+        return ports
+
     # ---- asking
 
     def ask(self, *arguments: str | Path) -> Any:

@@ -2,12 +2,11 @@
 
 import json
 import os
-import secrets
 import signal
 import socket
 
 import pytest
-from harness import DEADLINE, PROGRAMS, SEALBUS, alive, sealbus, wait_for
+from harness import PROGRAMS, SEALBUS, alive, sealbus, wait_for
 
 PAIR = f"""
     [platform]
@@ -126,56 +125,6 @@ def test_a_message_to_nobody_comes_back_with_its_receiver_and_reason(platform):
         lambda: json.loads(factory.send("source", '["failures"]')), "the failure", also=factory.logs
     )
     assert "nobody@factory" in failure
-
-
-def test_bytes_that_are_not_the_protocol_close_that_connection_only(platform):
-    factory = platform(PAIR).up()
-    agents = factory.active("source", "sink")
-    status_ports = listening(factory)
-    assert len(status_ports) >= 3
-    nonsense = [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"\x00" * 4096,
-        b"\xff" * 70_000,
-        b"\x16\x03\x01\xff\xff" + secrets.token_bytes(3000),
-        secrets.token_bytes(50_000),
-    ]
-    for port in status_ports:
-        for data in nonsense:
-            with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as knock:
-                try:
-                    knock.sendall(data)
-                    knock.shutdown(socket.SHUT_WR)
-                    while knock.recv(65536):
-                        pass
-                except TimeoutError:
-                    raise AssertionError(f"port {port} neither answers {data[:8]!r} nor closes") from None
-                except OSError:
-                    pass  # It was cut off before it had said everything.
-    assert {name: agent["pid"] for name, agent in factory.agents().items()} == {
-        name: agent["pid"] for name, agent in agents.items()
-    }
-    factory.send("source", '["send", "sink", 20, 0]')
-    all_heard(factory, 20)
-    assert all(node["state"] == "alive" for node in factory.nodes().values())
-
-
-def listening(factory):
-    """The TCP ports on which processes of this platform listen."""
-    inodes = set()
-    for pid in factory.pids():
-        try:
-            links = os.listdir(f"/proc/{pid}/fd")
-            inodes |= {os.readlink(f"/proc/{pid}/fd/{link}") for link in links}
-        except (FileNotFoundError, PermissionError, ProcessLookupError):
-            continue
-    ports = set()
-    with open("/proc/net/tcp") as table:
-        for line in list(table)[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                ports.add(int(fields[1].split(":")[1], 16))
-    return ports
 
 
 def test_a_message_over_the_limit_is_an_error_for_its_sender(platform):

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 import sealbus
-from sealbus import Agent, Message, Performative
+from sealbus import Agent, Message, Performative, SendError
 
 NOTES = Path(os.environ["NOTES"])
 #: Seconds between two numbers.
@@ -38,8 +38,11 @@ class Herald(Agent):
         news = await self.channel("/news")
         number = 0
         while self.file("publishes").exists():
-            await news.publish(str(number))
-            number += 1
+            try:
+                await news.publish(str(number))
+                number += 1
+            except SendError:
+                pass  # A process is silent: the same number again.
             await asyncio.sleep(PAUSE)
         self.file("published").write_text(str(number))
 

@@ -1,0 +1,210 @@
+"""The frames of the mesh over OpenSSL, which gives the exporter that a proof is bound to."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from OpenSSL import SSL
+
+from attacker.rpc import PATIENCE, place
+
+PREFACE = b"SEALBUS\x01"
+LEVELS = {"none": 0, "tls": 1, "auth": 2}
+HELLO, GOODBYE, BIND, ACKNOWLEDGE, PING, PONG, PROVE = 1, 2, 3, 4, 5, 6, 7
+MESSAGE, BEGIN, CONTINUE, TARGET, ACCEPT, CREDIT, LEAVING = 16, 17, 18, 19, 20, 21, 22
+RETURNED, REFUSED = 25, 27
+#: The process itself, as a sender.
+ITSELF = 0xFFFFFFFF
+PIECE = 64 << 10
+#: A later connection of a process replaces an earlier one, by its number.
+CONNECTIONS = itertools.count(1)
+
+
+@dataclass
+class Credential:
+    """A key and the certificates for it, leaf first."""
+
+    key: Ed25519PrivateKey
+    chain: list[bytes]
+
+    def chain_on_the_wire(self) -> bytes:
+        parts = [struct.pack(">H", len(der)) + der for der in self.chain]
+        return bytes([len(parts)]) + b"".join(parts)
+
+    def identity(self) -> str:
+        leaf = x509.load_der_x509_certificate(self.chain[0])
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
+        return uri
+
+    def proof(self, exporter: bytes, level: int = LEVELS["auth"]) -> bytes:
+        """That the owner of the key is at the end of the connection that opened it."""
+        statement = b"sealbus agent binding v1\0" + struct.pack(">HBB", 1, 0, level) + exporter
+        statement += hashlib.sha256(self.chain[0]).digest() + self.identity().encode()
+        return self.chain_on_the_wire() + self.key.sign(statement)
+
+
+def context_of(credential: Credential | None, level: str) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_alpn_protos([f"sealbus-mesh/1/{level}".encode()])
+    if credential is not None:
+        leaf, *issuers = [x509.load_der_x509_certificate(der) for der in credential.chain]
+        context.use_certificate(leaf)
+        for issuer in issuers:
+            context.add_extra_chain_cert(issuer)
+        context.use_privatekey(credential.key)
+    return context
+
+
+class Link:
+    """A connection to a process of the mesh, opened as the process `claimed`."""
+
+    def __init__(
+        self, address: str, claimed: str | None, credential: Credential | None = None, level: str = "auth"
+    ) -> None:
+        """Without a name to claim, nothing is said yet."""
+        plain = socket.create_connection(place(address))
+        self.plain = plain
+        self.waits(int(PATIENCE))
+        self.exporter = b""
+        self.stream: Any = plain
+        if level != "none":
+            self.stream = SSL.Connection(context_of(credential, level), plain)
+            self.stream.set_connect_state()
+            try:
+                self.stream.do_handshake()
+            except BaseException:
+                plain.close()
+                raise
+            self.exporter = self.stream.export_keying_material(b"EXPORTER-sealbus-agent-binding", 32)
+        self.sequence = 0
+        self.inbox = b""
+        self.greeted = False
+        #: Bytes that may be sent to each target in all.
+        self.limits: dict[int, int] = {}
+        #: The names of the targets that the other side has opened. It may send to them if there is an agent to prove.
+        self.opened: dict[bytes, str] = {}
+        self.agent: Credential | None = None
+        #: Messages that came while something else was awaited.
+        self.kept: list[bytes] = []
+        self.stream.sendall(PREFACE)
+        if claimed is not None:
+            self.hello(claimed, level)
+
+    def hello(self, claimed: str, level: str) -> None:
+        process = claimed.encode()
+        hello = struct.pack("<HBB", 1, LEVELS[level], 0) + os.urandom(16) + bytes(32)
+        hello += struct.pack("<QQIH", 0, next(CONNECTIONS), 16 << 20, len(process)) + process + b"127.0.0.1:9"
+        self.send(HELLO, hello)
+
+    def waits(self, seconds: int) -> None:
+        """How long to wait for the other side, which OpenSSL reads from and writes to without Python."""
+        for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self.plain.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", seconds, 0))
+
+    def close(self) -> None:
+        self.plain.close()
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def frame(self, kind: int, body: bytes) -> bytes:
+        counted = kind >= MESSAGE
+        header = struct.pack("<IBBHI", len(body), kind, 0, 0, self.sequence & 0xFFFFFFFF if counted else 0)
+        self.sequence += counted
+        return header + body
+
+    def send(self, kind: int, body: bytes = b"") -> None:
+        self.stream.sendall(self.frame(kind, body))
+
+    def bind(self, handle: int, proof: bytes) -> None:
+        """At levels without proofs, the proof is the agent's name."""
+        self.send(BIND, struct.pack("<I", handle) + proof)
+
+    def target(self, handle: int, name: str) -> None:
+        """Opens a target, and waits until it is accepted."""
+        self.send(TARGET, struct.pack("<I", handle) + name.encode())
+        self.until(lambda kind, body: kind == ACCEPT and body[:4] == struct.pack("<I", handle), f"{name} to be accepted")
+
+    def message(self, sender: int, target: int, payload: bytes) -> None:
+        handles = struct.pack("<II", sender, target)
+        if len(payload) <= PIECE:
+            self.send(MESSAGE, handles + payload)
+            return
+        self.send(BEGIN, handles + struct.pack("<I", len(payload)) + payload[:PIECE])
+        for start in range(PIECE, len(payload), PIECE):
+            self.send(CONTINUE, struct.pack("<I", target) + payload[start : start + PIECE])
+
+    def next(self) -> tuple[int, bytes] | None:
+        """The next frame; None when the other side has ended the connection. What keeps a connection alive is answered here."""
+        while True:
+            if not self.greeted and len(self.inbox) >= len(PREFACE):
+                assert self.inbox.startswith(PREFACE), self.inbox
+                self.inbox = self.inbox[len(PREFACE) :]
+                self.greeted = True
+            if self.greeted and len(self.inbox) >= 12:
+                (length,) = struct.unpack_from("<I", self.inbox)
+                if len(self.inbox) >= 12 + length:
+                    kind, body = self.inbox[4], self.inbox[12 : 12 + length]
+                    self.inbox = self.inbox[12 + length :]
+                    self.answer(kind, body)
+                    return kind, body
+            try:
+                piece = self.stream.recv(65536)
+            except SSL.WantReadError:
+                raise TimeoutError("the other side is silent") from None
+            except (SSL.Error, OSError):
+                return None
+            if not piece:
+                return None
+            self.inbox += piece
+
+    def answer(self, kind: int, body: bytes) -> None:
+        if kind in (ACCEPT, CREDIT):
+            target, limit = struct.unpack("<IQ", body)
+            self.limits[target] = limit
+        elif kind == PING:
+            self.send(PONG)
+        elif kind == TARGET and self.agent is not None:
+            handle, name = body[:4], body[4:].decode()
+            self.opened[handle] = name
+            # The bus of a process has the empty name, and no proof.
+            if name:
+                self.send(PROVE, handle + self.agent.proof(self.exporter))
+            self.send(ACCEPT, handle + struct.pack("<Q", 64 << 20))
+
+    def until(self, is_it: Callable[[int, bytes], bool], what: str) -> tuple[int, bytes]:
+        while True:
+            frame = self.next()
+            if frame is None:
+                raise EOFError(f"the connection ended while waiting for {what}")
+            if is_it(*frame):
+                return frame
+            if frame[0] == MESSAGE:
+                self.kept.append(frame[1])
+
+    def kinds_until_end(self) -> list[int]:
+        """Reads until the other side ends the connection."""
+        kinds = []
+        while frame := self.next():
+            kinds.append(frame[0])
+        return kinds
+
+    def take_message(self, to: str | None = None) -> bytes:
+        """The next message to this agent of this end, to its bus (the empty name), or to anybody."""
+        while True:
+            body = self.kept.pop(0) if self.kept else self.until(lambda kind, _: kind == MESSAGE, "a message")[1]
+            if to in (None, self.opened.get(body[4:8])):
+                return body[8:]

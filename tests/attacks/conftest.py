@@ -1,0 +1,47 @@
+"""Platforms under attack: one for all tests of a module where the attacks permit it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from attacker.mallory import Mallory
+from harness import Platform
+from pair import MANIFEST, Pair
+from platforms import binary, platform  # noqa: F401
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def factory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """The platform of the module: of its `MANIFEST`, in which FOLDER is a folder of its own, or of the honest pair alone."""
+    manifest = getattr(request.module, "MANIFEST", MANIFEST)
+    directory = tmp_path_factory.mktemp("factory")
+    started = Platform(directory, manifest.replace("FOLDER", str(directory)))
+    try:
+        yield started.up()
+    finally:
+        started.down()
+
+
+@pytest.fixture(scope="module")
+def pair(factory: Platform) -> Pair:
+    return Pair(factory)
+
+
+@pytest.fixture
+def mallory(factory: Platform) -> Iterator[Callable[..., Mallory]]:
+    """Programs in an attacker's hands, each with a ticket and a name of its own."""
+    taken: list[Mallory] = []
+
+    def take(name: str | None = None, node: str = "node-1") -> Mallory:
+        name = name or f"mallory-{next(NUMBERS)}"
+        taken.append(Mallory(factory.ask("ticket", name, "--node", node)["ticket"], name))
+        return taken[-1]
+
+    yield take
+    for each in taken:
+        each.close()

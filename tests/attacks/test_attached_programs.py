@@ -1,0 +1,140 @@
+"""A program with a ticket, or none, on the connection between processes and their node."""
+
+import resource
+
+import pytest
+from attacker.mallory import milliseconds, signing_request
+from attacker.rpc import Rpc, encoded, over_unix
+from crowd import crowd
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from harness import PROGRAMS, Platform, wait_for
+from pair import AGENTS, bounded
+
+#: How many files each process of the platform may have open.
+FILES = 512
+MANIFEST = f"""
+    [platform]
+    name = "factory"
+    nodes = 2
+{AGENTS}
+    [[agent]]
+    name = "late"
+    command = ["PYTHON", "{PROGRAMS}/worker.py"]
+    node = "node-1"
+"""
+
+
+@pytest.fixture(scope="module")
+def factory(tmp_path_factory):
+    """A platform that inherits the limit, which the attacker does not have."""
+    started = Platform(tmp_path_factory.mktemp("factory"), MANIFEST)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
+    try:
+        started.up()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        yield started
+    finally:
+        started.down()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture(scope="module")
+def socket_of_node(factory, pair):
+    (found,) = [path for path in factory.state.rglob("node.sock") if "node-1" in str(path)]
+    return found
+
+
+def test_silent_connections_to_the_nodes_socket_keep_no_newcomer_out(factory, pair, socket_of_node):
+    """Even if they are more than the node may have files open."""
+    with pair.talking(), crowd(lambda: over_unix(socket_of_node), 2 * FILES):
+        # What the node starts itself comes by that socket.
+        factory.tell("kill", "late")
+        factory.tell("start", "late")
+        factory.active("late")
+
+
+def test_before_a_ticket_frames_are_short(factory, pair, socket_of_node):
+    with pair.talking(), bounded(pair.pids(), 64):
+        for _ in range(40):
+            with Rpc(over_unix(socket_of_node)) as rpc:
+                try:
+                    rpc.begin(24 << 20, bytes(1 << 20))
+                except OSError:
+                    pass
+                assert rpc.is_ended()
+
+
+def test_without_a_ticket_nothing_is_answered(factory, pair, socket_of_node):
+    for ask in (
+        {"ask": "resolve", "agent": "sink"},
+        {"ask": "attach", "ticket": encoded(bytes(32)), "now": milliseconds()},
+        {"ask": "report", "agent": "source", "report": {"event": "ended"}},
+    ):
+        with Rpc(over_unix(socket_of_node)) as rpc:
+            assert "fault" in rpc.call(**ask), ask
+    pair.talks()
+
+
+def test_a_ticket_is_for_its_agents_alone(factory, pair, mallory):
+    rpc = mallory().rpc
+    request = signing_request(Ed25519PrivateKey.generate())
+    for name in ("source", "sink", "ams", "master", "node-1", "gateway", "../mallory"):
+        answer = rpc.call(ask="certify", subject={"kind": "agent", "name": name}, request=request)
+        assert "fault" in answer, name
+    for report in ({"event": "ended"}, {"event": "failed", "error": "x"}):
+        rpc.call(ask="report", agent="source", report=report)
+    posted = {"letter": 1}
+    for ask in (
+        {"ask": "post", "letters": [posted]},
+        {"ask": "channel-log", "node": "node-1", "request": {"log": "list"}},
+        {"ask": "channel-log", "node": "node-1", "request": {"log": "since", "agent": "sink", "durable": "x"}},
+        {"ask": "letters", "agent": "sink", "outcomes": [[1, "taken"]]},
+        {"ask": "inherit", "index": 0},
+    ):
+        assert "fault" in rpc.call(**ask), ask
+    pair.talks()
+
+
+def test_a_process_that_asks_and_reads_nothing_fills_no_memory(factory, pair, mallory):
+    """It is ended, and its node lives on."""
+    taken = mallory("greedy")
+    question = b"".join(taken.rpc.frame(ask="resolve", agent="sink") for _ in range(2000))
+    taken.rpc.stream.settimeout(3)
+    with pair.talking(), bounded(pair.pids(), 128):
+        try:
+            for _ in range(500):
+                taken.rpc.stream.sendall(question)
+        except OSError:
+            pass
+        factory.tell("kill", "greedy", expect=None)
+
+        def gone():
+            return factory.agents().get("greedy", {}).get("state") != "active"
+
+        wait_for(gone, "the process to be ended", also=factory.logs)
+
+
+def test_long_and_many_names_fill_no_memory(factory, pair, mallory):
+    rpc = mallory().rpc
+    with pair.talking(), bounded(pair.pids(), 160):
+        for index in range(8):
+            assert rpc.call(ask="resolve", agent=f"{index}" + "x" * (8 << 20))["where"] == "unknown"
+        answer = rpc.call(ask="resolve", agent="nobody-there")
+        assert "fault" not in answer
+
+
+def test_reports_are_bounded_and_say_whose_they_are(factory, pair, mallory):
+    rpc = mallory("liar").rpc
+    record = {"at": 1, "who": "sink@factory", "receiver": None, "reason": "x" * 5000, "count": 10**6, "by": "node-1"}
+    assert "fault" in rpc.call(ask="refusals", records=[record] * 2000)
+    rpc.call(ask="refusals", records=[record])
+
+    def noted():
+        return [each for each in factory.refusals() if each["reason"].startswith("xxx")]
+
+    (shown,) = wait_for(noted, "the report", also=factory.logs)
+    assert shown["by"] == "liar" and len(shown["reason"]) < 2000
+    text = factory.tell("ps", "--refused").stdout.decode()
+    assert "liar" in text
+    pair.talks()

@@ -1,0 +1,112 @@
+"""Histories that each process wrote itself, and what they prove: which promises were broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Event = list[Any]
+
+
+def history(file: Path) -> list[Event]:
+    """The whole lines of a history; the last one may be half written."""
+    if not file.exists():
+        return []
+    text = file.read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+@dataclass
+class Verdict:
+    """What one sender and one receiver show, for each number that was sent."""
+
+    accepted: set[int] = field(default_factory=set)
+    heard: set[int] = field(default_factory=set)
+    told: set[int] = field(default_factory=set)
+    refused: set[int] = field(default_factory=set)
+    #: Accepted, never heard, and the sender was not told.
+    lost: set[int] = field(default_factory=set)
+    #: Heard more than once, without a mark.
+    doubled: list[int] = field(default_factory=list)
+    #: Heard after a later one, without a mark.
+    reordered: list[int] = field(default_factory=list)
+    #: Heard, and never sent.
+    invented: set[int] = field(default_factory=set)
+
+    def is_clean(self) -> bool:
+        return not (self.lost or self.doubled or self.reordered or self.invented)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in ("accepted", "heard", "told", "refused"))
+        faults = [
+            f"{len(found)} {name}: {sorted(found)[:20]}"
+            for name in ("lost", "doubled", "reordered", "invented")
+            if (found := getattr(self, name))
+        ]
+        return "; ".join([counts, *faults])
+
+
+def judge(sent: Iterable[Event], received: Iterable[Event], sender: str, kind: str) -> Verdict:
+    """Compares the history of a sender with that of a receiver.
+
+    A sender that is killed cannot be told: the last messages of a life that was killed are excused, unless they were kept on
+    disk before they were accepted.
+    """
+    verdict = Verdict()
+    begun: set[int] = set()
+    #: What each life that was killed had accepted. The last one may still be told.
+    killed: list[set[int]] = []
+    last_life = None
+    for life in lives(sent):
+        accepted = set()
+        for event, *values in life:
+            match event, values:
+                case "begun", [number]:
+                    begun.add(number)
+                case "accepted", [number]:
+                    accepted.add(number)
+                case "refused", [number, *_]:
+                    verdict.refused.add(number)
+                case "told", [number, *_]:
+                    verdict.told.add(number)
+        verdict.accepted |= accepted
+        if last_life is not None:
+            killed.append(last_life)
+        # What was under way when the life was saved may be noted after that.
+        was_moved = any(event[0] == "saved" for event in life[-4:])
+        last_life = None if was_moved else accepted
+    last, gaps = -1, 0
+    for event, *values in received:
+        if event != "heard" or values[0] != sender:
+            continue
+        _, number, again, missed = values
+        gaps += missed
+        if number in verdict.heard and not again:
+            verdict.doubled.append(number)
+        elif number < last and not again:
+            verdict.reordered.append(number)
+        verdict.heard.add(number)
+        last = max(last, number)
+    verdict.invented = verdict.heard - begun
+    missing = verdict.accepted - verdict.heard - verdict.told
+    if kind in ("direct", "channel"):
+        for accepted in killed:
+            arrived = accepted & verdict.heard
+            missing -= {number for number in accepted if number > max(arrived, default=-1)}
+    # Events that retention or a slow subscription left out are counted to the receiver.
+    verdict.lost = missing if len(missing) > gaps else set()
+    return verdict
+
+
+def lives(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """The events of each process, one after the other."""
+    life: list[Event] = []
+    for event in events:
+        if event[0] == "life" and life:
+            yield life
+            life = []
+        life.append(event)
+    yield life

@@ -1,0 +1,107 @@
+"""An agent under faults. It writes its own history: a line of JSON for each event, in the file NAME in the folder NOTES.
+
+talker.py send KIND RECEIVER: sends the numbers 0, 1, 2 … while the file `talk` is in NOTES, and goes on behind the last number that
+an earlier life had begun.
+talker.py hear KIND: notes what arrives.
+
+=====================================  ==================================================================
+["life", pid]                          a process begins: everything below it is of that life
+["begun", n]                           the number is about to be sent
+["accepted", n]                        `send` or `publish` has returned
+["refused", n, error]                  … or raised
+["told", n, text]                      a failure came back
+["heard", sender, n, again, missed]    the number arrived; `missed`: so many events before it are known to be gone
+["saved"]                              the life ends by a move: it was not killed
+["silent"]                             sends nothing more, until `talk` is there again
+=====================================  ==================================================================
+
+KIND is `direct`, `persistent`, `channel` or `durable`.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from sealbus import AclMessage, Agent, Message, Performative, SealbusError, run
+
+NOTES = Path(os.environ["NOTES"])
+PAUSE = 0.004
+CHANNELS = {"channel": "/news", "durable": "/history"}
+
+
+class Talker(Agent):
+    kind = sys.argv[2]
+
+    def note(self, *event: Any) -> None:
+        # One write for each line: a kill leaves no half of it behind another.
+        line = json.dumps(event).encode() + b"\n"
+        file = os.open(NOTES / self.aid.local_name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, line)
+        os.close(file)
+
+    async def on_message(self, message: Message) -> None:
+        if message.performative == Performative.FAILURE:
+            number = (message.in_reply_to or "").removeprefix("n")
+            if number.isdigit():
+                self.note("told", int(number), (message.content_text or "")[:300])
+        elif message.performative == Performative.INFORM and message.provenance != "platform":
+            sender, _, number = (message.content_text or "").partition(" ")
+            self.note("heard", sender, int(number), message.may_be_again, 0)
+
+    async def save(self) -> bytes:
+        self.note("saved")
+        return b""
+
+    async def setup(self) -> None:
+        self.note("life", os.getpid())
+        self.create_task(self.live())
+
+    async def restore(self, state: bytes) -> None:
+        # After a move this is called in place of `setup`.
+        await self.setup()
+
+    async def live(self) -> None:
+        """What it does besides reading its mail."""
+
+
+class Hearer(Talker):
+    async def live(self) -> None:
+        if self.kind not in CHANNELS:
+            return
+        options: dict[str, Any] = {"durable": "history", "since": 1_000_000} if self.kind == "durable" else {}
+        async for event in await self.subscribe(CHANNELS[self.kind], **options):
+            sender, _, number = (event.text or "").partition(" ")
+            self.note("heard", sender, int(number), event.may_be_again, event.missed)
+
+
+class Sender(Talker):
+    async def live(self) -> None:
+        history = (NOTES / self.aid.local_name).read_text().splitlines()
+        number = sum(json.loads(line)[0] == "begun" for line in history)
+        channel = await self.channel(CHANNELS[self.kind]) if self.kind in CHANNELS else None
+        while True:
+            if not (NOTES / "talk").exists():
+                self.note("silent")
+                while not (NOTES / "talk").exists():
+                    await asyncio.sleep(0.02)
+            self.note("begun", number)
+            text = f"{self.aid.local_name} {number}"
+            try:
+                if channel is not None:
+                    await channel.publish(AclMessage(Performative.INFORM, content=text, reply_with=f"n{number}"))
+                else:
+                    message = AclMessage(Performative.INFORM, sys.argv[3], text, reply_with=f"n{number}")
+                    await self.send(message, persistent=self.kind == "persistent")
+            except SealbusError as error:
+                self.note("refused", number, str(error)[:300])
+            else:
+                self.note("accepted", number)
+            number += 1
+            await asyncio.sleep(PAUSE)
+
+
+if __name__ == "__main__":
+    run({"send": Sender, "hear": Hearer}[sys.argv[1]]())

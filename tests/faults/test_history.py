@@ -1,0 +1,49 @@
+"""The checker finds each fault in a history that has it."""
+
+from history import judge
+
+LIFE = ["life", 1]
+
+
+def accepted(*numbers):
+    return [event for number in numbers for event in (["begun", number], ["accepted", number])]
+
+
+def heard(*numbers):
+    return [["heard", "source", number, False, 0] for number in numbers]
+
+
+def verdict(sent, received, kind="direct"):
+    return judge([LIFE, *sent], [LIFE, *received], "source", kind)
+
+
+def test_a_clean_history():
+    assert verdict(accepted(0, 1, 2), heard(0, 1, 2)).is_clean()
+
+
+def test_what_was_accepted_and_not_heard_is_lost_unless_its_sender_was_told():
+    assert verdict(accepted(0, 1, 2), heard(0, 2)).lost == {1}
+    assert verdict([*accepted(0, 1, 2), ["told", 1, "gone"]], heard(0, 2)).is_clean()
+    assert verdict([*accepted(0), ["begun", 1], ["refused", 1, "full"], *accepted(2)], heard(0, 2)).is_clean()
+
+
+def test_the_last_messages_of_a_killed_sender_are_excused_unless_they_were_on_disk():
+    sent = [*accepted(0, 1, 2), LIFE, *accepted(3, 4)]
+    assert verdict(sent, heard(0, 3, 4)).is_clean()
+    assert verdict(sent, heard(0, 2, 3, 4)).lost == {1}
+    assert verdict(sent, heard(0, 3, 4), "persistent").lost == {1, 2}
+    assert verdict(sent, heard(0, 1, 2, 3)).lost == {4}
+    moved = [*accepted(0, 1, 2), ["saved"], LIFE, *accepted(3, 4)]
+    assert verdict(moved, heard(0, 3, 4)).lost == {1, 2}
+
+
+def test_doubled_reordered_and_invented():
+    assert verdict(accepted(0, 1), heard(0, 1, 1)).doubled == [1]
+    assert verdict(accepted(0, 1), [*heard(0, 1), ["heard", "source", 1, True, 0]]).is_clean()
+    assert verdict(accepted(0, 1, 2), heard(0, 2, 1)).reordered == [1]
+    assert verdict(accepted(0), heard(0, 7)).invented == {7}
+
+
+def test_what_a_receiver_knows_to_have_missed_is_not_lost():
+    received = [*heard(0), ["heard", "source", 3, False, 2]]
+    assert verdict(accepted(0, 1, 2, 3), received, "channel").is_clean()
