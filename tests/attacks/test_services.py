@@ -1,7 +1,6 @@
 """A certified agent against the platform's services: AMS, DF, CA, Master and nodes."""
 
 import json
-import threading
 
 import pytest
 from attacker import mesh
@@ -37,7 +36,7 @@ def notes(factory):
     return json.loads(factory.send("victim", '["all"]'))
 
 
-def answered(taken, link, number):
+def answered(link, number):
     """Waits for the answer with this number. The services answer in order."""
     while True:
         answer = link.take_message()
@@ -57,7 +56,7 @@ def test_a_request_with_20_000_reply_tos(factory, pair, attacker, service):
         few = many[:4000]
         again = attacker.speaks_to(service)
         again.message(0, 0, message("request", attacker.name, [f"{service}@factory"], content, reply_to=few, reply_with="r1", **words))
-        answered(attacker, again, 1)
+        answered(again, 1)
 
 
 @pytest.mark.parametrize("service", ["df", "ams", "ca", "master", "node-1"])
@@ -78,7 +77,7 @@ def test_no_service_writes_to_whom_its_asker_may_not(factory, pair, attacker, se
             0, 0, message(act, attacker.name, [name], content, ["victim@factory"], reply_with=f"text-for-the-victim-{number}", **words)
         )
     link.message(0, 0, message("request", attacker.name, [name], "x", reply_with="rlast", ontology="sealbus-platform"))
-    answered(attacker, link, "last")
+    answered(link, "last")
     assert notes(factory) == []
     pair.talks()
 
@@ -88,10 +87,10 @@ def test_nobody_subscribes_in_anothers_name(factory, pair, attacker):
     content = f"((iota ?x (result (action (agent-identifier :name df@factory) ({SEARCH})) ?x)))"
     words = {"language": "fipa-sl2", "ontology": "fipa-agent-management", "protocol": "fipa-subscribe"}
     link.message(0, 0, message("subscribe", attacker.name, ["df@factory"], content, ["victim@factory"], conversation_id="c1", reply_with="r1", **words))
-    answered(attacker, link, 1)
+    answered(link, 1)
     factory.tell("df", "register", "sink", "--type", "sinking", "--name", "deep")
     link.message(0, 0, management(attacker.name, "df@factory", SEARCH, reply_with="r2"))
-    answered(attacker, link, 2)
+    answered(link, 2)
     assert notes(factory) == []
     pair.talks()
 
@@ -102,7 +101,7 @@ def test_entries_of_others_are_not_changed(factory, pair, attacker):
         for number, verb in enumerate(("register", "modify", "deregister")):
             entry = f"{verb} ({kind} :name (agent-identifier :name sink@factory :addresses (sequence http://attacker/acc)))"
             link.message(0, 0, management(attacker.name, f"{service}@factory", entry, reply_with=f"r{number}"))
-            answer = answered(attacker, link, number)
+            answer = answered(link, number)
             assert b"unauthorised" in answer, answer
         link.close()
     assert factory.agents()["sink"]["state"] == "active"
@@ -121,7 +120,7 @@ def test_what_is_not_for_agents_is_refused(factory, pair, attacker):
         link = attacker.speaks_to(service)
         for number, ask in enumerate(asked):
             link.message(0, 0, message("request", attacker.name, [f"{service}@factory"], json.dumps(ask), reply_with=f"r{number}", **words))
-            answer = answered(attacker, link, number)
+            answer = answered(link, number)
             assert answer[2] == 0x07, answer
         link.close()
     pair.talks()
@@ -158,37 +157,19 @@ def test_large_subscriptions_are_bounded(factory, pair, attacker):
         for number in range(100):
             subscribe = message("subscribe", attacker.name, ["df@factory"], content, conversation_id=f"c{number}", reply_with=f"r{number}", **words)
             link.message(0, 0, subscribe)
-            refusals += b"limit-exceeded" in answered(attacker, link, number)
+            refusals += b"limit-exceeded" in answered(link, number)
     assert refusals > 50
 
 
-def test_a_false_df_speaks_for_its_own_platform_alone(factory, pair, attacker):
-    """An agent registers as a DF, is asked in a deep search, and tells of others' agents, with an address of its own."""
+def test_an_agent_that_registers_as_a_df_is_not_asked(factory, pair, attacker):
+    """It would tell of others' agents, with addresses of its own."""
     link = attacker.speaks_to("df")
-    entry = f"register (df-agent-description :name (agent-identifier :name {attacker.name}) :services (set (service-description :name df :type fipa-df)))"
+    services = "(set (service-description :name df :type fipa-df))"
+    entry = f"register (df-agent-description :name (agent-identifier :name {attacker.name}) :services {services})"
     link.message(0, 0, management(attacker.name, "df@factory", entry, reply_with="r1"))
-    answered(attacker, link, 1)
-    found = []
-    thread = threading.Thread(target=lambda: found.append(factory.send("victim", '["search", "false-service"]')))
-    thread.start()
-    lies = "".join(
-        f"(df-agent-description :name (agent-identifier :name {name} :addresses (sequence http://127.0.0.1:9/acc))"
-        " :services (set (service-description :name x :type false-service)))"
-        for name in ("victim@factory", "sink@factory", "someone@elsewhere", attacker.name)
-    )
-    while thread.is_alive() and not found:
-        try:
-            asked = link.take_message()
-        except (TimeoutError, EOFError):
-            break
-        if b"search" not in asked:
-            continue
-        number = word_of(asked, "reply_with")
-        action = asked[asked.index(b"((action") + 2 : asked.rindex(b")")].decode()
-        content = f"((result ({action} (sequence {lies})))"
-        words = {"language": "fipa-sl0", "ontology": "fipa-agent-management", "protocol": "fipa-request"}
-        link.message(0, 0, message("inform", attacker.name, ["df@factory"], content, in_reply_to=number, **words))
-        break
-    thread.join(120)
-    assert found and json.loads(found[0]) == [], found
+    assert b"done" in answered(link, 1)
+    assert json.loads(factory.send("victim", '["search", "false-service"]')) == []
+    # What the DF had written to it would be here before the answer to this.
+    link.message(0, 0, management(attacker.name, "df@factory", SEARCH, reply_with="r2"))
+    assert word_of(link.take_message(), "in_reply_to") == "r2"
     pair.talks()

@@ -57,10 +57,11 @@ def test_what_an_agent_registers_and_answers(factory, pair, mallory):
     )
     asking.start()
     asked = link.take_message(to="painter@factory")
-    number = word_of(asked, "reply_with")
+    words = {"in_reply_to": word_of(asked, "reply_with"), "conversation_id": word_of(asked, "conversation_id")}
+    words = {name: text for name, text in words.items() if text}
     asker = asked[asked.index(b"\x02\x02\x10") + 3 :].split(b"\0")[0].decode()
     link.target(7, asker)
-    link.message(0, 7, message("inform", "painter@factory", [asker], text, in_reply_to=number))
+    link.message(0, 7, message("inform", "painter@factory", [asker], text, **words))
     asking.join()
     assert shown and "owned" in shown[0], shown
     pair.talks()

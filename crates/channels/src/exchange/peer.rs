@@ -150,7 +150,8 @@ pub(super) struct Peer {
     pub(super) is_heard: bool,
     /// Whether it has announced all its subscriptions.
     pub(super) is_known: bool,
-    /// Whether publishers go on without the process's announcements: it was given up, or takes no frames.
+    /// Whether publishers go on without the process's announcements: it was given up, takes no frames, or a publisher
+    /// was told that it is silent.
     pub(super) is_excused: bool,
     /// The time until which publishers wait for the process's announcements, once a publisher does.
     pub(super) awaited_until: Option<Duration>,

@@ -106,8 +106,11 @@ impl Exchange {
             }
             let until = *peer.awaited_until.get_or_insert(time + limit);
             if until <= time {
+                let process = peer.identity.clone();
+                // One publisher is told. A process that keeps silent on purpose must not stop the others.
+                self.excuse(index);
                 return Err(PublishError::NotAnnounced {
-                    process: peer.identity.clone(),
+                    process,
                     seconds: limit.as_secs(),
                 });
             }

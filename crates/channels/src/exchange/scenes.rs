@@ -212,7 +212,18 @@ fn a_process_that_never_announces_itself_is_named() {
     // An event without promises is sent.
     let attempt = scene.publish(Reliability::BestEffort);
     assert!(matches!(attempt, Ok(Attempt::Done(_))));
-    // Once the platform reports the end of the process, no publisher waits for it.
+    // It stops nobody else, and is waited for once it is heard.
+    scene.reaches(0);
+    scene.subscribe(2, "/dates");
+    scene.carry(0, 2);
+    scene.reaches(1);
+}
+
+#[test]
+fn a_process_that_has_left_is_not_waited_for() {
+    let mut scene = Scene::new(2);
+    assert!(scene.waits());
+    let silent = scene.identities[1].clone();
     let now = scene.now();
     scene.exchanges[0].process_left(&silent, now);
     scene.reaches(0);
