@@ -76,7 +76,7 @@ def test_no_service_writes_to_whom_its_asker_may_not(factory, pair, attacker, se
         link.message(
             0, 0, message(act, attacker.name, [name], content, ["victim@factory"], reply_with=f"text-for-the-victim-{number}", **words)
         )
-    link.message(0, 0, message("request", attacker.name, [name], "x", reply_with="rlast", ontology="sealbus-platform"))
+    link.message(0, 0, message("request", attacker.name, [name], '{"ask": "left"}', reply_with="rlast", ontology="sealbus-platform"))
     answered(link, "last")
     assert notes(factory) == []
     pair.talks()

@@ -77,15 +77,6 @@ class Link:
         self.waits(int(PATIENCE))
         self.exporter = b""
         self.stream: Any = plain
-        if level != "none":
-            self.stream = SSL.Connection(context_of(credential, level), plain)
-            self.stream.set_connect_state()
-            try:
-                self.stream.do_handshake()
-            except BaseException:
-                plain.close()
-                raise
-            self.exporter = self.stream.export_keying_material(b"EXPORTER-sealbus-agent-binding", 32)
         self.sequence = 0
         self.inbox = b""
         self.greeted = False
@@ -96,9 +87,18 @@ class Link:
         self.agent: Credential | None = None
         #: Messages that came while something else was awaited.
         self.kept: list[bytes] = []
-        self.stream.sendall(PREFACE)
-        if claimed is not None:
-            self.hello(claimed, level)
+        try:
+            if level != "none":
+                self.stream = SSL.Connection(context_of(credential, level), plain)
+                self.stream.set_connect_state()
+                self.stream.do_handshake()
+                self.exporter = self.stream.export_keying_material(b"EXPORTER-sealbus-agent-binding", 32)
+            self.stream.sendall(PREFACE)
+            if claimed is not None:
+                self.hello(claimed, level)
+        except BaseException:
+            plain.close()
+            raise
 
     def hello(self, claimed: str, level: str) -> None:
         process = claimed.encode()
