@@ -20,7 +20,9 @@ def factory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The platform of the module: of its `MANIFEST`, in which FOLDER is a folder of its own, or of the honest pair alone."""
     manifest = getattr(request.module, "MANIFEST", MANIFEST)
     directory = tmp_path_factory.mktemp("factory")
-    started = Platform(directory, manifest.replace("FOLDER", str(directory)))
+    notes = directory / "notes"
+    notes.mkdir()
+    started = Platform(directory, manifest.replace("FOLDER", str(notes)))
     try:
         yield started.up()
     finally:

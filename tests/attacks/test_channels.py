@@ -16,6 +16,7 @@ HERALDS = "".join(
     command = ["PYTHON", "{PROGRAMS}/herald.py"]
     node = "{node}"
     environment = {{ NOTES = "FOLDER", NAME = "{name}" }}
+    write = ["FOLDER"]
 """
     for name, node in (("teller", "node-1"), ("listener", "node-2"))
 )
@@ -37,7 +38,7 @@ class News:
 
     def __init__(self, factory):
         self.factory = factory
-        self.notes = factory.directory
+        self.notes = factory.directory / "notes"
         factory.active("teller", "listener")
         (self.notes / "listener-listens").touch()
         wait_for((self.notes / "listener-subscribed").exists, "a subscription", also=factory.logs)

@@ -28,6 +28,7 @@ def manifest(kind: str, notes: Path, address: str) -> str:
     command = ["PYTHON", "{TALKER}", {words}]
     restart = "always"
     environment = {{ NOTES = "{notes}" }}
+    write = ["{notes}"]
     """
         for name, words in (("source", f'"send", "{kind}", "sink"'), ("sink", f'"hear", "{kind}"'))
     )
