@@ -58,7 +58,8 @@ def test_an_open_umask_opens_nothing(platform):
     assert open_to_others(factory.state) == []
     for path in factory.state.rglob("*"):
         mode = path.lstat().st_mode
-        if path.suffix in (".key", ".sock") or path.name == "node.json":
+        # A node's socket is also for the users that it gives to programs, which reach no other file here.
+        if path.suffix == ".key" or path.name in ("node.json", "admin.sock"):
             assert mode & 0o177 == 0, f"{path} {mode:o}"
 
 

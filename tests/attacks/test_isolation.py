@@ -1,7 +1,6 @@
 """An agent's program attacks its node and the agent beside it, in every mode of isolation that this machine has."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -84,22 +83,6 @@ def open_folder(tmp_path: Path) -> Path:
     for each in [folder, *folder.parents][:-2]:
         each.chmod(0o755)
     return folder
-
-
-@pytest.fixture
-def platform(tmp_path: Path) -> Iterator[Callable[[str], Platform]]:
-    """Makes a platform from a manifest, and ends it after the test."""
-    made: list[Platform] = []
-
-    def make(manifest: str) -> Platform:
-        directory = tmp_path / f"p{len(made)}"
-        directory.mkdir()
-        made.append(Platform(directory, manifest))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.down()
 
 
 def lines(factory: Platform, agent: str) -> list[str]:
