@@ -77,11 +77,11 @@ impl World {
             sent: Vec::new(),
             ends: BTreeMap::new(),
         };
-        world.from_initiator(messages);
+        world.initiator_sent(messages);
         world
     }
 
-    fn from_initiator(&mut self, messages: impl IntoIterator<Item = AclMessage>) {
+    fn initiator_sent(&mut self, messages: impl IntoIterator<Item = AclMessage>) {
         for message in messages {
             let message = message.with_sender(aid("i"));
             for receiver in &message.receivers {
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    fn from_participant(&mut self, name: &str, message: AclMessage) {
+    fn participant_sent(&mut self, name: &str, message: AclMessage) {
         self.network
             .push(("i".into(), message.with_sender(aid(name))));
     }
@@ -105,7 +105,7 @@ impl World {
                 let sender = message.sender.as_ref().unwrap().name.clone();
                 self.accepted.push((sender, message.performative.clone()));
             }
-            self.from_initiator(refused(done).map(|answer| *answer));
+            self.initiator_sent(refused(done).map(|answer| *answer));
             return;
         }
         let Some(name) = NAMES.into_iter().find(|name| *name == receiver) else {
@@ -123,7 +123,7 @@ impl World {
             },
         };
         if let Some(answer) = answer {
-            self.from_participant(name, *answer);
+            self.participant_sent(name, *answer);
         }
     }
 
@@ -149,7 +149,7 @@ impl World {
             _ => To::Agents(&one),
         };
         if let Ok(messages) = self.initiator.send(to, draft, self.now) {
-            self.from_initiator(messages);
+            self.initiator_sent(messages);
         }
     }
 
@@ -165,7 +165,7 @@ impl World {
             participant.send(draft, now)
         };
         if let Ok(message) = message {
-            self.from_participant(name, message);
+            self.participant_sent(name, message);
         }
     }
 
@@ -190,7 +190,7 @@ impl World {
     fn pass(&mut self, time: i64) {
         self.now += time;
         let messages = self.initiator.advance(self.now);
-        self.from_initiator(messages);
+        self.initiator_sent(messages);
         for participant in self.participants.values_mut() {
             participant.advance(self.now);
             assert!(participant.deadline().is_none_or(|it| it > self.now));
