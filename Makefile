@@ -122,7 +122,7 @@ rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not sta
 
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_conformance --test rabbitmq_kept_conformance --test cluster -- --ignored --test-threads=$(WORKERS)
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(WORKERS)
 	$(call say,RabbitMQ: platforms and attacks)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
 

@@ -43,7 +43,7 @@ impl Platform {
     pub async fn revive(&mut self, index: usize) {
         let broker = self.member(index);
         wait_for("the broker to have died and be there again", async || {
-            broker.keep_running().await.unwrap()
+            is_revived(broker).await
         })
         .await;
         self.complete().await;
@@ -57,7 +57,7 @@ impl Platform {
             .chain(others.iter_mut().map(|member| &mut member.broker));
         let reviving = brokers.map(|broker| async {
             wait_for("the brokers to be there again", async || {
-                broker.keep_running().await.unwrap()
+                is_revived(broker).await
             })
             .await;
         });
@@ -118,4 +118,13 @@ impl Platform {
         }
         member
     }
+}
+
+/// Whether the broker had died and runs again. A RabbitMQ that starts while others of its cluster start may give up, for
+/// they exchange their feature flags: it is started again, as a service's supervisor does.
+async fn is_revived(broker: &mut ManagedBroker) -> bool {
+    broker.keep_running().await.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        false
+    })
 }

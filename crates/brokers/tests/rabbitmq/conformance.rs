@@ -4,25 +4,20 @@
 //! A level is one test, since an Erlang node takes seconds of processor time to start. Each promise has a virtual host
 //! of its own.
 
-#![cfg(feature = "rabbitmq")]
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::LOOPBACK;
+use crate::support::platform::{Platform, SETTLING, management};
+use crate::support::processes::{Connected, Ground, Processes, Way};
+use crate::support::way::TcpWay;
 use sealbus_brokers::rabbitmq::RabbitClient;
 use sealbus_brokers::{Administration, BrokerConfig, Client};
 use sealbus_bus::BoxFuture;
 use sealbus_conformance::{Column, Promise, Setting, World};
 use sealbus_seal::SecurityLevel;
-use support::LOOPBACK;
-use support::platform::{Platform, SETTLING, management};
-use support::processes::{Connected, Ground, Processes, Way};
-use support::way::TcpWay;
 
 struct RabbitMq {
     platform: Arc<Platform>,

@@ -1,15 +1,10 @@
 //! The transport on a cluster of three RabbitMQ brokers. Run by `make test-rabbitmq`.
 
-#![cfg(feature = "rabbitmq")]
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::platform::Platform;
+use crate::support::{Agent, PATIENCE};
 use sealbus_bus::Transport;
-use support::platform::Platform;
-use support::{Agent, PATIENCE};
 
 /// The number of messages before the death of a broker, and after it.
 const MANY: u32 = 100;

@@ -1,15 +1,10 @@
 //! The transport on a real RabbitMQ. Run by `make test-rabbitmq`, which installs it.
 
-#![cfg(feature = "rabbitmq")]
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::platform::Platform;
+use crate::support::{PATIENCE, message};
 use sealbus_brokers::rabbitmq::{RabbitClient, bare};
 use sealbus_bus::{Provenance, Transport, TrySendError};
 use sealbus_seal::SecurityLevel;
-use support::platform::Platform;
-use support::{PATIENCE, message};
 
 async fn converse(platform: &Platform) {
     let a = platform.agent("a").await;
@@ -137,7 +132,7 @@ async fn the_broker_starts_again(platform: &mut Platform) {
     }
     let broker = sealbus_brokers::rabbitmq::ManagedBroker::start(
         platform.folder.path(),
-        support::LOOPBACK,
+        crate::support::LOOPBACK,
         platform.ports,
     )
     .await
