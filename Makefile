@@ -68,9 +68,10 @@ format: ## Format the Rust sources
 test: test-rust test-python test-end-to-end test-attacks test-faults-once test-jade test-rabbitmq ## Every test: fast ones first, then real binaries and processes
 	$(call say,All tests passed)
 
+# Most tests wait for processes, connections and clocks: more threads than cores share the time.
 test-rust:
 	$(call say,Rust tests (debug))
-	$(CARGO) test --locked --workspace --exclude sealbus-python
+	RUST_TEST_THREADS=8 $(CARGO) test --locked --workspace --exclude sealbus-python
 
 test-python: package
 	$(call say,Python tests)

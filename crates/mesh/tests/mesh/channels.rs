@@ -1,12 +1,10 @@
 //! The AgentBus between processes, over the mesh.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::proxy::Proxy;
+use crate::support::{Platform, Process, soon};
 use sealbus_bus::{Acknowledgement, Outbox, ProcessEndpoint, Provenance, RefusalReason};
 use sealbus_channels::{
     ChannelPath, ChannelPattern, ChannelPermissions, Channels, FlowPolicy, PublishError, Qos,
@@ -15,8 +13,6 @@ use sealbus_channels::{
 use sealbus_fipa::{AclMessage, Performative};
 use sealbus_seal::SecurityLevel;
 use sealbus_seal::permission::Policy;
-use support::proxy::Proxy;
-use support::{Platform, Process, soon};
 
 fn path(text: &str) -> ChannelPath {
     ChannelPath::new(text).unwrap()

@@ -1,16 +1,12 @@
 //! Agents that have left: their unread messages go back to the senders, and the link keeps nothing of them.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Platform, Process, inform, soon};
 use sealbus_bus::{Location, Mailbox};
 use sealbus_fipa::Performative;
 use sealbus_seal::SecurityLevel;
-use support::{Platform, Process, inform, soon};
 
 async fn until(mut is_so: impl FnMut() -> bool) {
     soon(async {

@@ -1,19 +1,15 @@
 //! Connections break under traffic, and processes vanish and come back. No message is lost, doubled or out of order
 //! without its sender being told.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::proxy::Proxy;
+use crate::support::{Platform, inform, soon};
 use sealbus_bus::{Location, Mailbox, Outbox, Provenance};
 use sealbus_fipa::Performative;
 use sealbus_seal::SecurityLevel;
-use support::proxy::Proxy;
-use support::{Platform, inform, soon};
 
 const MESSAGES: usize = 4_000;
 

@@ -1,19 +1,15 @@
 //! The suite that all transports pass, over the mesh at each of its levels.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::proxy::Proxy;
+use crate::support::{Platform, Process, now};
 use sealbus_bus::{
     BoxFuture, Bus, Location, Mailbox, MailboxLimits, Outbox, ProcessEndpoint, ReceivedMessage,
 };
 use sealbus_conformance::{Promise, Setting, World};
 use sealbus_seal::denylist::DenyList;
 use sealbus_seal::{Identity, SecurityLevel};
-use support::proxy::Proxy;
-use support::{Platform, Process, now};
 
 struct Mesh(SecurityLevel);
 
@@ -150,8 +146,12 @@ impl World for Processes {
         let authority = &self.platform.authority;
         let mut list = DenyList::new(authority.issuing.identity().clone());
         let identity = Identity::from_agent_name(agent).unwrap();
-        list.deny_identity(identity, now().plus(support::DAY), support::denial(now()))
-            .unwrap();
+        list.deny_identity(
+            identity,
+            now().plus(crate::support::DAY),
+            crate::support::denial(now()),
+        )
+        .unwrap();
         let signed = list.sign(&authority.issuing).unwrap();
         for process in &self.processes {
             process.trust.apply_deny_list(&signed, now()).unwrap();

@@ -1,12 +1,8 @@
 //! Agents of two processes talk, at every level.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
+use crate::support::{Platform, inform, soon};
 use sealbus_bus::Provenance;
 use sealbus_seal::SecurityLevel;
-use support::{Platform, inform, soon};
 
 async fn converse(level: SecurityLevel) {
     let platform = Platform::new(level);

@@ -1,16 +1,12 @@
 //! Slow receivers hold back their own senders and no others. Agents move, and certificates are renewed, under open
 //! connections and without losing a message.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Platform, inform, soon};
 use sealbus_bus::{Location, MailboxLimits, Outbox, ProcessEndpoint, Provenance, TrySendError};
 use sealbus_seal::{Identity, SecurityLevel};
-use support::{Platform, inform, soon};
 
 /// Sends until there is no room for good. Returns the number of messages taken.
 async fn fill(outbox: &Outbox, receiver: &str) -> usize {
