@@ -4,9 +4,10 @@
 //! and rejects others of the same round. If goods are left, it calls again, the buyers included. At the end it informs
 //! all.
 
-use sealbus_fipa::Performative::{AcceptProposal, Cfp, Inform, Propose, RejectProposal};
+use sealbus_fipa::Performative::{AcceptProposal, Cfp, Inform};
 
-use crate::protocol::Cause::{Initiator, Participant, Silence};
+use super::auction::ROUNDS;
+use crate::protocol::Cause::Initiator;
 use crate::protocol::Effect::{Ends, Goes};
 use crate::protocol::{Protocol, Step};
 use crate::{Outcome, Stage};
@@ -17,26 +18,7 @@ pub static DUTCH_AUCTION: Protocol = Protocol {
     document: "XC00032",
     opening: &[Inform],
     first: Stage::Announced,
-    steps: &[&[
-        Step(Stage::Announced, Initiator(Cfp), Goes(Stage::Called)),
-        Step(Stage::Called, Initiator(Cfp), Goes(Stage::Called)),
-        Step(Stage::Called, Silence, Goes(Stage::Announced)),
-        Step(Stage::Called, Participant(Propose), Goes(Stage::Proposed)),
-        Step(
-            Stage::Proposed,
-            Initiator(AcceptProposal),
-            Goes(Stage::Ordered),
-        ),
-        Step(
-            Stage::Proposed,
-            Initiator(RejectProposal),
-            Goes(Stage::Announced),
-        ),
-        Step(Stage::Ordered, Initiator(Cfp), Goes(Stage::Called)),
-        Step(Stage::Announced, Initiator(Inform), Ends(Outcome::Closed)),
-        Step(Stage::Called, Initiator(Inform), Ends(Outcome::Closed)),
-        Step(Stage::Ordered, Initiator(Inform), Ends(Outcome::Closed)),
-    ]],
+    steps: &[ROUNDS, SALES],
     // The bid came too late for its round.
     tolerated: &[
         Step(Stage::Proposed, Initiator(Cfp), Goes(Stage::Called)),
@@ -44,6 +26,16 @@ pub static DUTCH_AUCTION: Protocol = Protocol {
     ],
     recruits: false,
 };
+
+const SALES: &[Step] = &[
+    Step(
+        Stage::Proposed,
+        Initiator(AcceptProposal),
+        Goes(Stage::Ordered),
+    ),
+    Step(Stage::Ordered, Initiator(Cfp), Goes(Stage::Called)),
+    Step(Stage::Ordered, Initiator(Inform), Ends(Outcome::Closed)),
+];
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,9 @@
 //! leader may have won and waits for the initiator's `request`, which completes the deal as in Request. Below the reserve,
 //! and for a leader that was outbid in the last round, the initiator cancels instead, or lets the deadline pass.
 
-use sealbus_fipa::Performative::{AcceptProposal, Cfp, Inform, Propose, RejectProposal, Request};
+use sealbus_fipa::Performative::{AcceptProposal, Cfp, Inform, Propose, Request};
 
+use super::auction::ROUNDS;
 use super::request::ANSWER;
 use crate::protocol::Cause::{Initiator, Participant, Silence};
 use crate::protocol::Effect::{Ends, Goes};
@@ -19,7 +20,7 @@ pub static ENGLISH_AUCTION: Protocol = Protocol {
     document: "XC00031",
     opening: &[Inform],
     first: Stage::Announced,
-    steps: &[BIDDING, ANSWER],
+    steps: &[ROUNDS, LEADING, ANSWER],
     // The bid came too late for its round.
     tolerated: &[
         Step(Stage::Proposed, Initiator(Cfp), Goes(Stage::Called)),
@@ -28,20 +29,11 @@ pub static ENGLISH_AUCTION: Protocol = Protocol {
     recruits: false,
 };
 
-const BIDDING: &[Step] = &[
-    Step(Stage::Announced, Initiator(Cfp), Goes(Stage::Called)),
-    Step(Stage::Called, Initiator(Cfp), Goes(Stage::Called)),
-    Step(Stage::Called, Silence, Goes(Stage::Announced)),
-    Step(Stage::Called, Participant(Propose), Goes(Stage::Proposed)),
+const LEADING: &[Step] = &[
     Step(
         Stage::Proposed,
         Initiator(AcceptProposal),
         Goes(Stage::Leading),
-    ),
-    Step(
-        Stage::Proposed,
-        Initiator(RejectProposal),
-        Goes(Stage::Announced),
     ),
     Step(Stage::Leading, Initiator(Cfp), Goes(Stage::Defending)),
     Step(
@@ -51,8 +43,6 @@ const BIDDING: &[Step] = &[
     ),
     Step(Stage::Defending, Silence, Goes(Stage::Defending)),
     Step(Stage::Defending, Initiator(Cfp), Goes(Stage::Called)),
-    Step(Stage::Announced, Initiator(Inform), Ends(Outcome::Closed)),
-    Step(Stage::Called, Initiator(Inform), Ends(Outcome::Closed)),
     Step(Stage::Leading, Initiator(Inform), Goes(Stage::Settling)),
     Step(Stage::Defending, Initiator(Inform), Goes(Stage::Settling)),
     Step(Stage::Settling, Initiator(Request), Goes(Stage::Asked)),

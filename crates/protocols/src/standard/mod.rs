@@ -1,5 +1,6 @@
-//! The protocols of the standard, one file each.
+//! The protocols of the standard, one file each. Both auctions share the rounds in `auction`.
 
+mod auction;
 mod brokering;
 mod contract_net;
 mod dutch_auction;
