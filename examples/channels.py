@@ -14,8 +14,8 @@ class Shop(Agent):
 
     @on_event("/opening")
     async def open(self, event: ChannelEvent) -> None:
-        tea = await self.channel("/offers/tea")
-        await tea.publish("a pound of tea", properties={"price": self.price}, qos="expiry=1h")
+        price = {"price": self.price}
+        await self.publish("/offers/tea", "a pound of tea", properties=price, qos="expiry=1h")
 
     @on_question("/wanted/*")
     async def wanted(self, question: ChannelEvent) -> None:
@@ -28,14 +28,13 @@ class Buyer(Agent):
     async def setup(self) -> None:
         # The filter is evaluated where the offer is made, so that dear offers are not even sent.
         async with await self.subscribe("/offers/**", filter="properties.price < 10") as offers:
-            opening = await self.channel("/opening")
-            await opening.publish("the market is open")
+            await self.publish("/opening", "the market is open")
             for _ in range(2):
                 offer = await offers.next()
                 print(f"{offer.sender_name} on {offer.channel}: {offer.text}")
 
         wanted = await self.channel("/wanted/tea")
-        replies = wanted.request(AclMessage(Performative.CFP, content="10 pounds"), deadline=5)
+        replies = wanted.request(AclMessage(Performative.CFP, content="10 pounds"), timeout=5)
         async for reply in replies:
             print(f"{reply.sender_name} proposes {reply.text}")
         print("no answer from", ", ".join(replies.missing))

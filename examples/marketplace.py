@@ -11,6 +11,7 @@ from sealbus import (
     Filter,
     Message,
     Performative,
+    Refuse,
     ServiceDescription,
     new_conversation_id,
     on,
@@ -19,6 +20,8 @@ from sealbus import (
 
 
 class Seller(Agent):
+    books = ("Middlemarch", "Emma")
+
     def __init__(self, name: str, price: int) -> None:
         super().__init__(name)
         self.price = price
@@ -28,6 +31,8 @@ class Seller(Agent):
 
     @on(Performative.CFP)
     async def offer(self, call: Message) -> None:
+        if call.text not in self.books:
+            raise Refuse(f"{call.text} is not in stock")
         await self.reply(call, Performative.PROPOSE, str(self.price))
 
     @on(Performative.ACCEPT_PROPOSAL)
@@ -43,9 +48,11 @@ class Buyer(Agent):
     async def setup(self) -> None:
         # Sellers may be a little later than the buyer: the directory tells when they come.
         shops = await self.df.subscribe("bookshop")
-        sellers: list[AID] = []
+        sellers: set[AID] = set()
         while len(sellers) < 3:
-            sellers += [entry.name for entry in await shops.next() if entry.name]
+            for entry in await shops.next():
+                if entry.name and entry.services:
+                    sellers.add(entry.name)
         await shops.cancel()
 
         sale = new_conversation_id()
@@ -54,8 +61,9 @@ class Buyer(Agent):
                 AclMessage(Performative.CFP, seller, "Middlemarch", conversation_id=sale)
             )
 
-        proposals = Filter(Performative.PROPOSE, conversation_id=sale)
-        offers = [await self.receive(proposals, timeout=5) for _ in sellers]
+        # Some answer may be a refusal.
+        answers = [await self.receive(Filter(conversation_id=sale), timeout=5) for _ in sellers]
+        offers = [answer for answer in answers if answer.performative is Performative.PROPOSE]
         for offer in offers:
             print(f"{offer.sender_name} offers {offer.text}")
         best = min(offers, key=lambda offer: int(offer.text))

@@ -1,10 +1,10 @@
-"""Asking and answering, also when it goes wrong: a refusal is an answer; an agent that does not exist, and one that
-does not answer, are exceptions that say so.
+"""Asking and answering, also when it goes wrong: a refusal is an answer, and so is an error; an agent that does not exist,
+and one that does not answer, are exceptions that say so.
 
 Run it with `python examples/request.py`.
 """
 
-from sealbus import AclMessage, Agent, Message, Performative, RequestError, run
+from sealbus import AclMessage, Agent, Message, Performative, Refuse, RequestError, run
 
 
 class Clerk(Agent):
@@ -13,14 +13,17 @@ class Clerk(Agent):
             case "open the door":
                 await self.reply(message, Performative.INFORM, "it is open")
             case "open the safe":
-                await self.reply(message, Performative.REFUSE, "I am not allowed to")
-            # Whoever asks for anything else waits in vain.
+                raise Refuse("I am not allowed to")
+            case "drop the vase":
+                raise ValueError("a handler's error is answered too")
+            # Asking for anything else has no answer.
 
 
 class Visitor(Agent):
     async def setup(self) -> None:
         await self.ask("clerk", "open the door")
         await self.ask("clerk", "open the safe")
+        await self.ask("clerk", "drop the vase")
         await self.ask("clerk", "sing")
         await self.ask("janitor", "clean the stairs")
         self.stop_all()

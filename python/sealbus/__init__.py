@@ -23,7 +23,7 @@ key and is certified before it says a word. The same program, unchanged, runs on
 
 import os
 
-from sealbus import acl
+from sealbus import acl, sync
 from sealbus._sealbus import (
     AID,
     AclMessage,
@@ -37,6 +37,18 @@ from sealbus._sealbus import (
     new_conversation_id,
 )
 from sealbus.agent import Agent, on
+from sealbus.behaviour import (
+    Behaviour,
+    State,
+    Step,
+    at,
+    cyclic,
+    every,
+    machine,
+    once,
+    parallel,
+    sequence,
+)
 from sealbus.channel import (
     Channel,
     ChannelSubscription,
@@ -47,6 +59,7 @@ from sealbus.channel import (
     on_event,
     on_question,
 )
+from sealbus.clock import Clock
 from sealbus.directory import Ams, Df, Subscription
 from sealbus.errors import (
     AclError,
@@ -54,12 +67,17 @@ from sealbus.errors import (
     AgentFailed,
     AgentStopped,
     ChannelError,
+    ContentError,
     DecodeError,
     DirectoryError,
     EncodeError,
+    Failure,
     FilterError,
+    NegativeAnswer,
+    NotUnderstood,
     PlatformError,
     ReceiveTimeout,
+    Refuse,
     RequestError,
     RequestTimeout,
     SealbusError,
@@ -68,7 +86,7 @@ from sealbus.errors import (
     Undeliverable,
 )
 from sealbus.loop import EventLoop
-from sealbus.performative import Performative
+from sealbus.performative import OwnPerformative, Performative
 from sealbus.platform import Platform, run
 
 __all__ = [
@@ -81,25 +99,33 @@ __all__ = [
     "AgentStopped",
     "Ams",
     "AmsAgentDescription",
+    "Behaviour",
     "Channel",
     "ChannelError",
     "ChannelEvent",
     "ChannelSubscription",
+    "Clock",
+    "ContentError",
     "DecodeError",
     "Df",
     "DfAgentDescription",
     "DirectoryError",
     "EncodeError",
     "EventLoop",
+    "Failure",
     "Filter",
     "FilterError",
     "LogPlace",
     "Message",
+    "NegativeAnswer",
+    "NotUnderstood",
+    "OwnPerformative",
     "Performative",
     "Platform",
     "PlatformError",
     "Reach",
     "ReceiveTimeout",
+    "Refuse",
     "Replies",
     "RequestError",
     "RequestTimeout",
@@ -107,16 +133,27 @@ __all__ = [
     "SealbusError",
     "SendError",
     "ServiceDescription",
+    "State",
+    "Step",
     "Subscription",
     "SubscriptionEnded",
     "Undeliverable",
     "acl",
+    "at",
+    "cyclic",
+    "every",
+    "machine",
     "new_conversation_id",
     "on",
     "on_event",
     "on_question",
+    "once",
+    "parallel",
     "run",
+    "sequence",
+    "sync",
 ]
 
-# A forked child has no runtime thread: what its parent made must not be touched there.
-os.register_at_fork(after_in_child=forked)
+if hasattr(os, "register_at_fork"):
+    # A forked child has no runtime thread: what its parent made must not be touched there.
+    os.register_at_fork(after_in_child=forked)

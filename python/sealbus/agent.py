@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from sealbus._sealbus import AID, AclMessage, ChannelEvent, Filter, Message
+from sealbus.behaviour import Behaviour, Step, once
 from sealbus.channel import (
-    LISTENS,
     Channel,
     ChannelSubscription,
     FlowPolicy,
-    Listening,
+    Keep,
+    Reach,
     Retention,
     subscribe,
 )
 from sealbus.directory import Ams, Df
 from sealbus.errors import AgentStopped
+from sealbus.mark import Mark, Schedule, Supervise, check, marks_of
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
+    from sealbus._sealbus import Value
+    from sealbus.clock import Clock
     from sealbus.life import Life
 
 __all__ = ["Agent", "on"]
 
 _T = TypeVar("_T")
 _Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
-
-_HANDLES = "__sealbus_handles__"
-
-
-def _moment(when: float | datetime | None) -> int | None:
-    """Milliseconds since 1970 of a time, or of so many seconds from now."""
-    if when is None:
-        return None
-    if isinstance(when, datetime):
-        return max(0, round(when.timestamp() * 1000))
-    return max(0, round((time.time() + when) * 1000))
 
 
 def on(
@@ -51,6 +43,8 @@ def on(
     protocol: str | None = None,
     ontology: str | None = None,
     language: str | None = None,
+    concurrency: int = 1,
+    supervise: Supervise | None = None,
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of the messages described.
 
@@ -61,6 +55,10 @@ def on(
             @on(Performative.CFP, protocol="fipa-contract-net")
             async def offer(self, message: Message) -> None:
                 await self.reply(message, Performative.PROPOSE, "12 EUR")
+
+    With a `concurrency` of more than one, so many messages are handled at once, beside each other and beside the other
+    hooks; further ones wait in the mailbox. `supervise` says what an exception leads to, see :class:`Agent`. A method
+    with several marks handles what any of them describes.
     """
     described = Filter(
         performative=performative,
@@ -71,12 +69,7 @@ def on(
         ontology=ontology,
         language=language,
     )
-
-    def mark(handler: _Handler) -> _Handler:
-        setattr(handler, _HANDLES, described)
-        return handler
-
-    return mark
+    return Mark(described, concurrency, supervise)
 
 
 class Agent:
@@ -98,15 +91,24 @@ class Agent:
     :meth:`restore`               instead of ``setup``, at the node it moved to       ``setup``
     ============================  ==================================================  ========================
 
-    Hooks run one after the other, so an agent never sees itself half changed. All agents of a program share one
-    thread: a hook waits with ``await`` and never blocks. What a hook raises ends this agent and no other.
+    Hooks run one after the other, so an agent never sees itself half changed, except handlers with a ``concurrency`` of
+    their own. All agents of a program share one thread: a hook waits with ``await`` and never blocks.
+
+    An exception in a handler or in ``on_message`` is an answer: the sender gets a ``failure``, or ``not-understood`` when
+    the content could not be read (:class:`~sealbus.ContentError`). It is logged, it counts in :attr:`failures`, and the
+    agent lives. ``raise Refuse("busy")``, :class:`~sealbus.NotUnderstood` and :class:`~sealbus.Failure` choose the
+    answer. A ``failure``, ``not-understood`` or ``refuse`` is never answered so. `supervise`, of the class
+    (``class Seller(Agent, supervise="end")``) or of a handler, says what an exception leads to besides: nothing
+    (``"ignore"``, the default); the agent begins anew: what runs beside its hooks is cancelled, and ``setup`` is called
+    again (``"restart"``; an agent that restarts more than five times in a minute ends); or it ends (``"end"``). What
+    ``setup``, ``restore`` and ``teardown`` raise ends the agent, and no other.
 
     Messages are taken out of the mailbox for hooks only if the class has handlers or its own ``on_message``;
     otherwise they wait for :meth:`receive`.
     """
 
-    _handlers: ClassVar[tuple[tuple[Filter, str], ...]] = ()
-    _listens: ClassVar[tuple[tuple[Listening, str], ...]] = ()
+    _marks: ClassVar[tuple[tuple[str, Mark], ...]] = ()
+    _supervise: ClassVar[Supervise] = "ignore"
     _name: str | None = None
     _life: Life | None = None
 
@@ -117,24 +119,13 @@ class Agent:
         """
         self._name = name
 
-    def __init_subclass__(cls, **arguments: Any) -> None:
+    def __init_subclass__(cls, *, supervise: Supervise | None = None, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        handlers: dict[str, Filter] = {}
-        listens: dict[str, Listening] = {}
-        for base in reversed(cls.__mro__):
-            for attribute, value in vars(base).items():
-                listening = getattr(value, LISTENS, None)
-                if isinstance(listening, Listening):
-                    listens[attribute] = listening
-                described = getattr(value, _HANDLES, None)
-                if isinstance(described, Filter):
-                    handlers.pop(attribute, None)
-                    handlers[attribute] = described
-                elif attribute in handlers:
-                    # Overridden without a mark: it handles what it handled before.
-                    continue
-        cls._handlers = tuple((described, attribute) for attribute, described in handlers.items())
-        cls._listens = tuple((listening, attribute) for attribute, listening in listens.items())
+        if supervise is not None:
+            check(supervise)
+            cls._supervise = supervise
+        marked = marks_of(cls)
+        cls._marks = tuple((attribute, mark) for attribute, marks in marked.items() for mark in marks)
 
     # ----- hooks
 
@@ -195,6 +186,11 @@ class Agent:
         return self._living.handle.peer(name)
 
     @property
+    def failures(self) -> int:
+        """How often a handler of this agent has raised what it should not, and was answered for."""
+        return self._living.handlers.failures
+
+    @property
     def df(self) -> Df:
         """The Directory Facilitator: who offers which service."""
         return self._living.df
@@ -230,7 +226,7 @@ class Agent:
         """
         life = self._living
         if persistent:
-            await life.send_persistent(message, _moment(expiry), _moment(valid_from), receipt)
+            await life.send_persistent(message, life.moment(expiry), life.moment(valid_from), receipt)
             return
         for name, value in (("expiry", expiry), ("valid_from", valid_from), ("receipt", receipt)):
             if value is not None:
@@ -259,8 +255,10 @@ class Agent:
     ) -> None:
         """Answers a message, in its conversation, or a question to everyone on a channel; the latter once."""
         reply = message.create_reply(performative, content)
+        life = self._living
+        life.handlers.note_answer(message, performative)
         if isinstance(message, ChannelEvent) and message.mechanism == "request":
-            await self._living.call(message.answer, reply)
+            await life.call(message.answer, reply)
         else:
             await self.send(reply)
 
@@ -319,8 +317,7 @@ class Agent:
         What is persistent is on a disk of the platform before anybody gets it. `retention` says how much of it is kept,
         on a platform inside the program; elsewhere the manifest says it.
         """
-        life = self._living
-        channel = Channel(life, life.handle.channel(address, qos))
+        channel = self._living.open_channel(address, qos)
         if retention is not None:
             await channel.retain(retention)
         return channel
@@ -330,7 +327,8 @@ class Agent:
         pattern: str,
         *,
         filter: str | None = None,
-        policy: FlowPolicy = "push-back",
+        policy: FlowPolicy | None = None,
+        keep: Keep = "all",
         events: int | None = None,
         bytes: int | None = None,
         takes: Literal["events", "requests", "all"] = "events",
@@ -343,7 +341,8 @@ class Agent:
         `filter` is an expression (CEL) over the message: its parameters by their names, its user-defined ones as
         ``properties.NAME``, such as ``performative == 'inform' && properties.price < 10``. It is evaluated at the
         sender's side; a wrong one raises :class:`~sealbus.FilterError` with the place. `policy` says what happens when
-        events come faster than they are taken, once so many `events` or `bytes` wait. `takes` adds questions to everyone,
+        events come faster than they are taken, once so many `events` or `bytes` wait: ``push-back``, the default, lets
+        publishers wait. ``keep="latest"`` keeps only the latest event that waits. `takes` adds questions to everyone,
         or takes only them. `durable`, `since` and `number` are for persistent channels: go on where the subscription of this
         name stopped; begin at a time, or with the last so many events of each channel on each node; begin with the event of
         this number there. A durable one does so the first time only. An event counts as dealt with when the next one is asked for, or the subscription is cancelled; if
@@ -354,6 +353,7 @@ class Agent:
             pattern,
             filter=filter,
             policy=policy,
+            keep=keep,
             events=events,
             bytes=bytes,
             takes=takes,
@@ -362,15 +362,55 @@ class Agent:
             number=number,
         )
 
+    async def publish(
+        self,
+        address: str,
+        message: AclMessage | str | bytes,
+        *,
+        properties: Mapping[str, Value] | None = None,
+        qos: str = "",
+    ) -> Reach:
+        """Publishes an event on the channel with this path or address; see :meth:`sealbus.Channel.publish`.
+
+        The channel is opened at the first time, with what `qos` asks for.
+        """
+        channel = self._living.open_channel(address, qos)
+        return await channel.publish(message, properties=properties)
+
     # ----- living
 
     async def spawn(self, agent: Agent) -> AID:
         """Starts another agent in this program, if the platform lets it run here."""
         return await self._living.start(agent)
 
-    def create_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Lets `work` run beside the hooks until it ends or the agent leaves. What it raises ends the agent."""
-        return self._living.create_task(work)
+    def create_task(
+        self, work: Coroutine[Any, Any, _T], *, supervise: Supervise = "end"
+    ) -> asyncio.Task[_T]:
+        """Lets `work` run beside the hooks until it ends or the agent leaves. What it raises ends the agent, unless
+        `supervise` says otherwise."""
+        check(supervise)
+        return self._living.create_task(work, supervise)
+
+    def begin(
+        self, work: Step, schedule: Schedule = once, *, name: str | None = None
+    ) -> Behaviour:
+        """Begins a behaviour: `work`, which is a method or what :func:`~sealbus.behaviour.sequence` and
+        :func:`~sealbus.behaviour.parallel` make of several, runs once, or when the `schedule` says::
+
+            self.begin(self.watch)
+            self.begin(self.measure, every(0.5))
+        """
+        return self._living.behaviours.begin(work, schedule, name)
+
+    @property
+    def behaviours(self) -> Mapping[str, Behaviour]:
+        """The agent's behaviours by the names of their methods: the marked ones, and others until they are done."""
+        return self._living.behaviours.begun
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the agent's platform: ``self.clock.now()``, ``await self.clock.sleep(1)``."""
+        return self._living.clock
 
     def stop(self) -> None:
         """Lets this agent leave when its current hook has returned."""
@@ -391,14 +431,8 @@ class Agent:
 
     @classmethod
     def _takes_messages(cls) -> bool:
-        return bool(cls._handlers) or cls.on_message is not Agent.on_message
-
-    async def _dispatch(self, message: Message) -> None:
-        for described, attribute in self._handlers:
-            if described.takes(message):
-                await getattr(self, attribute)(message)
-                return
-        await self.on_message(message)
+        handles = any(isinstance(mark.takes, Filter) for _, mark in cls._marks)
+        return handles or cls.on_message is not Agent.on_message
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

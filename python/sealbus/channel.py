@@ -16,6 +16,7 @@ from sealbus._sealbus import (
     SubscriptionHandle,
 )
 from sealbus.errors import SubscriptionEnded
+from sealbus.mark import Listening, Mark, Supervise
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ __all__ = ["Channel", "ChannelSubscription", "LogPlace", "Reach", "Replies", "Re
 FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
 """What happens when events come faster than a subscription takes them."""
 
-_Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
+Keep = Literal["all", "latest"]
+"""Which of the events that wait are kept for a subscription: all that have room, or the latest one alone."""
 
-LISTENS = "__sealbus_listens__"
-"""The attribute that marks a handler of a channel."""
+_Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
 
 
 class LogPlace(NamedTuple):
@@ -97,36 +98,51 @@ class DamagedLog(NamedTuple):
     """What is damaged, where, and what to do."""
 
 
-@dataclass(frozen=True)
-class Listening:
-    """What a handler marked :func:`on_event` or :func:`on_question` is for."""
-
-    pattern: str
-    options: tuple[tuple[str, Any], ...]
-
-
 def on_event(
     pattern: str,
     *,
     filter: str | None = None,
-    policy: FlowPolicy = "push-back",
+    policy: FlowPolicy | None = None,
+    keep: Keep = "all",
+    events: int | None = None,
     durable: str | None = None,
+    since: datetime | int | None = None,
+    number: int | None = None,
+    concurrency: int = 1,
+    supervise: Supervise | None = None,
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of a channel's events, and of messages to this agent on it.
 
-    In a pattern ``*`` stands for one level and ``**`` for the rest; `filter` is an expression over the message, see
-    :meth:`Channel.subscribe`. The agent subscribes before ``setup``::
+    In a pattern ``*`` stands for one level and ``**`` for the rest; the other arguments are those of
+    :meth:`sealbus.Agent.subscribe`, and those of :func:`sealbus.on`. The agent subscribes before ``setup``::
 
         class Buyer(Agent):
             @on_event("/offers/**", filter="properties.price < 10")
             async def offer(self, event: ChannelEvent) -> None:
                 print(event.sender_name, event.text)
     """
-    options = {"filter": filter, "policy": policy, "durable": durable}
-    return _mark(pattern, options)
+    if durable is not None and concurrency > 1:
+        problem = "a durable subscription deals with its events one after the other: it has no concurrency"
+        raise ValueError(problem)
+    options = {
+        "filter": filter,
+        "policy": policy,
+        "keep": keep,
+        "events": events,
+        "durable": durable,
+        "since": since,
+        "number": number,
+    }
+    return _listening(pattern, options, concurrency, supervise)
 
 
-def on_question(pattern: str, *, filter: str | None = None) -> Callable[[_Handler], _Handler]:
+def on_question(
+    pattern: str,
+    *,
+    filter: str | None = None,
+    concurrency: int = 1,
+    supervise: Supervise | None = None,
+) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of questions to everyone on a channel.
 
     It answers with :meth:`Agent.reply`; if it returns without an answer, the one who asks is told not to wait::
@@ -136,16 +152,14 @@ def on_question(pattern: str, *, filter: str | None = None) -> Callable[[_Handle
             async def offer(self, question: ChannelEvent) -> None:
                 await self.reply(question, Performative.PROPOSE, "9 EUR")
     """
-    return _mark(pattern, {"filter": filter, "takes": "requests"})
+    return _listening(pattern, {"filter": filter, "takes": "requests"}, concurrency, supervise)
 
 
-def _mark(pattern: str, options: dict[str, Any]) -> Callable[[_Handler], _Handler]:
-    def mark(handler: _Handler) -> _Handler:
-        given = tuple((name, value) for name, value in options.items() if value is not None)
-        setattr(handler, LISTENS, Listening(pattern, given))
-        return handler
-
-    return mark
+def _listening(
+    pattern: str, options: dict[str, Any], concurrency: int, supervise: Supervise | None
+) -> Mark:
+    given = tuple((name, value) for name, value in options.items() if value is not None)
+    return Mark(Listening(pattern, given), concurrency, supervise)
 
 
 class Channel:
@@ -221,30 +235,31 @@ class Channel:
         self,
         message: AclMessage | str | bytes,
         *,
-        deadline: float,
+        timeout: float,
         first: int | None = None,
         properties: Mapping[str, Value] | None = None,
         qos: str = "",
     ) -> Replies:
-        """Asks everyone on the channel who answers, for `deadline` seconds or until there are `first` answers.
+        """Asks everyone on the channel who answers, for `timeout` seconds or until there are `first` answers.
 
         The answers come as they are given, or all at the end; text and bytes become the content of a ``query-ref``::
 
-            async for reply in channel.request("who has tea?", deadline=2):
+            async for reply in channel.request("who has tea?", timeout=2):
                 print(reply.sender_name, reply.text)
 
-            replies = channel.request(call_for_proposals, deadline=2)
+            replies = channel.request(call_for_proposals, timeout=2)
             for reply in await replies.all(): ...
             print("no word from", replies.missing)
         """
         asked = _message(message, properties, Performative.QUERY_REF)
-        return Replies(self._life, self._handle, asked, deadline, first, qos)
+        return Replies(self._life, self._handle, asked, timeout, first, qos)
 
     def subscribe(
         self,
         *,
         filter: str | None = None,
-        policy: FlowPolicy = "push-back",
+        policy: FlowPolicy | None = None,
+        keep: Keep = "all",
         events: int | None = None,
         bytes: int | None = None,
         takes: Literal["events", "requests", "all"] = "events",
@@ -258,6 +273,7 @@ class Channel:
             self.path,
             filter=filter,
             policy=policy,
+            keep=keep,
             events=events,
             bytes=bytes,
             takes=takes,
@@ -278,13 +294,13 @@ class Replies:
         life: Life,
         channel: ChannelHandle,
         message: AclMessage,
-        deadline: float,
+        timeout: float,
         first: int | None,
         qos: str,
     ) -> None:
         self._life = life
         self._channel = channel
-        self._question = (message, deadline, first, qos)
+        self._question = (message, timeout, first, qos)
         self._handle: RepliesHandle | None = None
         self._is_over = False
         self.missing: list[str] = []
@@ -395,11 +411,20 @@ def subscribe(
     life: Life,
     pattern: str,
     *,
+    policy: FlowPolicy | None = None,
+    keep: Keep = "all",
     since: datetime | int | None = None,
     number: int | None = None,
     **options: Any,
 ) -> ChannelSubscription:
     """Subscribes an agent to the channels of a pattern."""
+    if keep == "latest":
+        if policy not in (None, "drop-oldest") or options.get("events") not in (None, 1):
+            raise ValueError("keep='latest' keeps one event and drops the one before it: pass no other policy or events")
+        policy, options["events"] = "drop-oldest", 1
+    elif keep != "all":
+        raise ValueError(f"there is no keep='{keep}': it is 'all' or 'latest'")
+    options["policy"] = policy or "push-back"
     if since is not None and number is not None:
         raise ValueError("a subscription begins at one place: pass since or number, not both")
     options["number"] = number

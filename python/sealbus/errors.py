@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from sealbus.performative import Performative
+
 
 class SealbusError(Exception):
     """The base of all exceptions of Sealbus."""
@@ -42,6 +46,49 @@ class EncodeError(AclError):
         return str(self.args[0])
 
 
+class ContentError(AclError):
+    """The content of a message that was received is missing, or is not what was expected.
+
+    A handler that raises it answers ``not-understood``.
+    """
+
+
+# ----- answers that a handler raises
+
+
+class NegativeAnswer(SealbusError):
+    """What a handler raises to say no: the one who asked gets this answer, and the agent goes on."""
+
+    performative: ClassVar[Performative]
+    """The performative of the answer."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+
+    @property
+    def reason(self) -> str:
+        """Why; it becomes the content of the answer."""
+        return str(self.args[0])
+
+
+class Refuse(NegativeAnswer):
+    """The agent does not do what it was asked."""
+
+    performative = Performative.REFUSE
+
+
+class NotUnderstood(NegativeAnswer):
+    """The agent cannot make sense of the message."""
+
+    performative = Performative.NOT_UNDERSTOOD
+
+
+class Failure(NegativeAnswer):
+    """The agent tried, and it did not work."""
+
+    performative = Performative.FAILURE
+
+
 # ----- agents
 
 
@@ -65,7 +112,7 @@ class AgentError(SealbusError):
 
 
 class AgentFailed(AgentError):
-    """A hook of an agent raised; what it raised is the ``__cause__``."""
+    """What a hook raised has ended its agent; it is the ``__cause__``."""
 
 
 class AgentStopped(AgentError):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sealbus._sealbus import (
@@ -16,7 +17,9 @@ from sealbus._sealbus import (
     Message,
     Unsent,
 )
-from sealbus.channel import ChannelSubscription, subscribe
+from sealbus.behaviour import Behaviours
+from sealbus.channel import Channel
+from sealbus.clock import Timer
 from sealbus.directory import Ams, Df
 from sealbus.errors import (
     AgentFailed,
@@ -25,6 +28,8 @@ from sealbus.errors import (
     RequestTimeout,
     Undeliverable,
 )
+from sealbus.handlers import Handlers
+from sealbus.mark import Supervise
 from sealbus.performative import Performative
 
 if TYPE_CHECKING:
@@ -40,6 +45,18 @@ HOOK_GRACE = 1.0
 
 TEARDOWN_LIMIT = 5.0
 """Seconds an agent has for its ``teardown``."""
+
+MOVE_GRACE = 5.0
+"""Seconds that handlers which run side by side have to end before their agent moves, before they are cancelled."""
+
+RESTARTS = 5
+"""So often an agent may begin anew within :data:`RESTARTS_WITHIN` seconds; once more ends it."""
+
+RESTARTS_WITHIN = 60.0
+"""See :data:`RESTARTS`."""
+
+CHANNELS = 256
+"""Channels that an agent's ``publish`` keeps open."""
 
 TURN = 256
 """Messages an agent takes or sends without a pause before other work of the loop gets its turn."""
@@ -60,15 +77,6 @@ class _Waiter:
             self.future.set_result(None)
 
 
-class _Listener:
-    """A subscription whose events go to a handler."""
-
-    def __init__(self, subscription: ChannelSubscription, attribute: str) -> None:
-        self.subscription = subscription
-        self.attribute = attribute
-        self.drained = asyncio.Event()
-
-
 class Life:
     """What the package knows of an agent that is on a platform."""
 
@@ -84,7 +92,8 @@ class Life:
         """While the agent's state is handed over: done when it is known where the agent goes on."""
         self.failure: AgentFailed | None = None
         """What ended the agent, unless it left by its own or the platform's wish."""
-        self._loop = platform.loop
+        self.loop = platform.loop
+        self.clock = platform.clock
         self._pump = platform.pump
         self._takes_messages = agent._takes_messages()
         self._waiters: list[_Waiter] = []
@@ -93,14 +102,19 @@ class Life:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
+        self._grace_ends = 0.0
+        self._leaving = False
         self._tearing_down = False
         self._freeze = False
         self._moved = False
         self.introduced = False
         """Whether something was put on a channel, so that the other processes with subscriptions are known."""
-        self._listeners: list[_Listener] = []
-        # Those that have events.
-        self._ready: deque[_Listener] = deque()
+        self.handlers = Handlers(self)
+        self.behaviours = Behaviours(self)
+        self._channels: dict[tuple[str, str], Channel] = {}
+        # When the agent has begun anew, and why it is to do so once more.
+        self._restarts: deque[float] = deque(maxlen=RESTARTS)
+        self._restart: tuple[str, Exception] | None = None
         self._number = self._pump.listen(self._news)
         handle.set_hook(self._pump.native, self._number)
 
@@ -160,18 +174,18 @@ class Life:
         """Sends a message and waits for the reply to it."""
         await self.settle()
         request, reply = self.handle.prepare_request(request)
-        deadline = None if timeout is None else self._loop.time() + timeout
+        deadline = None if timeout is None else self.clock.now() + timeout
         waiter = self._expect(reply)
         try:
             unsent = self.handle.try_send(request)
             if unsent is not None:
                 try:
-                    async with asyncio.timeout_at(deadline):
+                    async with self.clock.timeout(timeout):
                         await self.finish(unsent)
                 except TimeoutError:
                     raise self._no_reply(request, timeout) from None
             while True:
-                left = None if deadline is None else deadline - self._loop.time()
+                left = None if deadline is None else deadline - self.clock.now()
                 message = await self._wait(waiter, left)
                 if message is None:
                     raise self._no_reply(request, timeout)
@@ -188,6 +202,12 @@ class Life:
     def _no_reply(self, request: AclMessage, timeout: float | None) -> RequestTimeout:
         asked = ", ".join(receiver.name for receiver in request.receivers)
         return RequestTimeout(self.name, f"{asked} did not reply within {timeout:g} s")
+
+    def take_except(self, filters: list[Filter]) -> Message | None:
+        """The first message that none of the filters takes, and that nobody waits for."""
+        if self.moving is not None:
+            return None
+        return self.handle.try_receive_except([*filters, *(waiter.filter for waiter in self._waiters)])
 
     def is_awaited(self) -> bool:
         """Whether somebody waits for a message of this agent."""
@@ -212,7 +232,7 @@ class Life:
 
     async def _wait(self, waiter: _Waiter, timeout: float | None) -> Message | None:
         """The message that the waiter waits for; None when the time is up."""
-        expiry: asyncio.TimerHandle | None = None
+        expiry: Timer | None = None
         expired = False
 
         def expire() -> None:
@@ -229,8 +249,8 @@ class Life:
                     return message
                 self._check_not_stopping()
                 if timeout is not None and expiry is None:
-                    expiry = self._loop.call_later(timeout, expire)
-                waiter.future = self._loop.create_future()
+                    expiry = self.clock.call_later(timeout, expire)
+                waiter.future = self.loop.create_future()
                 await waiter.future
         finally:
             if expiry is not None:
@@ -248,7 +268,8 @@ class Life:
         for waiter in self._waiters:
             if self.handle.has_mail(waiter.filter):
                 waiter.wake()
-        self._wake()
+        self.handlers.pull()
+        self.wake()
 
     # ----- channels
 
@@ -256,44 +277,18 @@ class Life:
         """Begins a native call and waits for its outcome."""
         return await self._pump.call(begin, *arguments)
 
-    def _listen(self) -> None:
-        """Subscribes to what the agent's handlers are marked for."""
-        for listening, attribute in self.agent._listens:
-            subscription = subscribe(self, listening.pattern, **dict(listening.options))
-            listener = _Listener(subscription, attribute)
-            self._listeners.append(listener)
-            self.create_task(self._hear(listener))
+    def open_channel(self, address: str, qos: str) -> Channel:
+        """The channel with this path or address. Those used last stay open."""
+        channel = self._channels.pop((address, qos), None)
+        if channel is None:
+            channel = Channel(self, self.handle.channel(address, qos))
+        self._channels[address, qos] = channel
+        if len(self._channels) > CHANNELS:
+            del self._channels[next(iter(self._channels))]
+        return channel
 
-    async def _hear(self, listener: _Listener) -> None:
-        """Wakes the agent when there are events for a handler."""
-        while True:
-            ended = await listener.subscription.wait()
-            if ended is not None:
-                log.warning("%s: %s has ended: %s", self.name, listener.subscription.pattern, ended)
-                return
-            listener.drained.clear()
-            self._ready.append(listener)
-            self._wake()
-            await listener.drained.wait()
-
-    async def _handle_event(self) -> None:
-        """Gives the next event to its handler. The listeners take turns."""
-        listener = self._ready.popleft()
-        event = listener.subscription.try_next()
-        if event is None:
-            listener.drained.set()
-            return
-        self._ready.append(listener)
-        self.turn -= 1
-        handler = getattr(self.agent, listener.attribute)
-        try:
-            await handler(event)
-        finally:
-            if event.mechanism == "request":
-                # In vain if it was answered.
-                event.decline()
-
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Lets the agent's own task look for something to do."""
         if self._rest is not None and not self._rest.done():
             self._rest.set_result(None)
 
@@ -302,6 +297,13 @@ class Life:
     async def finish(self, unsent: Unsent) -> None:
         """Goes on with a message that found no room, waiting for it."""
         await self._pump.call(self.handle.finish, unsent)
+
+    def moment(self, when: float | datetime | None) -> int | None:
+        """Milliseconds since 1970 of a time, or of so many seconds from now."""
+        if when is None:
+            return None
+        seconds = when.timestamp() if isinstance(when, datetime) else self.clock.time() + when
+        return max(0, round(seconds * 1000))
 
     async def send_persistent(
         self,
@@ -334,10 +336,10 @@ class Life:
     def begin(self) -> asyncio.Task[None]:
         """Starts the agent. It has subscribed to its handlers' channels when this returns."""
         try:
-            self._listen()
+            self.handlers.listen()
         except Exception as raised:
             self._fail("a subscription of a handler", raised)
-        self._task = self._loop.create_task(self._live(), name=f"agent {self.name}")
+        self._task = self.loop.create_task(self._live(), name=f"agent {self.name}")
         return self._task
 
     async def start(self, agent: Agent) -> AID:
@@ -345,29 +347,49 @@ class Life:
         await self.platform.start(agent)
         return agent.aid
 
-    def create_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    def create_task(
+        self, work: Coroutine[Any, Any, _T], supervise: Supervise = "end"
+    ) -> asyncio.Task[_T]:
         """Runs `work` beside the hooks."""
         if self._stopping:
             work.close()
             raise AgentStopped(self.name, "is being stopped")
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._task_ended)
-        return task
+        def ended(task: asyncio.Task[_T]) -> None:
+            self._tasks.discard(task)
+            raised = None if task.cancelled() else task.exception()
+            if raised is None or self._is_farewell(raised):
+                return
+            if isinstance(raised, Exception):
+                self.handlers.failed("a task of the agent", raised, supervise)
+            else:
+                self.fail("a task of the agent", raised)
 
-    def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled():
-            return
-        raised = task.exception()
-        if raised is not None and not self._is_farewell(raised):
-            self._fail("a task of the agent", raised)
-            self._begin_to_stop()
+        task.add_done_callback(ended)
+        return task
 
     def stop(self) -> None:
         """Lets the agent leave when its hook has returned."""
-        self._stopping = True
-        self._wake()
+        if not self._stopping:
+            self._stopping = True
+            self._grace_ends = self.clock.now() + HOOK_GRACE
+        self.wake()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the agent is about to leave."""
+        return self._stopping
+
+    def restart(self, where: str, raised: Exception) -> None:
+        """Lets the agent begin anew when its hook has returned."""
+        self._restart = where, raised
+        self.wake()
+
+    def fail(self, where: str, raised: BaseException) -> None:
+        """Ends the agent because of what was raised."""
+        self._fail(where, raised)
+        self._begin_to_stop()
 
     def _begin_to_stop(self) -> None:
         """Lets the agent leave soon: what its hook waits for is cut off, now or after its grace."""
@@ -377,10 +399,10 @@ class Life:
         for waiter in self._waiters:
             waiter.wake()
         if self._task is not None:
-            self._loop.call_later(HOOK_GRACE, self._cancel_hook)
+            self.clock.call_later(HOOK_GRACE, self._cancel_hook)
 
     def _cancel_hook(self) -> None:
-        if self._task is not None and not self._tearing_down:
+        if self._task is not None and not self._leaving:
             self._task.cancel()
 
     def _is_farewell(self, raised: BaseException) -> bool:
@@ -388,7 +410,7 @@ class Life:
         return self._stopping and isinstance(raised, AgentStopped)
 
     def _fail(self, where: str, raised: BaseException) -> None:
-        self._stopping = True
+        self.stop()
         if self.failure is None:
             failure = AgentFailed(self.name, f"{where} raised {type(raised).__name__}: {raised}")
             failure.__cause__ = raised
@@ -406,7 +428,12 @@ class Life:
             else:
                 where = "restore"
                 await self.agent.restore(state)
+            self._open()
             while not self._stopping:
+                if self._restart is not None:
+                    where = "setup"
+                    await self._begin_anew(*self._restart)
+                    continue
                 if self._freeze:
                     where = "save"
                     await self._hand_over()
@@ -414,11 +441,9 @@ class Life:
                 # Mail and events take turns.
                 message = self._next_message()
                 if message is not None:
-                    where = f"on_message for {message!r}"
-                    await self.agent._dispatch(message)
-                if self._ready and self.turn > 0 and not self._stopping:
-                    where = f"the handler of {self._ready[0].subscription.pattern}"
-                    await self._handle_event()
+                    await self.handlers.handle(message)
+                if self.handlers.has_events and self.turn > 0 and not self._stopping:
+                    await self.handlers.handle_event()
                 elif message is None:
                     await self._until_news()
         except asyncio.CancelledError:
@@ -430,23 +455,43 @@ class Life:
             if not self._is_farewell(raised):
                 self._fail(where, raised)
         finally:
-            self._tearing_down = True
             await self._leave()
+
+    def _open(self) -> None:
+        """Lets what runs beside the hooks begin."""
+        if not self._stopping:
+            self.behaviours.open()
+            self.handlers.open()
+
+    async def _begin_anew(self, where: str, raised: Exception) -> None:
+        """Cancels what runs beside the hooks and calls `setup` again."""
+        self._restart = None
+        now = self.clock.now()
+        if len(self._restarts) == RESTARTS and now - self._restarts[0] < RESTARTS_WITHIN:
+            self._fail(f"{RESTARTS} restarts within {RESTARTS_WITHIN:g} s were not enough: {where}", raised)
+            return
+        self._restarts.append(now)
+        await self.handlers.settle(0.0)
+        await self.behaviours.end(0.0)
+        await self._cancel_tasks()
+        await self.agent.setup()
+        self._open()
 
     def _next_message(self) -> Message | None:
         """The next message for a hook: one that nobody waits for."""
         if not self._takes_messages or self.turn <= 0:
             return None
         self.turn -= 1
-        if not self._waiters:
+        taken = self.handlers.awaited()
+        if not self._waiters and not taken:
             return self.handle.try_receive(None)
-        return self.handle.try_receive_except([waiter.filter for waiter in self._waiters])
+        return self.take_except(taken)
 
     async def _until_news(self) -> None:
         if self.turn <= 0:
             await self.pause()
             return
-        self._rest = self._loop.create_future()
+        self._rest = self.loop.create_future()
         try:
             await self._rest
         finally:
@@ -455,11 +500,13 @@ class Life:
     async def _hand_over(self) -> None:
         """Gives the agent's state to the platform, which carries it to another node."""
         self._freeze = False
-        # The handlers have dealt with their events. A task that reads a subscription gets nothing more.
-        for listener in self._listeners:
-            listener.subscription.settle()
-        self.handle.come_to_rest()
         try:
+            begun = self.clock.now()
+            await self.handlers.settle(MOVE_GRACE)
+            await self.behaviours.settle(MOVE_GRACE - (self.clock.now() - begun))
+            # The handlers have dealt with their events. A task that reads a subscription gets nothing more.
+            self.handlers.settle_events()
+            self.handle.come_to_rest()
             state = await self.agent.save()
         except asyncio.CancelledError:
             self.handle.decline_move("it is being stopped")
@@ -467,8 +514,9 @@ class Life:
         except Exception as raised:
             log.error("%s: save raised, so the agent stays", self.name, exc_info=raised)
             self.handle.decline_move(f"save raised {type(raised).__name__}: {raised}")
+            self._open()
             return
-        self.moving = self._loop.create_future()
+        self.moving = self.loop.create_future()
         try:
             if await self._pump.call(self.handle.hand_over, bytes(state)):
                 self._moved = True
@@ -478,6 +526,7 @@ class Life:
             self.moving = None
         if not self._moved:
             # What came meanwhile.
+            self._open()
             self._news()
 
     async def _hear_failures(self) -> None:
@@ -485,25 +534,35 @@ class Life:
         if not self._takes_messages:
             return
         while (failure := self.handle.try_receive_failure()) is not None:
-            await self.agent._dispatch(failure)
+            await self.handlers.handle(failure)
 
-    async def _leave(self) -> None:
+    async def _cancel_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks.copy(), timeout=TEARDOWN_LIMIT)
-        for listener in self._listeners:
-            listener.subscription.cancel()
+
+    async def _leave(self) -> None:
+        self._leaving = True
         try:
+            # Handlers that wait for a message learn that none will come.
+            for waiter in self._waiters:
+                waiter.wake()
+            await self.handlers.settle(self._grace_ends - self.clock.now())
+            await self.behaviours.end(self._grace_ends - self.clock.now())
+            self._tearing_down = True
+            await self._cancel_tasks()
+            self.handlers.close()
             if not self._moved:
-                async with asyncio.timeout(TEARDOWN_LIMIT):
+                async with self.clock.timeout(TEARDOWN_LIMIT):
                     await self._hear_failures()
-                async with asyncio.timeout(TEARDOWN_LIMIT):
+                async with self.clock.timeout(TEARDOWN_LIMIT):
                     await self.agent.teardown()
         except Exception as raised:
             self._fail("teardown", raised)
         finally:
             self._tearing_down = False
+            self.handlers.close()
             for waiter in self._waiters:
                 waiter.wake()
             self._pump.ignore(self._number)

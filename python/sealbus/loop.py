@@ -7,10 +7,16 @@ import selectors
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from selectors import SelectorKey
+from typing import TYPE_CHECKING, Any
 
 from sealbus import _sealbus
+from sealbus.errors import PlatformError
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
 
 __all__ = ["EventLoop"]
 
@@ -21,23 +27,51 @@ _DESCRIPTORS = 2
 _BUSY_TURNS = 8
 
 
-class Selector(selectors.EpollSelector):
-    """Waits in Sealbus's runtime, and for the loop's own descriptors there as well."""
+class Selector(selectors.BaseSelector):
+    """Waits in Sealbus's runtime, and for the loop's own descriptors there as well.
+
+    That needs a kind of selector that is a descriptor itself, as on Linux and macOS. Elsewhere it is an ordinary selector.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
-        self._driver = _sealbus.Driver(self.fileno())
+        self._descriptors = selectors.DefaultSelector()
+        fileno: Callable[[], int] | None = getattr(self._descriptors, "fileno", None)
+        self._driver = None if fileno is None else _sealbus.Driver(fileno())
         self._pumps: dict[_sealbus.Pump, Callable[[], None]] = {}
         # Set while the last look at the loop's own descriptors has found something: there may be more.
         self._look = False
         # How many times in a row the loop had work of its own and did not wait.
         self._busy = 0
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    @property
+    def drives(self) -> bool:
+        """Whether it waits in the runtime, so that pumps can be attached."""
+        return self._driver is not None
+
+    def register(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> SelectorKey:
+        """Watches a descriptor."""
+        return self._descriptors.register(fileobj, events, data)
+
+    def unregister(self, fileobj: FileDescriptorLike) -> SelectorKey:
+        """Watches a descriptor no longer."""
+        return self._descriptors.unregister(fileobj)
+
+    def modify(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> SelectorKey:
+        """Changes what a descriptor is watched for."""
+        return self._descriptors.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[FileDescriptorLike, SelectorKey]:
+        """What is watched."""
+        return self._descriptors.get_map()
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Waits for what happens first: news of an agent, a descriptor that is ready, or the end of the time.
 
         News are handed over from here, so that whom they wake runs in this turn of the loop and not in the next.
         """
+        driver = self._driver
+        if driver is None:
+            return self._descriptors.select(timeout)
         if timeout is not None and timeout <= 0.0:
             # The loop has work. The runtime gets its turn too, but not between any two steps of a task.
             self._busy += 1
@@ -45,17 +79,17 @@ class Selector(selectors.EpollSelector):
                 return []
             timeout = 0.0
         self._busy = 0
-        events: list[tuple[selectors.SelectorKey, int]] = []
+        events: list[tuple[SelectorKey, int]] = []
         if self._look:
-            events = super().select(0)
+            events = self._descriptors.select(0)
             self._look = bool(events)
             if events:
                 timeout = 0.0
-        happened = self._driver.drive(timeout)
+        happened = driver.drive(timeout)
         if happened & _DESCRIPTORS:
             self._look = True
             if not events:
-                events = super().select(0)
+                events = self._descriptors.select(0)
         if happened & _PUMPS:
             for pump, news in list(self._pumps.items()):
                 if pump.has_news():
@@ -64,18 +98,22 @@ class Selector(selectors.EpollSelector):
 
     def attach(self, pump: _sealbus.Pump, news: Callable[[], None]) -> None:
         """Has a pump wake this selector directly, which then calls `news`: it must not raise."""
+        if self._driver is None:
+            raise PlatformError("this system's selector does not wait in the runtime")
         self._driver.attach(pump)
         self._pumps[pump] = news
 
     def detach(self, pump: _sealbus.Pump) -> None:
         """Ends :meth:`attach`."""
-        self._driver.detach(pump)
+        if self._driver is not None:
+            self._driver.detach(pump)
         del self._pumps[pump]
 
     def close(self) -> None:
         """Leaves the runtime to its own thread."""
-        self._driver.close()
-        super().close()
+        if self._driver is not None:
+            self._driver.close()
+        self._descriptors.close()
 
 
 class EventLoop(asyncio.SelectorEventLoop):

@@ -5,6 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+class OwnPerformative(str):
+    """A performative that is not one of FIPA's: from :meth:`Performative.own`, or of a message that was received."""
+
+    __slots__ = ()
+
+
 class Performative(StrEnum):
     """What a message does: one of the 22 communicative acts of FIPA00037.
 
@@ -57,3 +63,8 @@ class Performative(StrEnum):
     """Please do this each time this becomes true."""
     SUBSCRIBE = "subscribe"
     """Tell me, and tell me again when it changes."""
+
+    @staticmethod
+    def own(name: str) -> OwnPerformative:
+        """A performative that is not one of FIPA's, such as ``Performative.own("whistle")``."""
+        return OwnPerformative(name)

@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 
 from sealbus import _sealbus
 from sealbus.agent import Agent
+from sealbus.clock import Clock, LoopClock
 from sealbus.errors import AgentFailed, PlatformError
 from sealbus.loop import EventLoop
 from sealbus.life import HOOK_GRACE, TEARDOWN_LIMIT, Life
@@ -48,11 +49,20 @@ class Platform:
             print(platform.addresses)
 
     Elsewhere the platform's own name and gateway count, and both are ignored.
+
+    Where there is no block, as in a notebook, ``await platform.open()`` and ``await platform.close()`` do the same.
+
+    Time-outs and behaviours of the agents go by `clock`; by default it is that of the event loop.
     """
 
     def __init__(
-        self, *, name: str | None = None, gateway: Mapping[str, object] | None = None
+        self,
+        *,
+        name: str | None = None,
+        gateway: Mapping[str, object] | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock
         self._name = name
         self._gateway = None if gateway is None else json.dumps(gateway)
         self._handle: _sealbus.PlatformHandle | None = None
@@ -60,9 +70,14 @@ class Platform:
         self._failures: list[AgentFailed] = []
         self._all_left = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
+        self._is_closed = False
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> Self:
+        """Takes the program's place on the platform; :meth:`close` gives it up."""
+        if self._handle is not None:
+            raise PlatformError("this place on the platform was opened before: make another Platform")
         self.loop = asyncio.get_running_loop()
+        self.clock = self._clock or LoopClock(self.loop)
         self.pump = Pump(self.loop)
         try:
             self._handle = await self.pump.call(
@@ -74,12 +89,30 @@ class Platform:
         self._watch = self.loop.create_task(self._cut_off_in_the_end())
         return self
 
+    async def close(self) -> None:
+        """Lets all agents leave and gives up the place; raises :class:`~sealbus.AgentFailed` if one failed."""
+        if self._is_closed:
+            return
+        await self._close()
+        self._raise_failures()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
         raised: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._is_closed:
+            return
+        await self._close()
+        if raised is None:
+            self._raise_failures()
+
+    async def _close(self) -> None:
+        self._is_closed = True
         try:
             self.stop("the program is done")
             await self.wait()
@@ -93,13 +126,13 @@ class Platform:
                 await asyncio.wait(self._lives.copy(), timeout=MARGIN)
             await self.pump.call(self._joined.close)
             self.pump.close()
-        if raised is None:
-            self._raise_failures()
 
     @property
     def _joined(self) -> _sealbus.PlatformHandle:
         if self._handle is None:
-            raise PlatformError("not on a platform: use 'async with Platform() as platform'")
+            raise PlatformError(
+                "not on a platform: use 'async with Platform() as platform', or 'await platform.open()' first"
+            )
         return self._handle
 
     @property
@@ -181,7 +214,7 @@ class Platform:
         longest = HOOK_GRACE + TEARDOWN_LIMIT + MARGIN
         grace: float | None = await self.pump.call(self._joined.stopping)
         # The last moment is needed to say goodbye.
-        await asyncio.sleep(longest if grace is None else min(longest, 0.8 * grace))
+        await self.clock.sleep(longest if grace is None else min(longest, 0.8 * grace))
         for task in self._lives:
             task.cancel()
 
@@ -210,7 +243,15 @@ def run(
     `name` and `gateway` are those of an embedded platform: see :class:`Platform`.
 
     `loop_factory` makes another kind of event loop, such as ``uvloop.new_event_loop``.
+
+    Where an event loop runs already, as in a notebook, agents live in that one: see :meth:`Platform.open`.
     """
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise PlatformError(
+            "run() starts an event loop, and one is running here already. Use that one: "
+            "'platform = await Platform().open()', 'await platform.start(agent)', and in the end 'await platform.close()'"
+        )
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(_run(Platform(name=name, gateway=gateway), agents))
 

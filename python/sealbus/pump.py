@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sealbus import _sealbus
+from sealbus.errors import PlatformError
 from sealbus.loop import EventLoop
 
 
@@ -19,10 +20,18 @@ class Pump:
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._mailboxes: dict[int, Callable[[], None]] = {}
         self._count = 0
-        if isinstance(loop, EventLoop):
-            loop.selector.attach(self._native, self._drain_safely)
-        else:
+        # The selector that waits in the runtime, if the loop has one.
+        self._selector = loop.selector if isinstance(loop, EventLoop) and loop.selector.drives else None
+        if self._selector is not None:
+            self._selector.attach(self._native, self._drain_safely)
+            return
+        try:
             loop.add_reader(self._native.fileno(), self._drain)
+        except NotImplementedError:
+            raise PlatformError(
+                f"agents cannot live in {type(loop).__name__}, which watches no descriptors: take sealbus.EventLoop "
+                "or asyncio.SelectorEventLoop"
+            ) from None
 
     @property
     def native(self) -> _sealbus.Pump:
@@ -32,8 +41,8 @@ class Pump:
     def close(self) -> None:
         """Stops listening. Calls that have not ended are cancelled."""
         if not self._loop.is_closed():
-            if isinstance(self._loop, EventLoop):
-                self._loop.selector.detach(self._native)
+            if self._selector is not None:
+                self._selector.detach(self._native)
             else:
                 self._loop.remove_reader(self._native.fileno())
         for future in self._futures.values():

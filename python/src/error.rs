@@ -11,6 +11,7 @@ mod exceptions {
     pyo3::import_exception!(sealbus.errors, EncodeError);
     pyo3::import_exception!(sealbus.errors, AgentStopped);
     pyo3::import_exception!(sealbus.errors, ChannelError);
+    pyo3::import_exception!(sealbus.errors, ContentError);
     pyo3::import_exception!(sealbus.errors, DirectoryError);
     pyo3::import_exception!(sealbus.errors, FilterError);
     pyo3::import_exception!(sealbus.errors, PlatformError);
@@ -20,6 +21,11 @@ mod exceptions {
 /// A value that cannot stand in a message.
 pub(crate) fn acl(problem: impl ToString) -> PyErr {
     exceptions::AclError::new_err(problem.to_string())
+}
+
+/// The content of a received message cannot be read as asked.
+pub(crate) fn content(problem: impl ToString) -> PyErr {
+    exceptions::ContentError::new_err(problem.to_string())
 }
 
 pub(crate) fn aid(error: &AidError) -> PyErr {

@@ -47,7 +47,7 @@ impl PyMessage {
             None => Self::to_facade(slf)
                 .text()
                 .map(str::to_owned)
-                .map_err(error::acl),
+                .map_err(error::content),
         }
     }
 

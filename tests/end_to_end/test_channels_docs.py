@@ -35,7 +35,7 @@ SAID = [
 def test_the_programs_say_what_they_should(text, said, tmp_path):
     file = tmp_path / "program.py"
     # On a busy machine an answer may take longer than the page has patience.
-    file.write_text(text.replace("deadline=5", f"deadline={DEADLINE}"))
+    file.write_text(text.replace("timeout=5", f"timeout={DEADLINE}"))
     done = subprocess.run(
         [sys.executable, file],
         capture_output=True,

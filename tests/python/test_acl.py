@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import sealbus
-from sealbus import AID, AclError, AclMessage, DecodeError, EncodeError, Performative, acl
+from sealbus import AID, AclError, AclMessage, DecodeError, EncodeError, Filter, Performative, acl
 
 
 def full_message() -> AclMessage:
@@ -125,11 +125,32 @@ def test_an_empty_message_has_nothing() -> None:
     assert message.user_defined == {}
 
 
-def test_a_performative_of_ones_own_is_plain_text() -> None:
-    message = AclMessage("whistle", "seller@factory")
-    assert message.performative == "whistle"
-    assert not isinstance(message.performative, Performative)
-    assert acl.decode(acl.encode(message)).performative == "whistle"
+def test_a_performative_of_ones_own_is_on_purpose() -> None:
+    for own in ("x-whistle", "X-Whistle", Performative.own("whistle")):
+        message = AclMessage(own, "seller@factory")
+        assert message.performative == own
+        assert not isinstance(message.performative, Performative)
+        received = acl.decode(acl.encode(message))
+        assert received.performative == own
+        # What was received can be said again, whatever it is.
+        assert received.create_reply(received.performative).performative == own
+        assert received.replace(performative=received.performative) == message
+        assert Filter(received.performative).takes(message)
+    assert AclMessage("REQUEST").performative is Performative.REQUEST
+
+
+@pytest.mark.parametrize("slip", ["reqest", "infrom", "whistle", "x"])
+def test_a_slip_of_the_pen_is_no_performative(slip: str) -> None:
+    hint = {"reqest": "did you mean 'request'", "infrom": "did you mean 'inform'"}.get(slip, "not one of FIPA's")
+    message = AclMessage("inform", "seller@factory")
+    with pytest.raises(AclError, match=hint):
+        AclMessage(slip)
+    with pytest.raises(AclError, match=hint):
+        message.replace(performative=slip)
+    with pytest.raises(AclError, match=hint):
+        message.create_reply(slip)
+    with pytest.raises(AclError, match=hint):
+        Filter(slip)
 
 
 def test_the_performatives_are_those_of_fipa() -> None:

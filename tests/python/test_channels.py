@@ -67,17 +67,17 @@ async def test_everyone_is_asked_and_who_is_silent_is_known(platform: Platform) 
     for shop in (Shop("one", "9 EUR"), Shop("two", "8 EUR"), Shop("three")):
         await platform.start(shop)
     channel = await buyer.channel("/wanted/tea")
-    replies = channel.request(AclMessage("cfp", content="10 kg"), deadline=60)
+    replies = channel.request(AclMessage("cfp", content="10 kg"), timeout=60)
     prices = {reply.sender_name: reply.text async for reply in replies}
     assert prices == {f"one@{platform.name}": "9 EUR", f"two@{platform.name}": "8 EUR"}
     assert replies.missing == [f"three@{platform.name}"]
 
-    answers = await channel.request("who has tea?", deadline=60, first=1).all()
+    answers = await channel.request("who has tea?", timeout=60, first=1).all()
     assert len(answers) == 1
     assert answers[0].performative is Performative.PROPOSE
     assert answers[0].mechanism == "reply"
     assert answers[0].is_trusted
-    nobody = (await buyer.channel("/wanted/coffee")).request("anybody?", deadline=60)
+    nobody = (await buyer.channel("/wanted/coffee")).request("anybody?", timeout=60)
     assert (await nobody.all(), nobody.missing) == ([], [])
 
 

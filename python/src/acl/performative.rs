@@ -1,4 +1,4 @@
-//! Performatives are members of `sealbus.Performative`, or plain text for user-defined acts.
+//! Performatives are members of `sealbus.Performative`, or of its class `OwnPerformative` for user-defined acts.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -9,6 +9,18 @@ use crate::error;
 
 /// The members of the enumeration by the code of the act, from 1. They are looked up once.
 static MEMBERS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
+
+/// The class of user-defined acts.
+static OWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Names of user-defined acts begin with this in any letter case, unless they are of the class `OwnPerformative`.
+const PREFIX: &str = "x-";
+
+fn own(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    let module = || py.import("sealbus.performative");
+    let class = OWN.get_or_try_init(py, || Ok::<_, PyErr>(module()?.getattr("OwnPerformative")?.unbind()))?;
+    Ok(class.bind(py))
+}
 
 pub(crate) fn to_python<'py>(
     py: Python<'py>,
@@ -21,15 +33,13 @@ pub(crate) fn to_python<'py>(
             .map(|act| Ok(class.call1((act.as_str(),))?.unbind()))
             .collect::<PyResult<Vec<_>>>()
     })?;
-    Ok(
-        match usize::from(performative.code())
-            .checked_sub(1)
-            .and_then(|index| members.get(index))
-        {
-            Some(member) => member.bind(py).clone(),
-            None => PyString::new(py, performative.as_str()).into_any(),
-        },
-    )
+    match usize::from(performative.code())
+        .checked_sub(1)
+        .and_then(|index| members.get(index))
+    {
+        Some(member) => Ok(member.bind(py).clone()),
+        None => own(py)?.call1((performative.as_str(),)),
+    }
 }
 
 pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Performative> {
@@ -39,15 +49,39 @@ pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Performative> {
     {
         return Ok(Performative::STANDARD[index].clone());
     }
-    let Ok(name) = value.cast::<PyString>() else {
+    let Ok(text) = value.cast::<PyString>() else {
         return Err(error::acl(format!(
             "a performative is a Performative or a str, not {}",
             value.get_type().name()?
         )));
     };
-    let name = name.to_str()?;
+    let name = text.to_str()?;
     if name.is_empty() {
         return Err(error::acl("a performative cannot be empty"));
     }
-    Ok(Performative::from(name))
+    let performative = Performative::from(name);
+    let has_prefix = name
+        .get(..PREFIX.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
+    if performative.code() != 0 || has_prefix || value.is_instance(own(value.py())?)? {
+        return Ok(performative);
+    }
+    Err(unknown(text))
+}
+
+/// The error about a name that is probably a slip of the pen.
+fn unknown(name: &Bound<'_, PyString>) -> PyErr {
+    let guess = || -> PyResult<Option<String>> {
+        let names: Vec<_> = Performative::STANDARD.iter().map(Performative::as_str).collect();
+        let close = name.py().import("difflib")?.call_method1("get_close_matches", (name, names, 1))?;
+        Ok(close.extract::<Vec<String>>()?.pop())
+    };
+    let hint = match guess() {
+        Ok(Some(close)) => format!(": did you mean '{close}'?"),
+        _ => ".".to_owned(),
+    };
+    error::acl(format!(
+        "'{name}' is not one of FIPA's performatives{hint} One of your own is Performative.own('{name}'), or begins \
+         with '{PREFIX}'"
+    ))
 }

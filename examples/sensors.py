@@ -1,0 +1,33 @@
+"""Sensors measure at regular times and publish what they find; a dashboard that comes late shows the latest value alone.
+
+Run it with `python examples/sensors.py`.
+"""
+
+from datetime import datetime, timedelta
+
+from sealbus import Agent, ChannelEvent, at, every, on_event, run
+
+
+class Sensor(Agent):
+    celsius = 20.0
+
+    @every(0.1)
+    async def measure(self) -> None:
+        self.celsius += 0.5
+        await self.publish(f"/sensors/{self.name}", str(self.celsius), qos="best-effort")
+
+
+class Dashboard(Agent):
+    @on_event("/sensors/*", keep="latest")
+    async def show(self, event: ChannelEvent) -> None:
+        print(f"{event.sender_name} measures {event.text}")
+        # Drawing takes longer than measuring: what comes meanwhile is passed over, but for the latest.
+        await self.clock.sleep(0.3)
+
+    @at(datetime.now() + timedelta(seconds=2))
+    async def close(self) -> None:
+        self.stop_all()
+
+
+if __name__ == "__main__":
+    run(Sensor("kitchen"), Dashboard("dashboard"))

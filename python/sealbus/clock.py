@@ -1,0 +1,83 @@
+"""The clock that agents wait by."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+__all__ = ["Clock", "LoopClock", "Timer"]
+
+
+class Timer(Protocol):
+    """A call that a clock will make."""
+
+    def cancel(self) -> None:
+        """Has it not made."""
+
+
+class Clock:
+    """What agents know of the time: their time-outs, behaviours and expiries all go by the clock of their platform.
+
+    A clock derived from this one says what time it is and makes calls later; the rest follows. ``Platform(clock=…)`` takes
+    it, so that a test can let a day pass in no time.
+    """
+
+    def now(self) -> float:
+        """Seconds since some moment; it never goes back."""
+        raise NotImplementedError
+
+    def time(self) -> float:
+        """Seconds since 1970, as others count them too."""
+        raise NotImplementedError
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Makes a call after so many seconds."""
+        raise NotImplementedError
+
+    async def sleep(self, delay: float) -> None:
+        """Waits so many seconds."""
+        if delay <= 0.0:
+            await asyncio.sleep(0)
+            return
+        over = asyncio.Event()
+        timer = self.call_later(delay, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+
+    @asynccontextmanager
+    async def timeout(self, delay: float | None) -> AsyncIterator[None]:
+        """Cancels what is awaited in the block after so many seconds, and raises TimeoutError."""
+        if delay is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as limit:
+            timer = self.call_later(max(0.0, delay), lambda: limit.reschedule(loop.time()))
+            try:
+                yield
+            finally:
+                timer.cancel()
+
+
+class LoopClock(Clock):
+    """The clock of an asyncio loop, and the system's time of day."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> float:
+        """The loop's time."""
+        return self._loop.time()
+
+    def time(self) -> float:
+        """The system's time."""
+        return time.time()
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """Makes a call after so many seconds."""
+        return self._loop.call_later(delay, callback)

@@ -1,0 +1,324 @@
+"""An agent's handlers: which one gets a message or an event, how it is called, and what becomes of what it raises."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sealbus._sealbus import AclMessage, ChannelEvent, Filter, Message
+from sealbus.channel import ChannelSubscription, subscribe
+from sealbus.errors import AgentStopped, ContentError, NegativeAnswer, SealbusError
+from sealbus.mark import Listening, Supervise
+from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus.life import Life
+
+log = logging.getLogger("sealbus")
+
+FINAL = (Performative.FAILURE, Performative.NOT_UNDERSTOOD, Performative.REFUSE)
+"""Answers that end an exchange: what goes wrong with them is not answered, or two agents could go on for ever."""
+
+REASON_LIMIT = 1000
+"""The longest reason in an answer, in characters."""
+
+ANSWER_LIMIT = 5.0
+"""Seconds that the answer to a question may wait for room. An answer to a message does not wait: an agent that does not take its
+mail holds nobody up."""
+
+CANCEL_LIMIT = 1.0
+"""Seconds for handlers that were cancelled to end."""
+
+CUT_OFF = "the agent left before it was done"
+
+
+class Handler:
+    """A method of one agent that is called with messages or events, and those it deals with now."""
+
+    def __init__(self, attribute: str, supervise: Supervise, concurrency: int = 1) -> None:
+        self.attribute = attribute
+        self.supervise = supervise
+        self.concurrency = concurrency
+        self.running: set[asyncio.Task[None]] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may deal with one more at once."""
+        return len(self.running) < self.concurrency
+
+
+class _Taker(Handler):
+    """A handler that takes what it describes out of the mailbox by itself, to deal with several messages at once."""
+
+    def __init__(self, handler: Handler, takes: Filter) -> None:
+        super().__init__(handler.attribute, handler.supervise, handler.concurrency)
+        self.takes = takes
+        self.leaves = ~takes
+
+
+class _Listener:
+    """A subscription whose events go to a handler."""
+
+    def __init__(self, handler: Handler, subscription: ChannelSubscription) -> None:
+        self.handler = handler
+        self.subscription = subscription
+        self.drained = asyncio.Event()
+
+
+class Handlers:
+    """The handlers of one agent."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        agent = life.agent
+        self._rest = Handler("on_message", agent._supervise)
+        self._in_turn: list[tuple[Filter, Handler]] = []
+        self._takers: list[_Taker] = []
+        self._listeners: list[_Listener] = []
+        # Those that have events for the agent's own task.
+        self._ready: deque[_Listener] = deque()
+        self._hearing: set[asyncio.Task[None]] = set()
+        # By the identity of each message in the hands of a handler: whether it was answered.
+        self._answered: dict[int, bool] = {}
+        # Set while handlers that run side by side may begin with what comes.
+        self._is_open = asyncio.Event()
+        self.failures = 0
+        """How often a method of the agent has raised what it should not."""
+        earlier: Filter | None = None
+        for attribute, mark in agent._marks:
+            if not isinstance(mark.takes, Filter):
+                continue
+            handler = Handler(attribute, mark.supervise or agent._supervise, mark.concurrency)
+            if mark.concurrency > 1:
+                own = mark.takes if earlier is None else mark.takes & ~earlier
+                self._takers.append(_Taker(handler, own))
+            else:
+                self._in_turn.append((mark.takes, handler))
+            earlier = mark.takes if earlier is None else earlier | mark.takes
+
+    # ----- messages
+
+    def awaited(self) -> list[Filter]:
+        """What handlers take out of the mailbox by themselves."""
+        return [taker.takes for taker in self._takers]
+
+    def open(self) -> None:
+        """Lets handlers that run side by side begin with what comes."""
+        self._is_open.set()
+        self.pull()
+
+    def pull(self) -> None:
+        """Begins with the messages that are there, as far as handlers that run side by side have room."""
+        if not self._takers or not self._is_open.is_set():
+            return
+        for taker in self._takers:
+            while taker.has_room:
+                message = self._life.take_except([taker.leaves])
+                if message is None:
+                    break
+                self._begin(taker, message)
+
+    async def handle(self, message: Message) -> None:
+        """Gives a message to the first handler that describes it."""
+        for takes, handler in self._in_turn:
+            if takes.takes(message):
+                await self._call(handler, message)
+                return
+        await self._call(self._rest, message)
+
+    # ----- events
+
+    def listen(self) -> None:
+        """Subscribes to what the agent's handlers are marked for."""
+        life = self._life
+        for attribute, mark in life.agent._marks:
+            if not isinstance(mark.takes, Listening):
+                continue
+            handler = Handler(attribute, mark.supervise or life.agent._supervise, mark.concurrency)
+            subscription = subscribe(life, mark.takes.pattern, **dict(mark.takes.options))
+            listener = _Listener(handler, subscription)
+            self._listeners.append(listener)
+            hear = self._hear if handler.concurrency == 1 else self._hear_side_by_side
+            task = life.loop.create_task(hear(listener))
+            self._hearing.add(task)
+            task.add_done_callback(self._hearing.discard)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there may be an event for :meth:`handle_event`."""
+        return bool(self._ready)
+
+    async def handle_event(self) -> None:
+        """Gives the next event to its handler. The subscriptions take turns."""
+        listener = self._ready.popleft()
+        event = listener.subscription.try_next()
+        if event is None:
+            listener.drained.set()
+            return
+        self._ready.append(listener)
+        self._life.turn -= 1
+        await self._call(listener.handler, event)
+
+    async def _hear(self, listener: _Listener) -> None:
+        """Wakes the agent when there are events for a handler."""
+        while await self._has_event(listener):
+            listener.drained.clear()
+            self._ready.append(listener)
+            self._life.wake()
+            await listener.drained.wait()
+
+    async def _hear_side_by_side(self, listener: _Listener) -> None:
+        """Begins with each event as soon as the handler has room for it."""
+        handler = listener.handler
+        while await self._has_event(listener):
+            while True:
+                await self._is_open.wait()
+                if not handler.has_room:
+                    await asyncio.wait(handler.running, return_when=asyncio.FIRST_COMPLETED)
+                    continue
+                event = listener.subscription.try_next()
+                if event is None:
+                    break
+                self._begin(handler, event)
+
+    async def _has_event(self, listener: _Listener) -> bool:
+        ended = await listener.subscription.wait()
+        if ended is None:
+            return True
+        log.warning("%s: %s has ended: %s", self._life.name, listener.subscription.pattern, ended)
+        return False
+
+    # ----- calling
+
+    def _begin(self, handler: Handler, message: Message) -> None:
+        """Calls a handler beside the agent's own task."""
+        task = self._life.loop.create_task(self._call(handler, message))
+        handler.running.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            handler.running.discard(task)
+            self.pull()
+
+        task.add_done_callback(ended)
+
+    async def _call(self, handler: Handler, message: Message) -> None:
+        """Calls a handler. It is the only place that does."""
+        number = id(message)
+        self._answered[number] = False
+        try:
+            await getattr(self._life.agent, handler.attribute)(message)
+        except asyncio.CancelledError:
+            reply = self._reply(message, Performative.FAILURE, CUT_OFF)
+            if reply is not None and not _is_question(message):
+                with suppress(SealbusError):
+                    self._life.handle.try_send(reply)
+            raise
+        except Exception as raised:
+            await self._deal_with(raised, handler, message)
+        finally:
+            del self._answered[number]
+            if isinstance(message, ChannelEvent) and _is_question(message):
+                # In vain if it was answered.
+                message.decline()
+
+    async def _deal_with(self, raised: Exception, handler: Handler, message: Message) -> None:
+        life = self._life
+        name = handler.attribute
+        if isinstance(raised, NegativeAnswer):
+            log.debug("%s: %s answers %s: %s", life.name, name, raised.performative, raised.reason)
+            await self._answer(message, raised.performative, raised.reason)
+        elif isinstance(raised, AgentStopped) and life.is_stopping:
+            await self._answer(message, Performative.FAILURE, CUT_OFF)
+        elif isinstance(raised, ContentError):
+            # The sender's mistake: it needs no trace, and the agent is in order.
+            self.failures += 1
+            log.warning("%s: %s cannot read %r: %s", life.name, name, message, raised)
+            await self._answer(message, Performative.NOT_UNDERSTOOD, str(raised))
+        else:
+            # What it says may be nobody else's business. A handler that wants it told raises `Failure`.
+            reason = f"{name} of {life.handle.name} raised {type(raised).__name__}"
+            await self._answer(message, Performative.FAILURE, reason)
+            self.failed(f"{name} for {message!r}", raised, handler.supervise)
+
+    def failed(self, where: str, raised: Exception, supervise: Supervise) -> None:
+        """Logs and counts what a method of the agent has raised, and does what is to be done about it."""
+        life = self._life
+        self.failures += 1
+        if supervise == "end":
+            life.fail(where, raised)
+            return
+        log.error("%s: %s raised %s: %s", life.name, where, type(raised).__name__, raised, exc_info=raised)
+        if supervise == "restart":
+            life.restart(where, raised)
+
+    # ----- answering
+
+    def note_answer(self, message: AclMessage, performative: Performative | str) -> None:
+        """Notes that a message was answered. An ``agree`` announces another answer."""
+        number = id(message)
+        if number in self._answered and performative != Performative.AGREE:
+            self._answered[number] = True
+
+    async def _answer(self, message: Message, performative: Performative, reason: str) -> None:
+        """Answers a message or a question that has no answer yet."""
+        reply = self._reply(message, performative, reason)
+        if reply is None:
+            return
+        try:
+            if isinstance(message, ChannelEvent):
+                async with asyncio.timeout(ANSWER_LIMIT):
+                    await self._life.call(message.answer, reply)
+            else:
+                self._life.handle.try_send(reply)
+        except Exception as problem:
+            log.warning("%s: cannot answer %r: %s", self._life.name, message, problem)
+
+    def _reply(self, message: Message, performative: Performative, reason: str) -> AclMessage | None:
+        if self._answered.get(id(message)) or message.performative in FINAL:
+            return None
+        if message.provenance == "platform" or not (message.sender or message.reply_to):
+            return None
+        if isinstance(message, ChannelEvent) and not _is_question(message):
+            return None
+        reply = message.create_reply(performative, reason[:REASON_LIMIT])
+        # The reason is plain text, whatever the message was in.
+        return reply.replace(language=None, encoding=None, ontology=None)
+
+    # ----- rest and end
+
+    def _running(self) -> Iterator[asyncio.Task[None]]:
+        for handler in [*self._takers, *(listener.handler for listener in self._listeners)]:
+            yield from handler.running
+
+    async def settle(self, timeout: float) -> None:
+        """Begins with nothing new until :meth:`open`. Waits for the handlers that run side by side, and cancels those that take
+        longer than `timeout` seconds."""
+        self._is_open.clear()
+        running = set(self._running())
+        if not running:
+            return
+        _, late = await asyncio.wait(running, timeout=max(0.0, timeout))
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=CANCEL_LIMIT)
+
+    def settle_events(self) -> None:
+        """Says that the handlers have dealt with their events."""
+        for listener in self._listeners:
+            listener.subscription.settle()
+
+    def close(self) -> None:
+        """Ends the handlers' subscriptions."""
+        for task in self._hearing:
+            task.cancel()
+        for listener in self._listeners:
+            listener.subscription.cancel()
+
+
+def _is_question(message: Message) -> bool:
+    return isinstance(message, ChannelEvent) and message.mechanism == "request"

@@ -1,0 +1,69 @@
+"""What decorators note on an agent's methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from sealbus._sealbus import Filter
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+MARKS = "__sealbus_marks__"
+"""The attribute that holds a method's marks."""
+
+Supervise = Literal["ignore", "restart", "end"]
+"""What an exception in a method of an agent leads to, besides the answer and the log: nothing (``ignore``), the agent begins
+anew with its ``setup`` (``restart``), or it ends (``end``)."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """A subscription that an agent makes for one of its methods."""
+
+    pattern: str
+    options: tuple[tuple[str, Any], ...]
+
+
+class Schedule:
+    """When a method of an agent runs by itself; see :mod:`sealbus.behaviour`."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What calls a method of an agent, and how."""
+
+    takes: Filter | Listening | Schedule
+    concurrency: int = 1
+    supervise: Supervise | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError(f"a handler cannot run {self.concurrency} times at once: concurrency is at least 1")
+        if self.supervise is not None:
+            check(self.supervise)
+
+    def __call__(self, method: _Method) -> _Method:
+        """Marks a method. Several marks of one method all count, in the order in which they are written."""
+        setattr(method, MARKS, (self, *getattr(method, MARKS, ())))
+        return method
+
+
+def check(supervise: str) -> None:
+    """Raises ValueError if this is not a way to supervise."""
+    if supervise not in ("ignore", "restart", "end"):
+        raise ValueError(f"there is no supervise='{supervise}': it is 'ignore', 'restart' or 'end'")
+
+
+def marks_of(cls: type) -> dict[str, tuple[Mark, ...]]:
+    """The marked methods of a class and its bases, by name. A method that overrides a marked one, and has no mark of its own,
+    keeps the marks."""
+    marked: dict[str, tuple[Mark, ...]] = {}
+    for base in reversed(cls.__mro__):
+        for attribute, value in vars(base).items():
+            marks = getattr(value, MARKS, None)
+            if isinstance(marks, tuple):
+                marked.pop(attribute, None)
+                marked[attribute] = marks
+    return marked

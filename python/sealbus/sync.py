@@ -1,0 +1,156 @@
+"""Agents for scripts without ``async``: the same words, and every call waits.
+
+::
+
+    import sealbus
+    from sealbus import AclMessage
+
+    with sealbus.sync.Platform() as platform:
+        platform.start(Greeter("greeter"))
+        answer = platform.request(AclMessage("request", "greeter"), timeout=5)
+        print(answer.text)
+
+The agents live in an event loop of their own, in a thread. The script speaks as one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping
+from contextlib import ExitStack
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from sealbus._sealbus import AclMessage, DfAgentDescription, Filter, Message, ServiceDescription
+from sealbus.agent import Agent
+from sealbus.channel import Reach
+from sealbus.errors import PlatformError
+from sealbus.loop import EventLoop
+from sealbus.platform import Platform as AsyncPlatform
+
+if TYPE_CHECKING:
+    from sealbus._sealbus import Value
+
+__all__ = ["Platform"]
+
+_A = TypeVar("_A", bound=Agent)
+_T = TypeVar("_T")
+
+
+class Platform:
+    """A script's place on a platform, until the ``with`` ends; see :class:`sealbus.Platform`.
+
+    The script is the agent called `script`. Threads may share it.
+    """
+
+    def __init__(
+        self,
+        script: str = "script",
+        *,
+        name: str | None = None,
+        gateway: Mapping[str, object] | None = None,
+    ) -> None:
+        self._platform = AsyncPlatform(name=name, gateway=gateway)
+        self._agent = Agent(script)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = ExitStack()
+
+    def open(self) -> Self:
+        """Takes the script's place; :meth:`close` gives it up."""
+        if self._loop is not None:
+            raise PlatformError("this place on the platform was opened before: make another Platform")
+        loop = self._loop = EventLoop()
+        thread = threading.Thread(target=loop.run_forever, name="sealbus agents", daemon=True)
+        thread.start()
+
+        def end() -> None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+        with ExitStack() as undo:
+            undo.callback(end)
+            self._wait(self._platform.open())
+            undo.callback(lambda: self._wait(self._platform.close()))
+            self._wait(self._platform.start(self._agent))
+            self._closing = undo.pop_all()
+        return self
+
+    def close(self) -> None:
+        """Lets all agents leave and gives up the place; raises :class:`~sealbus.AgentFailed` if one failed."""
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def agent(self) -> Agent:
+        """The agent as which the script speaks. Only its properties are of use here, such as ``aid`` and ``peer``."""
+        return self._agent
+
+    def start(self, agent: _A, name: str | None = None) -> _A:
+        """Starts an agent; see :meth:`sealbus.Platform.start`."""
+        return self._wait(self._platform.start(agent, name))
+
+    def send(
+        self,
+        message: AclMessage,
+        *,
+        persistent: bool = False,
+        expiry: float | datetime | None = None,
+    ) -> None:
+        """Sends a message; see :meth:`sealbus.Agent.send`."""
+        self._wait(self._agent.send(message, persistent=persistent, expiry=expiry))
+
+    def receive(self, filter: Filter | None = None, *, timeout: float | None = None) -> Message:
+        """Waits for a message; see :meth:`sealbus.Agent.receive`."""
+        return self._wait(self._agent.receive(filter, timeout=timeout))
+
+    def request(self, message: AclMessage, *, timeout: float | None = None) -> Message:
+        """Sends a message and waits for the reply; see :meth:`sealbus.Agent.request`."""
+        return self._wait(self._agent.request(message, timeout=timeout))
+
+    def publish(
+        self,
+        address: str,
+        message: AclMessage | str | bytes,
+        *,
+        properties: Mapping[str, Value] | None = None,
+        qos: str = "",
+    ) -> Reach:
+        """Publishes an event; see :meth:`sealbus.Agent.publish`."""
+        return self._wait(self._agent.publish(address, message, properties=properties, qos=qos))
+
+    def search(
+        self, template: str | ServiceDescription | DfAgentDescription
+    ) -> list[DfAgentDescription]:
+        """Finds out who offers a service; see :meth:`sealbus.Df.search`."""
+
+        async def search() -> list[DfAgentDescription]:
+            return await self._agent.df.search(template)
+
+        return self._wait(search())
+
+    def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Does something in the agents' thread, and waits for it."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            work.close()
+            raise PlatformError("not on a platform: use 'with sealbus.sync.Platform() as platform'")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except BaseException:
+            # Such as Ctrl-C: nobody waits any more.
+            future.cancel()
+            raise
