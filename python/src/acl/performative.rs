@@ -18,7 +18,9 @@ const PREFIX: &str = "x-";
 
 fn own(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     let module = || py.import("sealbus.performative");
-    let class = OWN.get_or_try_init(py, || Ok::<_, PyErr>(module()?.getattr("OwnPerformative")?.unbind()))?;
+    let class = OWN.get_or_try_init(py, || {
+        Ok::<_, PyErr>(module()?.getattr("OwnPerformative")?.unbind())
+    })?;
     Ok(class.bind(py))
 }
 
@@ -72,8 +74,14 @@ pub(crate) fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Performative> {
 /// The error about a name that is probably a slip of the pen.
 fn unknown(name: &Bound<'_, PyString>) -> PyErr {
     let guess = || -> PyResult<Option<String>> {
-        let names: Vec<_> = Performative::STANDARD.iter().map(Performative::as_str).collect();
-        let close = name.py().import("difflib")?.call_method1("get_close_matches", (name, names, 1))?;
+        let names: Vec<_> = Performative::STANDARD
+            .iter()
+            .map(Performative::as_str)
+            .collect();
+        let close = name
+            .py()
+            .import("difflib")?
+            .call_method1("get_close_matches", (name, names, 1))?;
         Ok(close.extract::<Vec<String>>()?.pop())
     };
     let hint = match guess() {
