@@ -99,8 +99,9 @@ class Agent:
     agent lives. ``raise Refuse("busy")``, :class:`~sealbus.NotUnderstood` and :class:`~sealbus.Failure` choose the
     answer. A ``failure``, ``not-understood`` or ``refuse`` is never answered so. `supervise`, of the class
     (``class Seller(Agent, supervise="end")``) or of a handler, says what an exception leads to besides: nothing
-    (``"ignore"``, the default); the agent begins anew: what runs beside its hooks is cancelled, and ``setup`` is called
-    again (``"restart"``; an agent that restarts more than five times in a minute ends); or it ends (``"end"``). What
+    (``"ignore"``, the default); the agent begins anew: what runs beside its hooks is cancelled, and ``teardown`` and
+    ``setup`` are called (``"restart"``; an agent that restarts more than five times in a minute ends); or it ends
+    (``"end"``). What
     ``setup``, ``restore`` and ``teardown`` raise ends the agent, and no other.
 
     Messages are taken out of the mailbox for hooks only if the class has handlers or its own ``on_message``;
@@ -226,7 +227,7 @@ class Agent:
         """
         life = self._living
         if persistent:
-            await life.send_persistent(message, life.moment(expiry), life.moment(valid_from), receipt)
+            await life.send_persistent(message, life.clock.moment(expiry), life.clock.moment(valid_from), receipt)
             return
         for name, value in (("expiry", expiry), ("valid_from", valid_from), ("receipt", receipt)):
             if value is not None:
@@ -317,7 +318,7 @@ class Agent:
         What is persistent is on a disk of the platform before anybody gets it. `retention` says how much of it is kept,
         on a platform inside the program; elsewhere the manifest says it.
         """
-        channel = self._living.open_channel(address, qos)
+        channel = self._living.channels.open(address, qos)
         if retention is not None:
             await channel.retain(retention)
         return channel
@@ -374,7 +375,7 @@ class Agent:
 
         The channel is opened at the first time, with what `qos` asks for.
         """
-        channel = self._living.open_channel(address, qos)
+        channel = self._living.channels.open(address, qos)
         return await channel.publish(message, properties=properties)
 
     # ----- living
@@ -389,7 +390,7 @@ class Agent:
         """Lets `work` run beside the hooks until it ends or the agent leaves. What it raises ends the agent, unless
         `supervise` says otherwise."""
         check(supervise)
-        return self._living.create_task(work, supervise)
+        return self._living.tasks.create(work, supervise)
 
     def begin(
         self, work: Step, schedule: Schedule = once, *, name: str | None = None

@@ -31,6 +31,9 @@ FlowPolicy = Literal["push-back", "drop-oldest", "drop-newest", "disconnect"]
 Keep = Literal["all", "latest"]
 """Which of the events that wait are kept for a subscription: all that have room, or the latest one alone."""
 
+OPEN_CHANNELS = 256
+"""Channels of an agent that stay open."""
+
 _Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[None]])
 
 
@@ -284,6 +287,24 @@ class Channel:
 
     def __repr__(self) -> str:
         return f"<Channel {self.path} {self.qos}>"
+
+
+class Channels:
+    """The channels of one agent. Those used last stay open."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._open: dict[tuple[str, str], Channel] = {}
+
+    def open(self, address: str, qos: str) -> Channel:
+        """The channel with this path or address."""
+        channel = self._open.pop((address, qos), None)
+        if channel is None:
+            channel = Channel(self._life, self._life.handle.channel(address, qos))
+        self._open[address, qos] = channel
+        if len(self._open) > OPEN_CHANNELS:
+            del self._open[next(iter(self._open))]
+        return channel
 
 
 class Replies:

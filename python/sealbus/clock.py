@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Protocol
 
 __all__ = ["Clock", "LoopClock", "Timer"]
@@ -36,6 +37,13 @@ class Clock:
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
         """Makes a call after so many seconds."""
         raise NotImplementedError
+
+    def moment(self, when: float | datetime | None) -> int | None:
+        """Milliseconds since 1970 of a time, or of so many seconds from now."""
+        if when is None:
+            return None
+        seconds = when.timestamp() if isinstance(when, datetime) else self.time() + when
+        return max(0, round(seconds * 1000))
 
     async def sleep(self, delay: float) -> None:
         """Waits so many seconds."""

@@ -33,7 +33,7 @@ mail holds nobody up."""
 CANCEL_LIMIT = 1.0
 """Seconds for handlers that were cancelled to end."""
 
-CUT_OFF = "the agent left before it was done"
+CUT_OFF = "it was cut off before it was done"
 
 
 class Handler:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from sealbus._sealbus import (
     AID,
@@ -18,7 +16,7 @@ from sealbus._sealbus import (
     Unsent,
 )
 from sealbus.behaviour import Behaviours
-from sealbus.channel import Channel
+from sealbus.channel import Channels
 from sealbus.clock import Timer
 from sealbus.directory import Ams, Df
 from sealbus.errors import (
@@ -29,14 +27,13 @@ from sealbus.errors import (
     Undeliverable,
 )
 from sealbus.handlers import Handlers
-from sealbus.mark import Supervise
 from sealbus.performative import Performative
+from sealbus.restarts import RESTARTS, WITHIN, Restarts
+from sealbus.tasks import Tasks
 
 if TYPE_CHECKING:
     from sealbus.agent import Agent
     from sealbus.platform import Platform
-
-_T = TypeVar("_T")
 
 log = logging.getLogger("sealbus")
 
@@ -48,15 +45,6 @@ TEARDOWN_LIMIT = 5.0
 
 MOVE_GRACE = 5.0
 """Seconds that handlers which run side by side have to end before their agent moves, before they are cancelled."""
-
-RESTARTS = 5
-"""So often an agent may begin anew within :data:`RESTARTS_WITHIN` seconds; once more ends it."""
-
-RESTARTS_WITHIN = 60.0
-"""See :data:`RESTARTS`."""
-
-CHANNELS = 256
-"""Channels that an agent's ``publish`` keeps open."""
 
 TURN = 256
 """Messages an agent takes or sends without a pause before other work of the loop gets its turn."""
@@ -99,7 +87,7 @@ class Life:
         self._waiters: list[_Waiter] = []
         # Set while the agent is at rest: done when there is something to do.
         self._rest: asyncio.Future[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks = Tasks(self)
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._grace_ends = 0.0
@@ -111,10 +99,8 @@ class Life:
         """Whether something was put on a channel, so that the other processes with subscriptions are known."""
         self.handlers = Handlers(self)
         self.behaviours = Behaviours(self)
-        self._channels: dict[tuple[str, str], Channel] = {}
-        # When the agent has begun anew, and why it is to do so once more.
-        self._restarts: deque[float] = deque(maxlen=RESTARTS)
-        self._restart: tuple[str, Exception] | None = None
+        self.channels = Channels(self)
+        self._restarts = Restarts(self.clock)
         self._number = self._pump.listen(self._news)
         handle.set_hook(self._pump.native, self._number)
 
@@ -277,16 +263,6 @@ class Life:
         """Begins a native call and waits for its outcome."""
         return await self._pump.call(begin, *arguments)
 
-    def open_channel(self, address: str, qos: str) -> Channel:
-        """The channel with this path or address. Those used last stay open."""
-        channel = self._channels.pop((address, qos), None)
-        if channel is None:
-            channel = Channel(self, self.handle.channel(address, qos))
-        self._channels[address, qos] = channel
-        if len(self._channels) > CHANNELS:
-            del self._channels[next(iter(self._channels))]
-        return channel
-
     def wake(self) -> None:
         """Lets the agent's own task look for something to do."""
         if self._rest is not None and not self._rest.done():
@@ -297,13 +273,6 @@ class Life:
     async def finish(self, unsent: Unsent) -> None:
         """Goes on with a message that found no room, waiting for it."""
         await self._pump.call(self.handle.finish, unsent)
-
-    def moment(self, when: float | datetime | None) -> int | None:
-        """Milliseconds since 1970 of a time, or of so many seconds from now."""
-        if when is None:
-            return None
-        seconds = when.timestamp() if isinstance(when, datetime) else self.clock.time() + when
-        return max(0, round(seconds * 1000))
 
     async def send_persistent(
         self,
@@ -347,28 +316,6 @@ class Life:
         await self.platform.start(agent)
         return agent.aid
 
-    def create_task(
-        self, work: Coroutine[Any, Any, _T], supervise: Supervise = "end"
-    ) -> asyncio.Task[_T]:
-        """Runs `work` beside the hooks."""
-        if self._stopping:
-            work.close()
-            raise AgentStopped(self.name, "is being stopped")
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        def ended(task: asyncio.Task[_T]) -> None:
-            self._tasks.discard(task)
-            raised = None if task.cancelled() else task.exception()
-            if raised is None or self._is_farewell(raised):
-                return
-            if isinstance(raised, Exception):
-                self.handlers.failed("a task of the agent", raised, supervise)
-            else:
-                self.fail("a task of the agent", raised)
-
-        task.add_done_callback(ended)
-        return task
-
     def stop(self) -> None:
         """Lets the agent leave when its hook has returned."""
         if not self._stopping:
@@ -383,7 +330,7 @@ class Life:
 
     def restart(self, where: str, raised: Exception) -> None:
         """Lets the agent begin anew when its hook has returned."""
-        self._restart = where, raised
+        self._restarts.want(where, raised)
         self.wake()
 
     def fail(self, where: str, raised: BaseException) -> None:
@@ -405,7 +352,7 @@ class Life:
         if self._task is not None and not self._leaving:
             self._task.cancel()
 
-    def _is_farewell(self, raised: BaseException) -> bool:
+    def is_farewell(self, raised: BaseException) -> bool:
         """Whether something was raised for no other reason than that the agent is stopped."""
         return self._stopping and isinstance(raised, AgentStopped)
 
@@ -430,9 +377,9 @@ class Life:
                 await self.agent.restore(state)
             self._open()
             while not self._stopping:
-                if self._restart is not None:
-                    where = "setup"
-                    await self._begin_anew(*self._restart)
+                if self._restarts.is_wanted:
+                    where = "a restart"
+                    await self._begin_anew()
                     continue
                 if self._freeze:
                     where = "save"
@@ -452,7 +399,7 @@ class Life:
                 self._stopping = True
                 raise
         except Exception as raised:
-            if not self._is_farewell(raised):
+            if not self.is_farewell(raised):
                 self._fail(where, raised)
         finally:
             await self._leave()
@@ -463,17 +410,18 @@ class Life:
             self.behaviours.open()
             self.handlers.open()
 
-    async def _begin_anew(self, where: str, raised: Exception) -> None:
-        """Cancels what runs beside the hooks and calls `setup` again."""
-        self._restart = None
-        now = self.clock.now()
-        if len(self._restarts) == RESTARTS and now - self._restarts[0] < RESTARTS_WITHIN:
-            self._fail(f"{RESTARTS} restarts within {RESTARTS_WITHIN:g} s were not enough: {where}", raised)
+    async def _begin_anew(self) -> None:
+        """Cancels what runs beside the hooks, and lets the agent tear down and set up."""
+        once_too_often = self._restarts.begin()
+        if once_too_often is not None:
+            where, raised = once_too_often
+            self._fail(f"{RESTARTS} restarts within {WITHIN:g} s did not help: {where}", raised)
             return
-        self._restarts.append(now)
         await self.handlers.settle(0.0)
         await self.behaviours.end(0.0)
-        await self._cancel_tasks()
+        await self.tasks.cancel(TEARDOWN_LIMIT)
+        async with self.clock.timeout(TEARDOWN_LIMIT):
+            await self.agent.teardown()
         await self.agent.setup()
         self._open()
 
@@ -536,12 +484,6 @@ class Life:
         while (failure := self.handle.try_receive_failure()) is not None:
             await self.handlers.handle(failure)
 
-    async def _cancel_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.copy(), timeout=TEARDOWN_LIMIT)
-
     async def _leave(self) -> None:
         self._leaving = True
         try:
@@ -551,7 +493,7 @@ class Life:
             await self.handlers.settle(self._grace_ends - self.clock.now())
             await self.behaviours.end(self._grace_ends - self.clock.now())
             self._tearing_down = True
-            await self._cancel_tasks()
+            await self.tasks.cancel(TEARDOWN_LIMIT)
             self.handlers.close()
             if not self._moved:
                 async with self.clock.timeout(TEARDOWN_LIMIT):

@@ -15,7 +15,7 @@ MARKS = "__sealbus_marks__"
 
 Supervise = Literal["ignore", "restart", "end"]
 """What an exception in a method of an agent leads to, besides the answer and the log: nothing (``ignore``), the agent begins
-anew with its ``setup`` (``restart``), or it ends (``end``)."""
+anew with ``teardown`` and ``setup`` (``restart``), or it ends (``end``)."""
 
 
 @dataclass(frozen=True)

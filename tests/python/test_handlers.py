@@ -25,6 +25,7 @@ from sealbus import (
 )
 from sealbus import life as life_module
 from sealbus.mark import Supervise
+from sealbus.restarts import RESTARTS
 
 
 @pytest.fixture
@@ -191,11 +192,15 @@ class Fragile(Agent, supervise="restart"):
 
     lives = 0
     cancelled = 0
+    torn_down = 0
 
     async def setup(self) -> None:
         self.lives += 1
         self.count = 0
         self.create_task(self.beside())
+
+    async def teardown(self) -> None:
+        self.torn_down += 1
 
     async def beside(self) -> None:
         try:
@@ -222,6 +227,7 @@ async def test_an_agent_begins_anew(platform: Platform, caplog: pytest.LogCaptur
             reply = await anna.request(AclMessage("request", "fragile"), timeout=60)
             assert reply.performative == "failure"
     assert fragile.cancelled >= 2
+    assert fragile.torn_down >= 2
 
 
 async def test_an_agent_that_does_not_recover_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -229,7 +235,7 @@ async def test_an_agent_that_does_not_recover_ends(caplog: pytest.LogCaptureFixt
         async with Platform() as platform:
             await platform.start(Fragile("fragile"))
             anna = await platform.start(Agent("anna"))
-            for _ in range(life_module.RESTARTS + 1):
+            for _ in range(RESTARTS + 1):
                 await anna.request(AclMessage("request", "fragile"), timeout=60)
             while await anna.ams.find("fragile") is not None:
                 await asyncio.sleep(0.001)
@@ -441,7 +447,7 @@ async def test_ending_waits_a_moment_and_then_cuts_off(monkeypatch: pytest.Monke
         hasty.stop()
         reply = await work
         assert (reply.performative, hasty.cut_off) == ("failure", 1)
-        assert "left before it was done" in reply.text
+        assert "cut off before it was done" in reply.text
 
 
 @pytest.mark.parametrize("grace", [60.0, 0.01])

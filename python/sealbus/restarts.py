@@ -1,0 +1,40 @@
+"""How often an agent may begin anew."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from sealbus.clock import Clock
+
+RESTARTS = 5
+"""So often an agent may begin anew within :data:`WITHIN` seconds; once more ends it."""
+
+WITHIN = 60.0
+"""See :data:`RESTARTS`."""
+
+
+class Restarts:
+    """The restarts of one agent."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._latest: deque[float] = deque(maxlen=RESTARTS)
+        self._wanted: tuple[str, Exception] | None = None
+
+    def want(self, where: str, raised: Exception) -> None:
+        """Asks for a restart, because of what was raised there."""
+        self._wanted = where, raised
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the agent is to begin anew."""
+        return self._wanted is not None
+
+    def begin(self) -> tuple[str, Exception] | None:
+        """Begins a restart; or says what has led to one too many."""
+        wanted, self._wanted = self._wanted, None
+        now = self._clock.now()
+        if len(self._latest) == RESTARTS and now - self._latest[0] < WITHIN:
+            return wanted
+        self._latest.append(now)
+        return None

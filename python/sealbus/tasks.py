@@ -1,0 +1,52 @@
+"""Tasks that an agent creates beside its hooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sealbus.errors import AgentStopped
+from sealbus.mark import Supervise
+
+if TYPE_CHECKING:
+    from sealbus.life import Life
+
+_T = TypeVar("_T")
+
+
+class Tasks:
+    """The tasks of one agent."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def create(self, work: Coroutine[Any, Any, _T], supervise: Supervise) -> asyncio.Task[_T]:
+        """Lets `work` run beside the hooks."""
+        life = self._life
+        if life.is_stopping:
+            work.close()
+            raise AgentStopped(life.name, "is being stopped")
+        task = life.loop.create_task(work)
+        self._running.add(task)
+
+        def ended(task: asyncio.Task[_T]) -> None:
+            self._running.discard(task)
+            raised = None if task.cancelled() else task.exception()
+            if raised is None or life.is_farewell(raised):
+                return
+            if isinstance(raised, Exception):
+                life.handlers.failed("a task of the agent", raised, supervise)
+            else:
+                life.fail("a task of the agent", raised)
+
+        task.add_done_callback(ended)
+        return task
+
+    async def cancel(self, timeout: float) -> None:
+        """Cancels all tasks, which have so many seconds to end."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running.copy(), timeout=timeout)
