@@ -23,7 +23,7 @@ key and is certified before it says a word. The same program, unchanged, runs on
 
 import os
 
-from sealbus import acl, sync
+from sealbus import acl, sl, sync
 from sealbus._sealbus import (
     AID,
     AclMessage,
@@ -66,6 +66,7 @@ from sealbus.errors import (
     AgentError,
     AgentFailed,
     AgentStopped,
+    BodyError,
     ChannelError,
     ContentError,
     DecodeError,
@@ -86,6 +87,7 @@ from sealbus.errors import (
     Undeliverable,
 )
 from sealbus.loop import EventLoop
+from sealbus.ontology import Ontology
 from sealbus.performative import OwnPerformative, Performative
 from sealbus.platform import Platform, run
 
@@ -100,6 +102,7 @@ __all__ = [
     "Ams",
     "AmsAgentDescription",
     "Behaviour",
+    "BodyError",
     "Channel",
     "ChannelError",
     "ChannelEvent",
@@ -119,6 +122,7 @@ __all__ = [
     "Message",
     "NegativeAnswer",
     "NotUnderstood",
+    "Ontology",
     "OwnPerformative",
     "Performative",
     "Platform",
@@ -151,6 +155,7 @@ __all__ = [
     "parallel",
     "run",
     "sequence",
+    "sl",
     "sync",
 ]
 

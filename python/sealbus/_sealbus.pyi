@@ -1,11 +1,17 @@
 """Types of the native half. ``tests/python/test_stubs.py`` holds this file to what the module has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypedDict, Unpack, overload
+
+from typing_extensions import TypeVar
 
 from sealbus.errors import DecodeError
 from sealbus.performative import Performative
+from sealbus.sl import Content
+
+BodyT_co = TypeVar("BodyT_co", covariant=True, default=Any)
+_B = TypeVar("_B")
 
 Value: TypeAlias = str | int | float | bytes | datetime | timedelta | Sequence["Value"]
 
@@ -57,6 +63,7 @@ class _Parameters(TypedDict, total=False):
     in_reply_to: Value | None
     reply_by: datetime | timedelta | str | None
     user_defined: dict[str, Value] | None
+    body: object
 
 class AclMessage:
     """A message (FIPA00061): what it does, who says it to whom, and its content.
@@ -81,7 +88,10 @@ class AclMessage:
         in_reply_to: Value | None = None,
         reply_by: datetime | timedelta | str | None = None,
         user_defined: dict[str, Value] | None = None,
-    ) -> Self: ...
+        body: object = None,
+    ) -> Self:
+        """A message with these parameters. A `body` is written as content, and sets its language: see
+        :mod:`sealbus.body`."""
     @property
     def performative(self) -> Performative | str:
         """What the message does; a plain ``str`` for an act that is not FIPA's."""
@@ -135,15 +145,19 @@ class AclMessage:
     def replace(self, **changes: Unpack[_Parameters]) -> AclMessage:
         """The same message with some parameters changed; None removes one."""
     def create_reply(
-        self, performative: Performative | str, content: str | bytes | bytearray | None = None
+        self, performative: Performative | str, content: object = None
     ) -> AclMessage:
         """An answer to this message: to its ``reply_to`` or else its sender, in the same conversation, protocol,
-        language and ontology, with ``in_reply_to`` set to its ``reply_with``."""
+        language and ontology, with ``in_reply_to`` set to its ``reply_with``. Content that is neither text nor bytes is
+        a body, whose language replaces the message's."""
     def __eq__(self, other: object) -> bool: ...
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
-class Message(AclMessage):
-    """A message an agent received: an :class:`AclMessage` to read, and what is known about who wrote it."""
+class Message(AclMessage, Generic[BodyT_co]):
+    """A message an agent received: an :class:`AclMessage` to read, and what is known about who wrote it.
+
+    ``Message[Task]`` is one whose :attr:`body` is a ``Task``.
+    """
 
     @property
     def provenance(self) -> Literal["same-process", "proved", "vouched", "carried", "foreign", "claimed", "platform"]:
@@ -153,6 +167,17 @@ class Message(AclMessage):
     @property
     def text(self) -> str:
         """The content, which must be text; raises :class:`~sealbus.ContentError` if it is bytes or missing."""
+    @property
+    def body(self) -> BodyT_co:
+        """The content as a value: of the declared type, or else as its language says, such as a ``dict`` for JSON.
+        Raises :class:`~sealbus.BodyError` with the place if it cannot be read."""
+    @overload
+    def body_as(self, kind: type[_B]) -> _B: ...
+    @overload
+    def body_as(self, kind: Any) -> Any:
+        """The content as a value of this type; raises :class:`~sealbus.BodyError` with the place of what does not
+        fit."""
+    def _declare(self, body: object) -> None: ...
     @property
     def sender_name(self) -> str:
         """The sender's name, or ``nobody`` for an anonymous message."""
@@ -172,8 +197,11 @@ class Message(AclMessage):
     def undelivered(self) -> tuple[str, str] | None:
         """Which receiver did not get a message of this agent, and why, if that is what the platform says here."""
 
-class ChannelEvent(Message):
-    """What came on a channel: a :class:`Message` to read, and what the channel says of it."""
+class ChannelEvent(Message[BodyT_co]):
+    """What came on a channel: a :class:`Message` to read, and what the channel says of it.
+
+    ``ChannelEvent[Reading]`` is one whose :attr:`body` is a ``Reading``.
+    """
 
     @property
     def channel(self) -> str:
@@ -486,3 +514,8 @@ def detect(data: bytes) -> str | None:
 
 def performatives() -> list[str]:
     """Names of FIPA's communicative acts, in the order of their codes."""
+def read_json(message: AclMessage) -> Any: ...
+def json_text(message: AclMessage) -> bytes: ...
+def write_json(value: object, plain: Callable[[Any], object]) -> str: ...
+def read_sl(text: str | bytes) -> Content: ...
+def write_sl(content: Content, plain: Callable[[Any], object]) -> str | bytes: ...

@@ -53,6 +53,23 @@ class ContentError(AclError):
     """
 
 
+class BodyError(ContentError):
+    """A message does not say what was declared. The answer to such a message is ``not-understood``."""
+
+    place: str
+    """Where the mistake is, such as ``$.bids[2].cost``; ``$`` is the whole body."""
+    problem: str
+    """What is wrong there, such as ``expected float, got str``."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(place, problem)
+        self.place = place
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
 # ----- answers that a handler raises
 
 

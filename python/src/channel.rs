@@ -52,7 +52,7 @@ impl PyChannelEvent {
             .filter(|_| event.is_request())
             .map(|source| Owned::new(source.clone()));
         let initializer = PyClassInitializer::from(message)
-            .add_subclass(PyMessage { provenance, kept })
+            .add_subclass(PyMessage::new(provenance, kept))
             .add_subclass(Self { event, source });
         Py::new(py, initializer)
     }

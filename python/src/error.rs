@@ -1,12 +1,14 @@
 //! Conversion of Rust's errors to the package's exceptions, which `sealbus/errors.py` defines.
 
 use pyo3::PyErr;
+use sealbus::body::BodyError;
 use sealbus::channel::{FilterError, PublishError};
 use sealbus_bus::SendError;
 use sealbus_fipa::{AidError, DecodeError, EncodeError};
 
 mod exceptions {
     pyo3::import_exception!(sealbus.errors, AclError);
+    pyo3::import_exception!(sealbus.errors, BodyError);
     pyo3::import_exception!(sealbus.errors, DecodeError);
     pyo3::import_exception!(sealbus.errors, EncodeError);
     pyo3::import_exception!(sealbus.errors, AgentStopped);
@@ -38,6 +40,20 @@ pub(crate) fn decode(error: &DecodeError) -> PyErr {
 
 pub(crate) fn encode(error: &EncodeError) -> PyErr {
     exceptions::EncodeError::new_err((error.to_string(), error.field.to_string()))
+}
+
+/// A message does not say what was declared.
+pub(crate) fn body(error: &BodyError) -> PyErr {
+    match error {
+        BodyError::Misfit { place, problem } => misfit(place, problem),
+        // The place, `$`, is said already.
+        _ => misfit("$", error.to_string().trim_start_matches("$: ")),
+    }
+}
+
+/// Something at a place in a body is not what was declared.
+pub(crate) fn misfit(place: &str, problem: &str) -> PyErr {
+    exceptions::BodyError::new_err((place.to_owned(), problem.to_owned()))
 }
 
 /// The platform, or this process's part of it, has failed.

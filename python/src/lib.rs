@@ -4,6 +4,7 @@ use mimalloc::MiMalloc;
 
 mod acl;
 mod agent;
+mod body;
 mod channel;
 mod directory;
 mod driver;
@@ -14,6 +15,7 @@ mod message;
 mod platform;
 mod pump;
 mod runtime;
+mod sl;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -32,6 +34,8 @@ mod _sealbus {
     };
     #[pymodule_export]
     use crate::agent::{PyAgentHandle, PyUnsent, new_conversation_id};
+    #[pymodule_export]
+    use crate::body::{json_text, read_json, write_json};
     #[pymodule_export]
     use crate::channel::{PyChannelEvent, PyChannelHandle, PyRepliesHandle, PySubscriptionHandle};
     #[pymodule_export]
@@ -53,4 +57,6 @@ mod _sealbus {
     use crate::pump::PyPump;
     #[pymodule_export]
     use crate::runtime::forked;
+    #[pymodule_export]
+    use crate::sl::{read_sl, write_sl};
 }

@@ -1,26 +1,37 @@
 //! The class `Message`: a message as an agent gets it.
 
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use sealbus::{Message, Undelivered};
 use sealbus_bus::{Provenance, ReceivedMessage};
 
 use crate::acl::message::PyAclMessage;
-use crate::error;
+use crate::{body, error};
 
 /// A message that an agent received: an `AclMessage` to read, and the facts known about its sender.
-#[pyclass(frozen, subclass, extends = PyAclMessage, module = "sealbus", name = "Message")]
+#[pyclass(frozen, subclass, generic, extends = PyAclMessage, module = "sealbus", name = "Message")]
 pub(crate) struct PyMessage {
     pub(crate) provenance: Provenance,
     /// The message's number among those kept for this agent, and whether the agent may have had it before.
     pub(crate) kept: Option<(u64, bool)>,
+    /// The content as a value, once it was read.
+    body: Mutex<Option<Py<PyAny>>>,
 }
 
 impl PyMessage {
+    pub(crate) fn new(provenance: Provenance, kept: Option<(u64, bool)>) -> Self {
+        Self {
+            provenance,
+            kept,
+            body: Mutex::new(None),
+        }
+    }
+
     pub(crate) fn make(py: Python<'_>, received: ReceivedMessage) -> PyResult<Py<Self>> {
         let provenance = received.provenance().clone();
         let kept = received.kept().map(|kept| (kept.number, kept.again));
         let message = PyClassInitializer::from(PyAclMessage::received(received));
-        Py::new(py, message.add_subclass(Self { provenance, kept }))
+        Py::new(py, message.add_subclass(Self::new(provenance, kept)))
     }
 
     /// The message as a value of the Rust SDK.
@@ -49,6 +60,33 @@ impl PyMessage {
                 .map(str::to_owned)
                 .map_err(error::content),
         }
+    }
+
+    #[getter]
+    fn body<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let known = slf.get().body.lock().as_ref().map(|body| body.clone_ref(py));
+        if let Some(body) = known {
+            return Ok(body.into_bound(py));
+        }
+        let body = body::read(slf.as_any(), None)?;
+        Self::declare(slf.get(), Some(body.clone().unbind()));
+        Ok(body)
+    }
+
+    fn body_as<'py>(
+        slf: &Bound<'py, Self>,
+        kind: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        body::read(slf.as_any(), Some(kind))
+    }
+
+    /// Says what `body` is from now on.
+    #[pyo3(name = "_declare")]
+    fn declare(&self, body: Option<Py<PyAny>>) {
+        // What was there may run code when it goes: not while it is locked.
+        let before = std::mem::replace(&mut *self.body.lock(), body);
+        drop(before);
     }
 
     #[getter]

@@ -57,6 +57,7 @@
 //! | to … | see |
 //! |---|---|
 //! | send, receive, ask, answer | [`Context`], and [`acl`] for messages and their parts |
+//! | say and read values of declared types | [`body`], [`Message::body`] |
 //! | wait for some messages and leave others | [`Filter`] |
 //! | talk to all agents that care about a subject | [`Context::channel`], [`Context::subscribe`], [`Context::listen`], and [`channel`] |
 //! | offer services and find them | [`Context::df`], [`directory`] |
@@ -66,6 +67,7 @@
 
 pub mod acl;
 mod agent;
+pub mod body;
 mod cast;
 pub mod channel;
 mod context;

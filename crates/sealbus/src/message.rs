@@ -7,6 +7,8 @@ use std::sync::Arc;
 use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_fipa::AclMessage;
 
+use crate::body::{Body, BodyError};
+
 /// A message that an agent received: an [`AclMessage`] to read, and the facts known about its sender.
 ///
 /// Between agents of one process it is the sender's own message, which is shared and not copied.
@@ -101,6 +103,14 @@ impl Message {
                 })
             }
         }
+    }
+
+    /// The content as a value of a declared type.
+    ///
+    /// # Errors
+    /// [`BodyError`] with the place of what does not fit.
+    pub fn body<B: Body>(&self) -> Result<B, BodyError> {
+        B::read(&AclMessage::view(&self.message))
     }
 
     /// The ACL message itself, to keep or to pass on.

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 /// Each module of the crate that is public, its file, and its names in alphabetical order.
-const MODULES: [(&str, &str, &[&str]); 6] = [
+const MODULES: [(&str, &str, &[&str]); 7] = [
     (
         "sealbus",
         "lib.rs",
@@ -39,6 +39,7 @@ const MODULES: [(&str, &str, &[&str]); 6] = [
             "acl",
             "agent",
             "agents",
+            "body",
             "channel",
             "directory",
             "gateway",
@@ -62,6 +63,29 @@ const MODULES: [(&str, &str, &[&str]); 6] = [
             "Expression",
             "Performative",
             "sl",
+        ],
+    ),
+    (
+        "sealbus::body",
+        "body/mod.rs",
+        &[
+            "Action",
+            "BYTES",
+            "Body",
+            "BodyError",
+            "Done",
+            "Element",
+            "JSON",
+            "Json",
+            "LIMITS",
+            "Outcome",
+            "PROTOBUF",
+            "Predicate",
+            "Protobuf",
+            "SL",
+            "WithBody",
+            "WrittenBody",
+            "json_content",
         ],
     ),
     (

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 use sealbus_bus::{Provenance, ReceivedMessage};
 use sealbus_fipa::{AclMessage, AclMessageRef, Content, ContentRef, ExpressionRef};
 use sealbus_fipa::{bitefficient, string};
 
 use crate::acl::{aid, expression, performative};
-use crate::error;
+use crate::{body, error};
 
 /// A message: its act, its sender and receivers, and its content.
 ///
@@ -63,7 +63,7 @@ impl PyAclMessage {
     #[pyo3(signature = (
         performative, receivers = None, content = None, *, sender = None, reply_to = None, language = None,
         encoding = None, ontology = None, protocol = None, conversation_id = None, reply_with = None,
-        in_reply_to = None, reply_by = None, user_defined = None,
+        in_reply_to = None, reply_by = None, user_defined = None, body = None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "the parameters of FIPA00061")]
     fn make(
@@ -81,10 +81,11 @@ impl PyAclMessage {
         in_reply_to: Option<&Bound<'_, PyAny>>,
         reply_by: Option<&Bound<'_, PyAny>>,
         user_defined: Option<&Bound<'_, PyDict>>,
+        body: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let parameter =
             |value: Option<&Bound<'_, PyAny>>| value.map(expression::from_python).transpose();
-        Ok(Self::new(AclMessage {
+        let mut message = AclMessage {
             performative: performative::from_python(performative)?,
             sender: sender.map(aid::from_python).transpose()?,
             receivers: aid::list_from_python(receivers)?,
@@ -101,7 +102,16 @@ impl PyAclMessage {
                 .map(expression::date_time_from_python)
                 .transpose()?,
             user_defined: aid::user_defined_from_python(user_defined)?,
-        }))
+        };
+        if let Some(body) = body {
+            if content.is_some() || language.is_some() {
+                return Err(error::acl(
+                    "a body sets content and language itself: pass either a body, or these",
+                ));
+            }
+            body::put(&mut message, body)?;
+        }
+        Ok(Self::new(message))
     }
 
     #[getter]
@@ -241,6 +251,7 @@ impl PyAclMessage {
                 "receivers" => message.receivers = aid::list_from_python(given)?,
                 "reply_to" => message.reply_to = aid::list_from_python(given)?,
                 "content" => message.content = content_from_python(given)?,
+                "body" => body::put(&mut message, &value)?,
                 "language" => message.language = parameter()?,
                 "encoding" => message.encoding = parameter()?,
                 "ontology" => message.ontology = parameter()?,
@@ -266,7 +277,8 @@ impl PyAclMessage {
     }
 
     /// An answer to this message, in the same conversation, protocol, language and ontology. It goes to the message's
-    /// `reply_to`, or else to its sender.
+    /// `reply_to`, or else to its sender. Content that is neither text nor bytes is a body, whose language replaces the
+    /// message's.
     #[pyo3(signature = (performative, content = None))]
     fn create_reply(
         &self,
@@ -276,7 +288,10 @@ impl PyAclMessage {
         let mut reply = self
             .view()
             .create_reply(performative::from_python(performative)?);
-        reply.content = content_from_python(content)?;
+        match content {
+            Some(body) if !is_content(body) => body::put(&mut reply, body)?,
+            _ => reply.content = content_from_python(content)?,
+        }
         Ok(Self::new(reply))
     }
 
@@ -340,6 +355,13 @@ fn parameter<'py>(
     }))
 }
 
+/// Whether a value is content as it stands: text or bytes.
+fn is_content(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>()
+}
+
 fn content_from_python(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Content>> {
     let Some(value) = value else { return Ok(None) };
     if let Ok(text) = value.cast::<PyString>() {
@@ -348,7 +370,7 @@ fn content_from_python(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Cont
     match expression::bytes_from_python(value)? {
         Some(bytes) => Ok(Some(Content::Bytes(bytes))),
         None => Err(error::acl(format!(
-            "a message's content is str or bytes, not {}; json.dumps() turns most values into str",
+            "a message's content is str or bytes, not {}; other values are passed as body=",
             value.get_type().name()?
         ))),
     }

@@ -7,3 +7,5 @@ mod write;
 pub(crate) use read::{AidRead, ContentRead, DateTimeRead, Members, MessageRead};
 #[cfg(feature = "json")]
 pub(crate) use write::{AidForm, ContentForm, ENCODING, MessageForm};
+#[cfg(feature = "sl")]
+pub(crate) use write::DATE_TIME;

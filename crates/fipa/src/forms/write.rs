@@ -83,7 +83,7 @@ impl<'a> MessageForm<'a> {
 
 /// An AID as an object.
 #[derive(serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename = "agent-identifier", rename_all = "kebab-case")]
 pub(crate) struct AidForm<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -228,6 +228,17 @@ impl Serialize for ExpressionForm<'_> {
     }
 }
 
+/// The name by which a serializer that has date-times knows them.
+pub(crate) const DATE_TIME: &str = "date-time";
+
+struct DateTimeForm(String);
+
+impl Serialize for DateTimeForm {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_newtype_struct(DATE_TIME, &self.0)
+    }
+}
+
 macro_rules! serialize {
     ($($type:ty, |$value:ident| $form:expr;)*) => {
         $(
@@ -248,6 +259,6 @@ serialize! {
     Aid, |aid| AidForm::new(aid);
     Expression, |expression| ExpressionForm::new(expression);
     Content, |content| Ok::<_, EncodeError>(ContentForm(content));
-    DateTime, |moment| Ok::<_, EncodeError>(moment.to_string());
+    DateTime, |moment| Ok::<_, EncodeError>(DateTimeForm(moment.to_string()));
     Performative, |act| Ok::<_, EncodeError>(act.as_str());
 }

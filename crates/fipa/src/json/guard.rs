@@ -6,8 +6,12 @@ use alloc::string::ToString;
 use crate::bitefficient::MAX_DEPTH;
 use crate::{DecodeError, DecodeProblem, Limits};
 
-/// Checks nesting and number of values before anything is built.
-pub(crate) fn guard(bytes: &[u8], limits: &Limits) -> Result<(), DecodeError> {
+/// Checks length, nesting and number of values of a JSON text before anything is built from it. Whether it is JSON is not
+/// checked.
+///
+/// # Errors
+/// [`DecodeError`] with the exceeded limit and where it was exceeded.
+pub fn guard(bytes: &[u8], limits: &Limits) -> Result<(), DecodeError> {
     if bytes.len() > limits.message_length {
         let limit = limits.message_length;
         return Err(DecodeError::limit(limit, "bytes", limit));

@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 mod explain;
 mod guard;
 
-pub(crate) use guard::{guard, syntax_error};
+pub use guard::guard;
+pub(crate) use guard::syntax_error;
 
 use crate::forms::{MessageForm, MessageRead};
 use crate::{AclMessage, DecodeError, EncodeError, EncodeProblem, Limits, Representation};

@@ -24,6 +24,8 @@ mod parser;
 mod printer;
 mod profile;
 mod tree;
+#[cfg(feature = "serde")]
+mod value;
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
@@ -36,3 +38,5 @@ pub use tree::{
     IdentifyingExpression, ModalOperator, Parameter, Quantifier, ReferentialOperator, Term, Text,
     Wff,
 };
+#[cfg(feature = "serde")]
+pub use value::{ValueError, from_term, to_term};

@@ -323,6 +323,16 @@ impl<'a> Term<'a> {
     }
 }
 
+impl FunctionalTerm<'_> {
+    /// Whether there are any arguments.
+    pub fn has_arguments(&self) -> bool {
+        match &self.arguments {
+            Arguments::Positional(terms) => !terms.is_empty(),
+            Arguments::Named(parameters) => !parameters.is_empty(),
+        }
+    }
+}
+
 impl<'a> Parameter<'a> {
     /// `:name value`.
     pub fn new(name: impl Into<Text<'a>>, value: Term<'a>) -> Self {

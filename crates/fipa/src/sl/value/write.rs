@@ -1,0 +1,281 @@
+//! A serde value becomes a term.
+
+use alloc::borrow::{Cow, ToOwned};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use serde::ser::{
+    Error as _, Impossible, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant,
+};
+use serde::{Serialize, Serializer};
+
+use super::ValueError;
+use crate::DateTime;
+use crate::forms::DATE_TIME;
+use crate::sl::{Float, Parameter, Term};
+
+pub(super) fn term<T: Serialize + ?Sized>(value: &T) -> Result<Term<'static>, ValueError> {
+    value
+        .serialize(Writer)?
+        .ok_or_else(|| ValueError::custom("SL has no word for nothing: only a field can be None"))
+}
+
+/// Writes one value; `None` is no term.
+struct Writer;
+
+type Written = Result<Option<Term<'static>>, ValueError>;
+
+fn integer(value: impl TryInto<i64> + ToString + Copy) -> Written {
+    match value.try_into() {
+        Ok(value) => Ok(Some(Term::Integer(value))),
+        Err(_) => Err(ValueError::custom(format!(
+            "{} does not fit into an integer of 64 bits",
+            value.to_string()
+        ))),
+    }
+}
+
+fn text(value: &str) -> Term<'static> {
+    Term::Text(Cow::Owned(value.to_owned()))
+}
+
+macro_rules! integers {
+    ($($method:ident $type:ty),*) => {$(
+        fn $method(self, value: $type) -> Written {
+            integer(value)
+        }
+    )*};
+}
+
+impl Serializer for Writer {
+    type Ok = Option<Term<'static>>;
+    type Error = ValueError;
+    type SerializeSeq = Items;
+    type SerializeTuple = Items;
+    type SerializeTupleStruct = Items;
+    type SerializeTupleVariant = Items;
+    type SerializeMap = Impossible<Self::Ok, ValueError>;
+    type SerializeStruct = Frame;
+    type SerializeStructVariant = Frame;
+
+    integers! {
+        serialize_i8 i8, serialize_i16 i16, serialize_i32 i32, serialize_i64 i64, serialize_i128 i128,
+        serialize_u8 u8, serialize_u16 u16, serialize_u32 u32, serialize_u64 u64, serialize_u128 u128
+    }
+
+    fn serialize_bool(self, value: bool) -> Written {
+        Ok(Some(text(if value { "true" } else { "false" })))
+    }
+
+    fn serialize_f32(self, value: f32) -> Written {
+        self.serialize_f64(value.into())
+    }
+
+    fn serialize_f64(self, value: f64) -> Written {
+        match Float::new(value) {
+            Some(float) => Ok(Some(Term::Float(float))),
+            None => Err(ValueError::custom(format!("SL cannot write {value}"))),
+        }
+    }
+
+    fn serialize_char(self, value: char) -> Written {
+        Ok(Some(text(value.encode_utf8(&mut [0; 4]))))
+    }
+
+    fn serialize_str(self, value: &str) -> Written {
+        Ok(Some(text(value)))
+    }
+
+    fn serialize_bytes(self, value: &[u8]) -> Written {
+        Ok(Some(Term::Bytes(Cow::Owned(value.to_vec()))))
+    }
+
+    fn serialize_none(self) -> Written {
+        Ok(None)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Written {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Written {
+        Ok(None)
+    }
+
+    fn serialize_unit_struct(self, name: &'static str) -> Written {
+        Ok(Some(Term::frame(name, Vec::new())))
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Written {
+        Ok(Some(text(variant)))
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> Written {
+        let written = value.serialize(self)?;
+        match &written {
+            Some(Term::Text(moment)) if name == DATE_TIME => {
+                let moment = DateTime::parse(moment.as_bytes()).map_err(ValueError::custom)?;
+                Ok(Some(Term::DateTime(moment)))
+            }
+            _ => Ok(written),
+        }
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Written {
+        Ok(Some(match value.serialize(self)? {
+            Some(Term::Function(mut frame)) => {
+                frame.symbol = Cow::Borrowed(variant);
+                Term::Function(frame)
+            }
+            other => Term::function(variant, other.into_iter().collect()),
+        }))
+    }
+
+    fn serialize_seq(self, length: Option<usize>) -> Result<Items, ValueError> {
+        Ok(Items::new(None, length.unwrap_or(0)))
+    }
+
+    fn serialize_tuple(self, length: usize) -> Result<Items, ValueError> {
+        Ok(Items::new(None, length))
+    }
+
+    fn serialize_tuple_struct(
+        self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<Items, ValueError> {
+        Ok(Items::new(Some(name), length))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Items, ValueError> {
+        Ok(Items::new(Some(variant), length))
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, ValueError> {
+        Err(ValueError::custom(
+            "SL has no maps: write a struct, or a sequence of pairs",
+        ))
+    }
+
+    fn serialize_struct(self, name: &'static str, length: usize) -> Result<Frame, ValueError> {
+        Ok(Frame::new(name, length))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Frame, ValueError> {
+        Ok(Frame::new(variant, length))
+    }
+}
+
+/// Items of a sequence, or arguments of a symbol.
+struct Items {
+    symbol: Option<&'static str>,
+    terms: Vec<Term<'static>>,
+}
+
+impl Items {
+    fn new(symbol: Option<&'static str>, length: usize) -> Self {
+        Self {
+            symbol,
+            terms: Vec::with_capacity(length),
+        }
+    }
+
+    fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
+        self.terms.push(term(value)?);
+        Ok(())
+    }
+
+    fn finish(self) -> Written {
+        Ok(Some(match self.symbol {
+            Some(symbol) => Term::function(symbol, self.terms),
+            None => Term::Sequence(self.terms),
+        }))
+    }
+}
+
+macro_rules! items {
+    ($($trait:ident $method:ident),*) => {$(
+        impl $trait for Items {
+            type Ok = Option<Term<'static>>;
+            type Error = ValueError;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
+                self.add(value)
+            }
+
+            fn end(self) -> Written {
+                self.finish()
+            }
+        }
+    )*};
+}
+
+items! {
+    SerializeSeq serialize_element, SerializeTuple serialize_element,
+    SerializeTupleStruct serialize_field, SerializeTupleVariant serialize_field
+}
+
+/// Slots of an object.
+struct Frame {
+    symbol: &'static str,
+    slots: Vec<Parameter<'static>>,
+}
+
+impl Frame {
+    fn new(symbol: &'static str, length: usize) -> Self {
+        Self {
+            symbol,
+            slots: Vec::with_capacity(length),
+        }
+    }
+}
+
+macro_rules! frames {
+    ($($trait:ident),*) => {$(
+        impl $trait for Frame {
+            type Ok = Option<Term<'static>>;
+            type Error = ValueError;
+
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                name: &'static str,
+                value: &T,
+            ) -> Result<(), ValueError> {
+                if let Some(value) = value.serialize(Writer)? {
+                    self.slots.push(Parameter::new(name, value));
+                }
+                Ok(())
+            }
+
+            fn end(self) -> Written {
+                Ok(Some(Term::frame(self.symbol, self.slots)))
+            }
+        }
+    )*};
+}
+
+frames!(SerializeStruct, SerializeStructVariant);
