@@ -87,7 +87,6 @@ from sealbus.errors import (
     Undeliverable,
 )
 from sealbus.loop import EventLoop
-from sealbus.ontology import Ontology
 from sealbus.performative import OwnPerformative, Performative
 from sealbus.platform import Platform, run
 
@@ -122,7 +121,6 @@ __all__ = [
     "Message",
     "NegativeAnswer",
     "NotUnderstood",
-    "Ontology",
     "OwnPerformative",
     "Performative",
     "Platform",

@@ -45,6 +45,7 @@ def on(
     language: str | None = None,
     concurrency: int = 1,
     supervise: Supervise | None = None,
+    body: Any = None,
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of the messages described.
 
@@ -55,6 +56,13 @@ def on(
             @on(Performative.CFP, protocol="fipa-contract-net")
             async def offer(self, message: Message) -> None:
                 await self.reply(message, Performative.PROPOSE, "12 EUR")
+
+    With a `body` the method gets a message whose :attr:`~sealbus.Message.body` is of this type; what does not fit is
+    answered ``not-understood``, with the place::
+
+            @on(Performative.REQUEST, body=Task)
+            async def work(self, message: Message[Task]) -> None:
+                await self.reply(message, Performative.INFORM, Result(message.body.hours * 50))
 
     With a `concurrency` of more than one, so many messages are handled at once, beside each other and beside the other
     hooks; further ones wait in the mailbox. `supervise` says what an exception leads to, see :class:`Agent`. A method
@@ -69,7 +77,7 @@ def on(
         ontology=ontology,
         language=language,
     )
-    return Mark(described, concurrency, supervise)
+    return Mark(described, concurrency, supervise, body)
 
 
 class Agent:
@@ -252,9 +260,12 @@ class Agent:
         self,
         message: AclMessage,
         performative: Performative | str,
-        content: str | bytes | bytearray | None = None,
+        content: object = None,
     ) -> None:
-        """Answers a message, in its conversation, or a question to everyone on a channel; the latter once."""
+        """Answers a message, in its conversation, or a question to everyone on a channel; the latter once.
+
+        Content that is neither text nor bytes is a body, see :mod:`sealbus.body`.
+        """
         reply = message.create_reply(performative, content)
         life = self._living
         life.handlers.note_answer(message, performative)
@@ -366,7 +377,7 @@ class Agent:
     async def publish(
         self,
         address: str,
-        message: AclMessage | str | bytes,
+        message: object,
         *,
         properties: Mapping[str, Value] | None = None,
         qos: str = "",

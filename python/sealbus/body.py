@@ -7,7 +7,7 @@ a dataclass, a pydantic model, a `TypedDict`,  ``application/json``
 a plain JSON value
 a protobuf message                             ``application/protobuf``      its full name
 an expression of :mod:`sealbus.sl`, a          ``fipa-sl``                   the ontology's name
-predicate of an :class:`~sealbus.Ontology`
+predicate of an :class:`~sealbus.ontology.Ontology`
 :class:`bytes`                                 ``application/octet-stream``
 :class:`str`                                   none: the content as it is
 =============================================  ============================  ====================
@@ -35,10 +35,11 @@ from typing import Any, NamedTuple, TypeVar, get_origin, overload
 
 from sealbus import _sealbus, sl
 from sealbus._sealbus import AclMessage, Message
-from sealbus.errors import BodyError, DecodeError
+from sealbus.errors import BodyError, DecodeError, EncodeError
 from sealbus.ontology import element_of, ontology_of
 from sealbus.ontology import reader as term_reader
-from sealbus.typed_json import Misfit, plain, reader
+from sealbus.plain_json import plain
+from sealbus.typed_json import Misfit, reader
 
 __all__ = ["BYTES", "JSON", "PROTOBUF", "SL", "BodyError", "Encoded", "decode", "encode"]
 
@@ -68,10 +69,11 @@ class Encoded(NamedTuple):
 def encode(body: object) -> Encoded:
     """Writes a body.
 
-    Raises :class:`TypeError` for a value that is no body, and :class:`~sealbus.BodyError` for one that its language
+    Raises :class:`TypeError` for a value that is no body, and :class:`~sealbus.EncodeError` for one that its language
     cannot say, such as an infinite number in JSON.
     """
-    return _writer(type(body))(body)
+    kind: Any = type(body)
+    return _writer(kind)(body)
 
 
 @overload
@@ -125,14 +127,14 @@ def _write_json(body: object) -> Encoded:
     try:
         return Encoded(_sealbus.write_json(body, plain), JSON, None)
     except ValueError as problem:
-        raise BodyError("$", str(problem)) from None
+        raise EncodeError(str(problem), "content") from None
 
 
 def _write_sl(body: Any) -> Encoded:
     try:
         return Encoded(sl.write(body), SL, ontology_of(body))
     except ValueError as problem:
-        raise BodyError("$", str(problem)) from None
+        raise EncodeError(str(problem), "content") from None
 
 
 def _is_protobuf(kind: Any) -> bool:

@@ -113,6 +113,7 @@ def on_event(
     number: int | None = None,
     concurrency: int = 1,
     supervise: Supervise | None = None,
+    body: Any = None,
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of a channel's events, and of messages to this agent on it.
 
@@ -136,7 +137,7 @@ def on_event(
         "since": since,
         "number": number,
     }
-    return _listening(pattern, options, concurrency, supervise)
+    return _listening(pattern, options, concurrency, supervise, body)
 
 
 def on_question(
@@ -145,6 +146,7 @@ def on_question(
     filter: str | None = None,
     concurrency: int = 1,
     supervise: Supervise | None = None,
+    body: Any = None,
 ) -> Callable[[_Handler], _Handler]:
     """Marks a method of an agent as the handler of questions to everyone on a channel.
 
@@ -155,14 +157,14 @@ def on_question(
             async def offer(self, question: ChannelEvent) -> None:
                 await self.reply(question, Performative.PROPOSE, "9 EUR")
     """
-    return _listening(pattern, {"filter": filter, "takes": "requests"}, concurrency, supervise)
+    return _listening(pattern, {"filter": filter, "takes": "requests"}, concurrency, supervise, body)
 
 
 def _listening(
-    pattern: str, options: dict[str, Any], concurrency: int, supervise: Supervise | None
+    pattern: str, options: dict[str, Any], concurrency: int, supervise: Supervise | None, body: Any
 ) -> Mark:
     given = tuple((name, value) for name, value in options.items() if value is not None)
-    return Mark(Listening(pattern, given), concurrency, supervise)
+    return Mark(Listening(pattern, given), concurrency, supervise, body)
 
 
 class Channel:
@@ -194,14 +196,14 @@ class Channel:
 
     async def publish(
         self,
-        message: AclMessage | str | bytes,
+        message: object,
         *,
         properties: Mapping[str, Value] | None = None,
         qos: str = "",
     ) -> Reach:
         """Publishes an event, which every agent sees that has subscribed to the channel.
 
-        Text and bytes become the content of an ``inform``. `properties` become user-defined parameters (``price`` is
+        Text and bytes become the content of an ``inform``, and any other value its body (:mod:`sealbus.body`). `properties` become user-defined parameters (``price`` is
         sent as ``X-price``), which filters know as ``properties.price``. `qos` says what this message wants differently
         from its channel, such as ``expiry=5s,ack=agent``.
 
@@ -224,7 +226,7 @@ class Channel:
     async def send(
         self,
         receiver: AID | str,
-        message: AclMessage | str | bytes,
+        message: object,
         *,
         properties: Mapping[str, Value] | None = None,
         qos: str = "",
@@ -236,7 +238,7 @@ class Channel:
 
     def request(
         self,
-        message: AclMessage | str | bytes,
+        message: object,
         *,
         timeout: float,
         first: int | None = None,
@@ -458,12 +460,14 @@ def subscribe(
 
 
 def _message(
-    message: AclMessage | str | bytes,
+    message: object,
     properties: Mapping[str, Value] | None,
     performative: Performative = Performative.INFORM,
 ) -> AclMessage:
-    if not isinstance(message, AclMessage):
+    if isinstance(message, str | bytes):
         message = AclMessage(performative, content=message)
+    elif not isinstance(message, AclMessage):
+        message = AclMessage(performative, body=message)
     if properties:
         parameters = dict(message.user_defined)
         for name, value in properties.items():

@@ -7,9 +7,10 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sealbus._sealbus import AclMessage, ChannelEvent, Filter, Message
+from sealbus.body import declare
 from sealbus.channel import ChannelSubscription, subscribe
 from sealbus.errors import AgentStopped, ContentError, NegativeAnswer, SealbusError
 from sealbus.mark import Listening, Supervise
@@ -39,8 +40,9 @@ CUT_OFF = "it was cut off before it was done"
 class Handler:
     """A method of one agent that is called with messages or events, and those it deals with now."""
 
-    def __init__(self, attribute: str, supervise: Supervise, concurrency: int = 1) -> None:
+    def __init__(self, attribute: str, supervise: Supervise, concurrency: int = 1, body: Any = None) -> None:
         self.attribute = attribute
+        self.body = body
         self.supervise = supervise
         self.concurrency = concurrency
         self.running: set[asyncio.Task[None]] = set()
@@ -55,7 +57,7 @@ class _Taker(Handler):
     """A handler that takes what it describes out of the mailbox by itself, to deal with several messages at once."""
 
     def __init__(self, handler: Handler, takes: Filter) -> None:
-        super().__init__(handler.attribute, handler.supervise, handler.concurrency)
+        super().__init__(handler.attribute, handler.supervise, handler.concurrency, handler.body)
         self.takes = takes
         self.leaves = ~takes
 
@@ -92,7 +94,7 @@ class Handlers:
         for attribute, mark in agent._marks:
             if not isinstance(mark.takes, Filter):
                 continue
-            handler = Handler(attribute, mark.supervise or agent._supervise, mark.concurrency)
+            handler = Handler(attribute, mark.supervise or agent._supervise, mark.concurrency, mark.body)
             if mark.concurrency > 1:
                 own = mark.takes if earlier is None else mark.takes & ~earlier
                 self._takers.append(_Taker(handler, own))
@@ -138,7 +140,7 @@ class Handlers:
         for attribute, mark in life.agent._marks:
             if not isinstance(mark.takes, Listening):
                 continue
-            handler = Handler(attribute, mark.supervise or life.agent._supervise, mark.concurrency)
+            handler = Handler(attribute, mark.supervise or life.agent._supervise, mark.concurrency, mark.body)
             subscription = subscribe(life, mark.takes.pattern, **dict(mark.takes.options))
             listener = _Listener(handler, subscription)
             self._listeners.append(listener)
@@ -210,6 +212,8 @@ class Handlers:
         number = id(message)
         self._answered[number] = False
         try:
+            if handler.body is not None:
+                declare(message, handler.body)
             await getattr(self._life.agent, handler.attribute)(message)
         except asyncio.CancelledError:
             reply = self._reply(message, Performative.FAILURE, CUT_OFF)

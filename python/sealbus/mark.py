@@ -37,6 +37,8 @@ class Mark:
     takes: Filter | Listening | Schedule
     concurrency: int = 1
     supervise: Supervise | None = None
+    body: Any = None
+    """The type of the bodies, if it is declared."""
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:

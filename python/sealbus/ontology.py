@@ -1,4 +1,20 @@
-"""Ontologies: classes whose instances are the concepts, actions and predicates of SL, as JADE writes them."""
+"""Ontologies: classes whose instances are the concepts, actions and predicates of SL, as JADE writes them.
+
+>>> from sealbus import AID, AclMessage, sl
+>>> from sealbus.ontology import Ontology, action, concept
+>>> books = Ontology("book-trading")
+>>> @concept(books)
+... class Book:
+...     title: str
+...     price: float
+...     edition: int | None = None
+>>> @action(books)
+... class Sell:
+...     item: Book
+>>> seller = AID("seller@shop")
+>>> AclMessage("request", seller, body=sl.Action(seller, Sell(Book("Agents talk", 12.5)))).content
+'((action (agent-identifier :name seller@shop) (Sell :item (Book :title "Agents talk" :price 12.5))))'
+"""
 
 from __future__ import annotations
 
@@ -8,15 +24,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from enum import Enum
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, overload
+from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 from sealbus import sl
 from sealbus._sealbus import AID
 from sealbus.typed_json import Misfit, Reader, resolved
 
-__all__ = ["Element", "Ontology", "element_of", "ontology_of", "reader"]
+__all__ = ["Element", "Ontology", "action", "concept", "element_of", "ontology_of", "predicate", "reader"]
 
-_C = TypeVar("_C", bound=type)
+_C = TypeVar("_C")
 
 _ELEMENT = "__sealbus_element__"
 _MISSING = object()
@@ -46,7 +62,7 @@ class Element:
     def slots(self) -> tuple[_Slot, ...]:
         """The slots in their order. They are found when they are first needed: types may name classes that follow."""
         if self._slots is None:
-            hints = typing.get_type_hints(self.cls)
+            hints = typing.get_type_hints(self.cls, localns=self.ontology.names)
             self._slots = tuple(
                 _Slot(
                     field.name,
@@ -88,30 +104,11 @@ class Element:
 
 
 class Ontology:
-    """A vocabulary by name. Its decorators make dataclasses of classes, and give them a meaning in SL::
+    """A vocabulary by name.
 
-        books = Ontology("book-trading")
-
-        @books.concept
-        class Book:
-            title: str
-            price: float
-            edition: int | None = None
-
-        @books.action
-        class Sell:
-            item: Book
-
-        @books.predicate
-        class Owns:
-            owner: AID
-            item: Book
-
-        request = AclMessage("request", seller, body=sl.Action(seller, Sell(book)))
-        # ((action (agent-identifier :name seller@shop) (Sell :item (Book :title "Agents talk" :price 12.5))))
-
-    Slots stand in the order of the fields, and one that is None is left out. The symbol is the class's name, or the
-    decorator's ``name``; ``field(metadata={"name": "unit-price"})`` names a slot. A JADE agent reads it with an
+    The decorators :func:`concept`, :func:`action` and :func:`predicate` make dataclasses of classes, and give them a
+    meaning in SL. The symbol is the class's name, or the decorator's `name`; slots stand in the order of the fields, and
+    one that is None is left out; ``field(metadata={"name": "unit-price"})`` names a slot. A JADE agent reads it with an
     ``Ontology`` of the same name and schemas. What it writes is read whether its slots come by name or by position.
     """
 
@@ -120,39 +117,8 @@ class Ontology:
         """The ontology of messages with these bodies."""
         self._elements: dict[str, Element] = {}
 
-    @overload
-    def concept(self, cls: _C, /) -> _C: ...
-    @overload
-    def concept(self, /, *, name: str) -> Callable[[_C], _C]: ...
-    @dataclass_transform()
-    def concept(self, cls: Any = None, /, *, name: str | None = None) -> Any:
-        """Marks a class of objects."""
-        return self._decorate("concept", cls, name)
-
-    @overload
-    def action(self, cls: _C, /) -> _C: ...
-    @overload
-    def action(self, /, *, name: str) -> Callable[[_C], _C]: ...
-    @dataclass_transform()
-    def action(self, cls: Any = None, /, *, name: str | None = None) -> Any:
-        """Marks a class of things that agents do. As a body it stands in :class:`~sealbus.sl.Action`, with the agent."""
-        return self._decorate("action", cls, name)
-
-    @overload
-    def predicate(self, cls: _C, /) -> _C: ...
-    @overload
-    def predicate(self, /, *, name: str) -> Callable[[_C], _C]: ...
-    @dataclass_transform()
-    def predicate(self, cls: Any = None, /, *, name: str | None = None) -> Any:
-        """Marks a class of things that are true or false. Its instances are bodies by themselves."""
-        return self._decorate("predicate", cls, name)
-
-    def _decorate(self, kind: Kind, cls: Any, name: str | None) -> Any:
-        if cls is None:
-            return lambda cls: self._add(kind, cls, name)
-        return self._add(kind, cls, name)
-
-    def _add(self, kind: Kind, cls: type, name: str | None) -> type:
+    def add(self, kind: Kind, cls: type, name: str | None = None) -> type:
+        """Gives a class a meaning in SL, and makes a dataclass of it."""
         if "__dataclass_fields__" not in vars(cls):
             cls = dataclasses.dataclass(cls)
         symbol = name or cls.__name__
@@ -163,6 +129,11 @@ class Ontology:
         setattr(cls, _ELEMENT, element)
         setattr(cls, "_sl_term", lambda instance: element.term(instance))
         return cls
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The classes by the names that annotations may use."""
+        return {element.cls.__name__: element.cls for element in self._elements.values()}
 
     def element(self, symbol: str) -> Element | None:
         """The class with this symbol, in any letter case."""
@@ -191,6 +162,24 @@ class Ontology:
 
     def __repr__(self) -> str:
         return f"Ontology({self.name!r})"
+
+
+@dataclass_transform()
+def concept(ontology: Ontology, *, name: str | None = None) -> Callable[[type[_C]], type[_C]]:
+    """Marks a class of objects."""
+    return lambda cls: ontology.add("concept", cls, name)
+
+
+@dataclass_transform()
+def action(ontology: Ontology, *, name: str | None = None) -> Callable[[type[_C]], type[_C]]:
+    """Marks a class of things that agents do. As a body it stands in an :class:`~sealbus.sl.Action`, with the agent."""
+    return lambda cls: ontology.add("action", cls, name)
+
+
+@dataclass_transform()
+def predicate(ontology: Ontology, *, name: str | None = None) -> Callable[[type[_C]], type[_C]]:
+    """Marks a class of things that are true or false. Its instances are bodies by themselves."""
+    return lambda cls: ontology.add("predicate", cls, name)
 
 
 def element_of(cls: Any) -> Element | None:

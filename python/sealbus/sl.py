@@ -8,7 +8,7 @@ Function(symbol='deliver', arguments=('box017', Function(symbol='loc', arguments
 '((not (open (agent-identifier :name door@factory))))'
 
 A string, a number, bytes, a date and a length of time are themselves; a list is a ``sequence``, a set or :class:`SetOf` a
-``set``; an :class:`~sealbus.AID` is its ``agent-identifier``; instances of an :class:`~sealbus.Ontology` are its terms.
+``set``; an :class:`~sealbus.AID` is its ``agent-identifier``; instances of an :class:`~sealbus.ontology.Ontology` are its terms.
 As a proposition ``True`` and ``False`` are the truth values.
 """
 

@@ -123,7 +123,7 @@ class Platform:
     def publish(
         self,
         address: str,
-        message: AclMessage | str | bytes,
+        message: object,
         *,
         properties: Mapping[str, Value] | None = None,
         qos: str = "",

@@ -1,4 +1,4 @@
-"""JSON values of declared types: what a parser gave becomes a dataclass, and a dataclass what a writer takes.
+"""JSON values of declared types: what a parser gave becomes a dataclass.
 
 A type is looked at once. What stays is a function that checks a value and builds it.
 """
@@ -14,9 +14,10 @@ import typing
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import date, datetime, timedelta
-from typing import Any, Annotated, Literal, NewType, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, NotRequired, Required, TypeVar, Union, get_args, get_origin
+from sealbus.plain_json import field_name
 
-__all__ = ["Misfit", "Reader", "plain", "reader", "resolved"]
+__all__ = ["Misfit", "Reader", "reader", "resolved"]
 
 Reader = Callable[[Any], Any]
 
@@ -64,61 +65,6 @@ class Misfit(Exception):
 
 def _kind(value: object) -> str:
     return "null" if value is None else type(value).__name__
-
-
-# ----- writing
-
-
-def plain(value: Any) -> object:
-    """What JSON knows in place of a value that it does not: the fields of a dataclass, the text of a date."""
-    fields = _FIELDS.get(type(value))
-    if fields is not None:
-        return {name: getattr(value, attribute) for attribute, name in fields}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        if len(_FIELDS) < 1024:
-            _FIELDS[type(value)] = _written_fields(type(value))
-        return {name: getattr(value, attribute) for attribute, name in _written_fields(type(value))}
-    match value:
-        case enum.Enum():
-            return value.value
-        case str():
-            return str.__str__(value)
-        case int():
-            return int(value)
-        case float():
-            return float(value)
-        case date():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case uuid.UUID():
-            return str(value)
-        case bytes() | bytearray():
-            return base64.b64encode(value).decode()
-        case Mapping():
-            return dict(value)
-        case Sequence() | Set():
-            return list(value)
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True)
-    raise TypeError(
-        f"{type(value).__name__} is no body: bodies are dataclasses, pydantic models, dictionaries and other JSON "
-        "values, protobuf messages, bytes and str"
-    )
-
-
-_FIELDS: dict[type, tuple[tuple[str, str], ...]] = {}
-
-
-def _written_fields(kind: type) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, _field_name(field)) for field in dataclasses.fields(kind))
-
-
-def _field_name(field: dataclasses.Field[Any]) -> str:
-    return str(field.metadata.get("name", field.name))
-
-
-# ----- reading
 
 
 def reader(kind: Any) -> Reader:
@@ -307,12 +253,12 @@ class _Readers:
             bound = dict(zip(parameters, arguments, strict=False))
             hints = {name: _substitute(hint, bound) for name, hint in hints.items()}
         if typing.is_typeddict(container):
-            required: frozenset[str] = container.__required_keys__
+            required = _required_keys(container)
             fields = [(name, name, self.of(hint), name in required, hint) for name, hint in hints.items()]
             build: Callable[..., Any] = dict
         else:
             fields = [
-                (field.name, _field_name(field), self.of(hints[field.name]), _is_required(field), hints[field.name])
+                (field.name, field_name(field), self.of(hints[field.name]), _is_required(field), hints[field.name])
                 for field in dataclasses.fields(container)
                 if field.init
             ]
@@ -353,11 +299,11 @@ def _recognises(kind: Any) -> Callable[[dict[str, Any]], bool]:
     """Tells objects of this type from those of others: by their names, and by members of the type ``Literal``."""
     container = get_origin(kind) or kind
     if dataclasses.is_dataclass(container):
-        names = {_field_name(field): field.name for field in dataclasses.fields(container)}
-        required = {_field_name(field) for field in dataclasses.fields(container) if _is_required(field)}
+        names = {field_name(field): field.name for field in dataclasses.fields(container)}
+        required = {field_name(field) for field in dataclasses.fields(container) if _is_required(field)}
     elif typing.is_typeddict(container):
         names = {name: name for name in container.__annotations__}
-        required = set(container.__required_keys__)
+        required = _required_keys(container)
     else:
         return lambda value: True
     hints = typing.get_type_hints(container)
@@ -399,6 +345,16 @@ def _object(name: str, fields: list[tuple[str, str, Reader, bool, Any]], build: 
             raise Misfit(f"no {name}: {problem}") from None
 
     return read
+
+
+def _required_keys(kind: Any) -> set[str]:
+    """The names that a TypedDict must have. `__required_keys__` alone does not know better of annotations that are text."""
+    marks = {name: get_origin(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
+    return {
+        name
+        for name, mark in marks.items()
+        if mark is not NotRequired and (mark is Required or name in kind.__required_keys__)
+    }
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

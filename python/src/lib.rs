@@ -10,6 +10,7 @@ mod directory;
 mod driver;
 mod error;
 mod filter;
+mod json;
 mod management;
 mod message;
 mod platform;
@@ -35,8 +36,6 @@ mod _sealbus {
     #[pymodule_export]
     use crate::agent::{PyAgentHandle, PyUnsent, new_conversation_id};
     #[pymodule_export]
-    use crate::body::{json_text, read_json, write_json};
-    #[pymodule_export]
     use crate::channel::{PyChannelEvent, PyChannelHandle, PyRepliesHandle, PySubscriptionHandle};
     #[pymodule_export]
     use crate::directory::{
@@ -47,6 +46,8 @@ mod _sealbus {
     use crate::driver::PyDriver;
     #[pymodule_export]
     use crate::filter::PyFilter;
+    #[pymodule_export]
+    use crate::json::{json_text, read_json, write_json};
     #[pymodule_export]
     use crate::management::{PyAmsAgentDescription, PyDfAgentDescription, PyServiceDescription};
     #[pymodule_export]

@@ -65,7 +65,12 @@ impl PyMessage {
     #[getter]
     fn body<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let known = slf.get().body.lock().as_ref().map(|body| body.clone_ref(py));
+        let known = slf
+            .get()
+            .body
+            .lock()
+            .as_ref()
+            .map(|body| body.clone_ref(py));
         if let Some(body) = known {
             return Ok(body.into_bound(py));
         }

@@ -92,7 +92,8 @@ pub(crate) fn write_sl<'py>(content: &Any<'py>, plain: &Any<'py>) -> PyResult<An
             "content in SL has at least one expression",
         ));
     }
-    Ok(match Content { expressions }.into() {
+    let content = Content { expressions };
+    Ok(match content.into() {
         sealbus_fipa::Content::Text(text) => PyString::new(py, &text).into_any(),
         sealbus_fipa::Content::Bytes(bytes) => PyBytes::new(py, &bytes).into_any(),
     })
@@ -107,19 +108,16 @@ struct Tree<'py> {
 impl<'py> Tree<'py> {
     fn new(py: Python<'py>) -> PyResult<Self> {
         static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let module = MODULE
-            .get_or_try_init(py, || py.import("sealbus.sl").map(|it| it.into_any().unbind()))?;
+        let module = MODULE.get_or_try_init(py, || {
+            py.import("sealbus.sl").map(|it| it.into_any().unbind())
+        })?;
         Ok(Self {
             py,
             module: module.bind(py).clone(),
         })
     }
 
-    fn node(
-        &self,
-        class: &str,
-        arguments: impl pyo3::call::PyCallArgs<'py>,
-    ) -> PyResult<Any<'py>> {
+    fn node(&self, class: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyResult<Any<'py>> {
         self.module.getattr(class)?.call1(arguments)
     }
 
@@ -185,9 +183,7 @@ impl<'py> Tree<'py> {
         match wff {
             Wff::True => Ok(PyBool::new(self.py, true).to_owned().into_any()),
             Wff::False => Ok(PyBool::new(self.py, false).to_owned().into_any()),
-            Wff::Symbol(symbol) => {
-                self.node("Predicate", (&**symbol, PyTuple::empty(self.py)))
-            }
+            Wff::Symbol(symbol) => self.node("Predicate", (&**symbol, PyTuple::empty(self.py))),
             Wff::Predicate(it) => {
                 self.node("Predicate", (&*it.symbol, self.arguments(&it.arguments)?))
             }
@@ -207,9 +203,7 @@ impl<'py> Tree<'py> {
                 let operator = word(&MODALS, modal);
                 self.node("Modal", (operator, self.term(&it.0)?, self.wff(&it.1)?))
             }
-            Wff::Feasible(it) => {
-                self.node("Feasible", (self.action(&it.0)?, condition(&it.1)?))
-            }
+            Wff::Feasible(it) => self.node("Feasible", (self.action(&it.0)?, condition(&it.1)?)),
             Wff::Done(it) => self.node("Done", (self.action(&it.0)?, condition(&it.1)?)),
         }
     }
@@ -283,9 +277,9 @@ impl Source<'_, '_> {
             return Ok(Term::text(if truth.is_true() { "true" } else { "false" }));
         }
         if value.is_instance_of::<PyInt>() {
-            let number = value.extract().map_err(|_| {
-                PyValueError::new_err("an integer in SL has no more than 64 bits")
-            })?;
+            let number = value
+                .extract()
+                .map_err(|_| PyValueError::new_err("an integer in SL has no more than 64 bits"))?;
             return Ok(Term::Integer(number));
         }
         if let Ok(number) = value.cast::<PyFloat>() {
@@ -316,9 +310,7 @@ impl Source<'_, '_> {
             Some("Action" | "Choice" | "Then") => {
                 Ok(Term::Action(Box::new(self.action(value, depth)?)))
             }
-            Some("Identifying") => {
-                Ok(Term::Identifying(Box::new(self.identifying(value, depth)?)))
-            }
+            Some("Identifying") => Ok(Term::Identifying(Box::new(self.identifying(value, depth)?))),
             Some(class) => Err(PyTypeError::new_err(format!("a {class} is no term of SL"))),
             None => self.term(&self.plain.call1((value,))?, depth),
         }
@@ -335,7 +327,10 @@ impl Source<'_, '_> {
         let depth = deeper(depth)?;
         let both = || -> PyResult<_> {
             let first = self.action(&value.getattr("first")?, depth)?;
-            Ok(Box::new((first, self.action(&value.getattr("second")?, depth)?)))
+            Ok(Box::new((
+                first,
+                self.action(&value.getattr("second")?, depth)?,
+            )))
         };
         match class_of(value)?.as_deref() {
             Some("Action") => Ok(ActionExpression::new(
@@ -367,7 +362,11 @@ impl Source<'_, '_> {
     fn wff(&self, value: &Any<'_>, depth: usize) -> PyResult<Wff<'static>> {
         let depth = deeper(depth)?;
         if let Ok(truth) = value.cast::<PyBool>() {
-            return Ok(if truth.is_true() { Wff::True } else { Wff::False });
+            return Ok(if truth.is_true() {
+                Wff::True
+            } else {
+                Wff::False
+            });
         }
         let with_condition = || -> PyResult<_> {
             let action = self.action(&value.getattr("action")?, depth)?;
@@ -388,9 +387,7 @@ impl Source<'_, '_> {
             Some("Predicate" | "Function") => {
                 let predicate = self.function(value, depth)?;
                 match &predicate.arguments {
-                    Arguments::Positional(none) if none.is_empty() => {
-                        Wff::Symbol(predicate.symbol)
-                    }
+                    Arguments::Positional(none) if none.is_empty() => Wff::Symbol(predicate.symbol),
                     _ => Wff::Predicate(Box::new(predicate)),
                 }
             }

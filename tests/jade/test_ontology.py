@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 import pytest
 
 from conftest import LIMIT, Jade, Ours
-from sealbus import AID, AclMessage, BodyError, Ontology, Performative, sl
+from sealbus import AID, AclMessage, BodyError, Performative, sl
 from sealbus.body import decode
+from sealbus.ontology import Ontology, action, concept, predicate
 
 books = Ontology("book-trading")
 
 
-@books.concept
+@concept(books)
 class Book:
     title: str
     price: float
@@ -24,13 +25,13 @@ class Book:
     signed: bool | None = None
 
 
-@books.action
+@action(books)
 class Sell:
     item: Book
     buyer: AID
 
 
-@books.predicate
+@predicate(books)
 class Owns:
     owner: AID
     item: Book

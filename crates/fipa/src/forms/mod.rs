@@ -5,7 +5,7 @@ mod write;
 
 #[cfg(feature = "json")]
 pub(crate) use read::{AidRead, ContentRead, DateTimeRead, Members, MessageRead};
-#[cfg(feature = "json")]
-pub(crate) use write::{AidForm, ContentForm, ENCODING, MessageForm};
 #[cfg(feature = "sl")]
 pub(crate) use write::DATE_TIME;
+#[cfg(feature = "json")]
+pub(crate) use write::{AidForm, ContentForm, ENCODING, MessageForm};

@@ -59,7 +59,11 @@ impl From<MessageRead> for AclMessage {
 
 /// An AID as it was read.
 #[derive(serde::Deserialize)]
-#[serde(rename = "agent-identifier", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    rename = "agent-identifier",
+    rename_all = "kebab-case",
+    deny_unknown_fields
+)]
 pub(crate) struct AidRead {
     name: NonEmpty,
     #[serde(default)]

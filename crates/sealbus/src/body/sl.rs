@@ -1,8 +1,6 @@
 //! Bodies in FIPA-SL: expressions, and the actions and predicates of ontologies.
 
-use sealbus_fipa::sl::{
-    ActionExpression, Content, ContentExpression, Term, Wff, to_term,
-};
+use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, Term, Wff, to_term};
 use sealbus_fipa::{AclMessageRef, Aid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -125,7 +123,10 @@ fn value<T: DeserializeOwned>(term: &Term<'_>) -> Result<T, BodyError> {
 impl<T: Element> Action<T> {
     fn expression(&self) -> Result<ActionExpression<'static>, BodyError> {
         let act = to_term(&self.act).map_err(BodyError::whole)?;
-        Ok(ActionExpression::new(self.agent.to_term().into_owned(), act))
+        Ok(ActionExpression::new(
+            self.agent.to_term().into_owned(),
+            act,
+        ))
     }
 
     fn of(expression: &ActionExpression<'_>) -> Result<Self, BodyError> {

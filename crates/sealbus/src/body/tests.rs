@@ -217,7 +217,11 @@ mod sl {
     fn an_action_is_written_as_jade_writes_it() {
         let message = comes_back(&sell(Item::Book(book())));
         assert_eq!(
-            message.content.as_ref().and_then(|it| it.as_text()).unwrap(),
+            message
+                .content
+                .as_ref()
+                .and_then(|it| it.as_text())
+                .unwrap(),
             concat!(
                 "((action (agent-identifier :name seller@shop) (Sell :item (Book :title \"Agents talk\" :price 12.5 ",
                 ":authors (sequence \"a b\" c) :published 20260304T050607089Z :signed true) ",
@@ -346,10 +350,7 @@ mod protobuf {
         let message = AclMessage::new(Performative::Request)
             .with_body(&task)
             .unwrap();
-        assert_eq!(
-            message.ontology,
-            Some(Expression::from("factory.v1.Task"))
-        );
+        assert_eq!(message.ontology, Some(Expression::from("factory.v1.Task")));
         assert_eq!(message.body::<Protobuf<Task>>().unwrap(), task);
         let other = message.clone().with_ontology("factory.v1.Order");
         assert!(matches!(

@@ -6,7 +6,9 @@ use alloc::string::{String, ToString};
 use core::slice;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StringDeserializer};
-use serde::de::{DeserializeSeed, EnumAccess, Error as _, IntoDeserializer, VariantAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, EnumAccess, Error as _, IntoDeserializer, VariantAccess, Visitor,
+};
 use serde::{Deserializer, forward_to_deserialize_any};
 
 use super::ValueError;
@@ -45,13 +47,9 @@ fn slots<'t, 'a, 'de, V: Visitor<'de>>(
     visitor: V,
 ) -> Result<V::Value, ValueError> {
     match &frame.arguments {
-        Arguments::Positional(terms) if terms.len() > fields.len() => {
-            Err(ValueError::custom(format!(
-                "expected {} slots, got {}",
-                fields.len(),
-                terms.len()
-            )))
-        }
+        Arguments::Positional(terms) if terms.len() > fields.len() => Err(ValueError::custom(
+            format!("expected {} slots, got {}", fields.len(), terms.len()),
+        )),
         Arguments::Positional(terms) => {
             let named = fields.iter().copied().zip(terms);
             visitor.visit_map(MapDeserializer::new(named))
@@ -142,9 +140,9 @@ impl<'de> Deserializer<'de> for &Term<'_> {
                 slots(frame, fields, visitor)
             }
             // A symbol without slots is written bare.
-            Term::Text(text) if text.eq_ignore_ascii_case(name) => {
-                visitor.visit_map(MapDeserializer::new(core::iter::empty::<(&str, &Term<'_>)>()))
-            }
+            Term::Text(text) if text.eq_ignore_ascii_case(name) => visitor.visit_map(
+                MapDeserializer::new(core::iter::empty::<(&str, &Term<'_>)>()),
+            ),
             _ => Err(ValueError::custom(format!(
                 "expected ({name} …), got {}",
                 kind(self)
@@ -215,11 +213,7 @@ impl<'de> VariantAccess<'de> for Variant<'_, '_> {
         seed.deserialize(Content { frame: self.term })
     }
 
-    fn tuple_variant<V: Visitor<'de>>(
-        self,
-        _: usize,
-        visitor: V,
-    ) -> Result<V::Value, ValueError> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ValueError> {
         self.term.deserialize_any(visitor)
     }
 

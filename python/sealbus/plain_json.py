@@ -1,0 +1,58 @@
+"""Values as JSON knows them: the fields of a dataclass, the text of a date."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import uuid
+from collections.abc import Mapping, Sequence, Set
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["field_name", "plain"]
+
+
+def plain(value: Any) -> object:
+    """What JSON knows in place of a value that it does not know."""
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        return {name: getattr(value, attribute) for attribute, name in _fields(kind)}
+    match value:
+        case enum.Enum():
+            return value.value
+        case str():
+            return str.__str__(value)
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case date():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case uuid.UUID():
+            return str(value)
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode()
+        case Mapping():
+            return dict(value)
+        case Sequence() | Set():
+            return list(value)
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    raise TypeError(
+        f"{type(value).__name__} is no body: bodies are dataclasses, pydantic models, dictionaries and other JSON "
+        "values, protobuf messages, bytes and str"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _fields(kind: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field_name(field)) for field in dataclasses.fields(kind))
+
+
+def field_name(field: dataclasses.Field[Any]) -> str:
+    """The name of a dataclass's field in JSON."""
+    return str(field.metadata.get("name", field.name))
