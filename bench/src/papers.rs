@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// Measure nothing, and write the report anew
     #[arg(long)]
     report_only: bool,
-    /// Put the figures into this page too, between its marks
+    /// Put the summary into this page too, and the tables into NAME/tables.md beside it
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// The folder for the report

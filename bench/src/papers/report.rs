@@ -1,4 +1,4 @@
-//! The report: bench/report/index.html with the papers' tables and plots, and the figures of docs/benchmarks.md.
+//! The report: bench/report/index.html with the papers' tables and plots, and the figures of docs/benchmarks.
 
 mod goals;
 mod html;
@@ -6,6 +6,7 @@ mod markdown;
 mod page;
 mod plot;
 mod standing;
+mod summary;
 mod tables;
 mod words;
 

@@ -1,5 +1,5 @@
-//! The figures of docs/benchmarks.md, written between marks so that all of them come from one run: a summary first,
-//! then the tables.
+//! The figures of docs/benchmarks.md, the page for readers, and of docs/benchmarks/tables.md. They are written between marks,
+//! so that all of them come from one run.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::papers::PapersError;
 use crate::papers::report;
 use crate::papers::report::goals::{self, Evidence, Goal};
 use crate::papers::report::standing::{self, Standing};
-use crate::papers::report::words;
+use crate::papers::report::summary;
 use crate::papers::report::{
     Middle, cells_in_words, digits, has_figures, middle, proportion, shown,
 };
@@ -17,22 +17,22 @@ use crate::papers::results::{Key, Results, Spread};
 use crate::papers::scenario::{Column, Shown, Table};
 use crate::papers::system::{Setting, Side, System};
 
-const FIRST: &str = "<!-- first words: written by sealbus-bench papers --markdown -->";
+const SUMMARY: &str = "<!-- summary: written by sealbus-bench papers --markdown -->";
 const BEGIN: &str = "<!-- figures: written by sealbus-bench papers --markdown -->";
 
-/// Puts the figures between the marks of a file.
+/// Puts the summary between the marks of `page`, and the tables between those of `tables.md` in the folder beside it that has
+/// the page's name.
 pub(crate) fn put(
-    path: &Path,
+    page: &Path,
     tables: &[Table],
     systems: &[System],
     results: &Results,
 ) -> Result<(), PapersError> {
     let evidence = Evidence::gather(tables, systems, results);
     let goals = goals::all(&evidence);
-    let first = words::first_words(&evidence.standings, &goals);
     let figures = figures(&evidence.standings, &goals, tables, systems, results);
-    marks::put(path, FIRST, &format!("**{first}**"))?;
-    marks::put(path, BEGIN, &figures)
+    marks::put(page, SUMMARY, &summary::write(&evidence.standings))?;
+    marks::put(&page.with_extension("").join("tables.md"), BEGIN, &figures)
 }
 
 fn figures(
