@@ -121,11 +121,13 @@ test-jade: binary package $(JADE)/jade-4.3.jar ## Agents of a real JADE and of S
 rabbitmq-server: ## Debian's RabbitMQ, for the tests; its own service is not started
 	tests/rabbitmq/install
 
+# These tests wait for brokers: two of them leave four fifths of two processors idle.
+RABBITMQ_WORKERS ?= 4
 test-rabbitmq: binary package rabbitmq-server ## The platform on a real RabbitMQ, with an attacker of another make
 	$(call say,RabbitMQ: the transport)
-	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(WORKERS)
+	$(CARGO) test --locked --workspace --exclude sealbus-python --test rabbitmq --test rabbitmq_kept_conformance -- --ignored --test-threads=$(RABBITMQ_WORKERS)
 	$(call say,RabbitMQ: platforms and attacks)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
+	$(BIN)/pytest -n $(RABBITMQ_WORKERS) --dist loadfile tests/rabbitmq --ignore tests/rabbitmq/test_operator_cluster.py
 
 # Minutes on a machine that has nothing else to do: a node that gets no processor for 8 s is given up, and its agents start anew.
 test-rabbitmq-cluster: binary package rabbitmq-server ## A platform on a cluster of three brokers that are killed under traffic
