@@ -18,7 +18,7 @@ const FROZEN_KEPT: Duration = Duration::from_secs(300);
 
 impl Shared {
     /// Has all agents of a process frozen. Returns the size of the frozen agents in bytes.
-    pub(crate) async fn freeze(
+    pub(crate) async fn freeze_process(
         self: &Arc<Self>,
         process: &str,
         destination: &str,

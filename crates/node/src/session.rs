@@ -399,7 +399,7 @@ async fn carry_out(
         NodeRequest::Freeze {
             process,
             destination,
-        } => return Ok(shared.freeze(&process, &destination).await?.into()),
+        } => return Ok(shared.freeze_process(&process, &destination).await?.into()),
         NodeRequest::Mailbox { agent } => {
             let (letters, total) = shared.post.list(&agent);
             return Ok(WaitingLetters { letters, total }.into());

@@ -36,7 +36,7 @@ pub(super) struct Resting {
 }
 
 /// Brings all agents to rest and collects their state and messages.
-pub(super) async fn freeze(shared: &Shared) -> Result<Vec<FrozenAgent>, String> {
+pub(super) async fn freeze_all(shared: &Shared) -> Result<Vec<FrozenAgent>, String> {
     let entries: Vec<Arc<Entry>> = shared.agents.lock().by_number.values().cloned().collect();
     match come_to_rest(&entries).await {
         Ok(ready) => {

@@ -124,7 +124,7 @@ async fn obey(shared: &Arc<Shared>, command: Command) {
             // Deny lists and other commands are obeyed while agents come to rest.
             let shared = shared.clone();
             tokio::spawn(async move {
-                let frozen = freeze::freeze(&shared).await;
+                let frozen = freeze::freeze_all(&shared).await;
                 if let Err(reason) = &frozen {
                     tracing::warn!(reason, "the agents stay here");
                 }

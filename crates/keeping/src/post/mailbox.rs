@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::LONGEST_LIFETIME;
 use super::shares::Shares;
-use super::shelf::{Kept, Shelf};
+use super::shelf::{Shelf, ShelvedLetter};
 use crate::LONGEST_KEPT;
 use sealbus_control::UnixMillis;
 use sealbus_control::clock::now;
@@ -101,7 +101,7 @@ impl Mailbox {
                             settled.push(record.number);
                         } else {
                             shelf.had().note(cover.mark());
-                            shelf.put(record.number, Kept { cover, size });
+                            shelf.put(record.number, ShelvedLetter { cover, size });
                         }
                     }
                     Err(error) => tracing::error!(

@@ -52,7 +52,7 @@ use sealbus_control::{Blob, Fault, FaultCode, UnixMillis, WaitingMessage};
 
 use mailbox::{MAILBOX, Mailbox, mailbox_config};
 use shares::Shares;
-use shelf::{Kept, Shelf};
+use shelf::{Shelf, ShelvedLetter};
 
 pub use carrier::run;
 pub use own::{OwnPost, PostPlace};
@@ -280,7 +280,7 @@ impl Post {
         let Some(mailbox) = self.mailboxes.lock().get(agent).cloned() else {
             return (Vec::new(), 0);
         };
-        let known: Vec<(u64, Kept, bool)> = {
+        let known: Vec<(u64, ShelvedLetter, bool)> = {
             let shelf = mailbox.shelf.lock();
             let letters = shelf.letters().take(MOST_LISTED);
             letters

@@ -19,7 +19,7 @@ const MOST_AT_ONCE: u64 = 2 << 20;
 
 /// A letter as the shelf knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct ShelvedLetter {
     pub(crate) cover: Cover,
     pub(crate) size: u64,
 }
@@ -29,16 +29,16 @@ pub(crate) struct Kept {
 ///
 /// The first part is the letter's number on disk. A letter that came after a later one of the same origin stands in
 /// front of it, and has the later letter's number here.
-type Place = (u64, u64);
+type LinePosition = (u64, u64);
 
 /// The letters for one agent.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
-    letters: BTreeMap<u64, Kept>,
+    letters: BTreeMap<u64, ShelvedLetter>,
     bytes: u64,
-    line: BTreeMap<Place, u64>,
+    line: BTreeMap<LinePosition, u64>,
     /// Places by origin and sequence number.
-    places: BTreeMap<(u64, u64), Place>,
+    places: BTreeMap<(u64, u64), LinePosition>,
     had: Had,
     /// Letters that are admitted and not on the shelf yet, by origin and sequence number.
     writing: BTreeSet<(u64, u64)>,
@@ -54,7 +54,7 @@ pub(crate) struct Shelf {
     /// The number that comes to the shelf next. The tasks that wait for the disk report their letters in any order.
     next: u64,
     /// Letters on disk that were reported before their turn.
-    early: BTreeMap<u64, Kept>,
+    early: BTreeMap<u64, ShelvedLetter>,
     /// How many letters were admitted.
     arrivals: u64,
     /// Counts the letters by their senders.
@@ -167,7 +167,7 @@ impl Shelf {
     }
 
     /// Reports that a letter is on disk under this number. It is put on the shelf once all letters before it are.
-    pub(crate) fn arrived(&mut self, number: u64, kept: Kept) {
+    pub(crate) fn arrived(&mut self, number: u64, kept: ShelvedLetter) {
         self.early.insert(number, kept);
         while let Some(kept) = self.early.remove(&self.next) {
             self.put(self.next, kept);
@@ -176,7 +176,7 @@ impl Shelf {
     }
 
     /// Puts a letter that lies on disk on the shelf.
-    pub(crate) fn put(&mut self, number: u64, kept: Kept) {
+    pub(crate) fn put(&mut self, number: u64, kept: ShelvedLetter) {
         let key = (kept.cover.origin, kept.cover.sequence);
         self.writing.remove(&key);
         let first = self.next_of(key).map_or(number, |(first, _)| first);
@@ -193,14 +193,14 @@ impl Shelf {
         }
     }
 
-    fn uncount(&self, kept: &Kept) {
+    fn uncount(&self, kept: &ShelvedLetter) {
         let cover = &kept.cover;
         self.shares
             .remove(&cover.provenance, &cover.receiver, kept.size);
     }
 
     /// The place of the next letter of the same origin.
-    fn next_of(&self, (origin, sequence): (u64, u64)) -> Option<Place> {
+    fn next_of(&self, (origin, sequence): (u64, u64)) -> Option<LinePosition> {
         let after = (origin, sequence.saturating_add(1))..=(origin, u64::MAX);
         self.places.range(after).next().map(|(_, place)| *place)
     }
@@ -210,7 +210,7 @@ impl Shelf {
     }
 
     /// Takes a letter off the shelf.
-    pub(crate) fn take(&mut self, number: u64) -> Option<Kept> {
+    pub(crate) fn take(&mut self, number: u64) -> Option<ShelvedLetter> {
         let kept = self.letters.remove(&number)?;
         let key = (kept.cover.origin, kept.cover.sequence);
         if let Some(place) = self.places.remove(&key) {
@@ -223,7 +223,7 @@ impl Shelf {
         Some(kept)
     }
 
-    pub(crate) fn get(&self, number: u64) -> Option<&Kept> {
+    pub(crate) fn get(&self, number: u64) -> Option<&ShelvedLetter> {
         self.letters.get(&number)
     }
 
@@ -244,7 +244,7 @@ impl Shelf {
         self.letters.len() + self.writing.len()
     }
 
-    pub(crate) fn letters(&self) -> impl Iterator<Item = (u64, &Kept, bool)> {
+    pub(crate) fn letters(&self) -> impl Iterator<Item = (u64, &ShelvedLetter, bool)> {
         self.letters
             .iter()
             .map(|(number, kept)| (*number, kept, self.under_way.contains(number)))
@@ -427,7 +427,7 @@ impl Shelf {
     }
 }
 
-fn is_in_time(kept: &Kept, now: UnixMillis) -> bool {
+fn is_in_time(kept: &ShelvedLetter, now: UnixMillis) -> bool {
     kept.cover.valid_from.is_none_or(|from| from <= now) && kept.cover.expiry > now
 }
 

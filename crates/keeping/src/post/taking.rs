@@ -14,7 +14,7 @@ use sealbus_seal::Identity;
 
 use super::mailbox::{HANDED, Mailbox};
 use super::shares::sender_of;
-use super::shelf::{Kept, NotTaken};
+use super::shelf::{NotTaken, ShelvedLetter};
 use super::{CLOCKS_APART, LONGEST_LIFETIME, Post, storage};
 
 impl Post {
@@ -126,7 +126,7 @@ impl Post {
                 Ok(Put {
                     mailbox,
                     written,
-                    kept: Some(Kept { cover, size }),
+                    kept: Some(ShelvedLetter { cover, size }),
                 })
             }
             Err(error) => {
@@ -251,7 +251,7 @@ pub(super) struct Put {
     mailbox: Arc<Mailbox>,
     written: Written,
     /// `None` if the letter was known.
-    kept: Option<Kept>,
+    kept: Option<ShelvedLetter>,
 }
 
 impl Put {

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::{AttachError, PATIENCE, freezing};
+use super::{AttachError, PATIENCE, handover};
 use sealbus_control::attachment::{AttachmentNotice, Welcome, ask};
 use sealbus_control::clock::now;
 use sealbus_control::host::Command;
@@ -118,8 +118,9 @@ impl Link {
                 reason,
             },
             AttachmentNotice::Freeze => {
-                let freezing = freezing::freeze(self.commands.clone(), self.open.caller.clone());
-                tokio::spawn(freezing);
+                let handover =
+                    handover::freeze_and_hand_over(self.commands.clone(), self.open.caller.clone());
+                tokio::spawn(handover);
                 return;
             }
             AttachmentNotice::Thaw => Command::Thaw,

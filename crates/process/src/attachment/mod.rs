@@ -1,7 +1,7 @@
 //! An agent process and its node, as the process sees them: a [`Host`] over one connection, which is made anew when it
 //! breaks.
 
-mod freezing;
+mod handover;
 mod link;
 
 use std::io;
@@ -22,7 +22,7 @@ use sealbus_control::host::{Command, Host, Membership};
 use sealbus_control::rpc::Caller;
 use sealbus_control::{Fault, FaultCode};
 
-pub use freezing::part_of;
+pub use handover::part_of;
 use link::{Link, Way};
 
 /// The address of a node that a program without unix sockets attaches to over the loopback interface.

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use sealbus_control::WaitingProvenance;
 
-fn letter(origin: u64, sequence: u64) -> Kept {
-    Kept {
+fn letter(origin: u64, sequence: u64) -> ShelvedLetter {
+    ShelvedLetter {
         cover: Cover {
             origin,
             sequence,
@@ -171,7 +171,7 @@ fn a_full_shelf_takes_notices_only() {
     assert_eq!(shelf.admit(&next.cover, 10), Ok(()));
 }
 
-fn carried(sequence: u64, hops: u32) -> Kept {
+fn carried(sequence: u64, hops: u32) -> ShelvedLetter {
     let mut kept = letter(1, sequence);
     kept.cover.hops = hops;
     kept

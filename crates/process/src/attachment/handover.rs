@@ -1,4 +1,4 @@
-//! Frozen agents in parts, because a state may be larger than a frame.
+//! The handover of frozen agents to the node, in parts, because a state may be larger than a frame.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn part_of(bytes: &[u8], index: u32) -> Option<FrozenPart> {
 }
 
 /// Has the process frozen, and hands the frozen agents to the node.
-pub(super) async fn freeze(commands: mpsc::Sender<Command>, node: Caller) {
+pub(super) async fn freeze_and_hand_over(commands: mpsc::Sender<Command>, node: Caller) {
     let (answer, frozen) = oneshot::channel();
     let frozen = match commands.send(Command::Freeze { answer }).await {
         Ok(()) => frozen
