@@ -4,13 +4,13 @@
 mod channel_log;
 mod child;
 mod descendants;
+mod freezing;
 mod host;
 mod isolation;
 mod left_behind;
 mod log;
 mod memory;
 mod post;
-mod freezing;
 mod processes;
 mod reports;
 mod serve;
