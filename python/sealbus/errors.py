@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sealbus.performative import Performative
+
+if TYPE_CHECKING:
+    from sealbus._sealbus import AclMessage
 
 
 class SealbusError(Exception):
@@ -154,6 +157,31 @@ class RequestTimeout(RequestError, TimeoutError):
 
 class Undeliverable(RequestError):
     """A request was not delivered."""
+
+
+# ----- conversations
+
+
+class ProtocolError(SealbusError, ValueError):
+    """An interaction protocol does not allow a message now, or there is no such protocol."""
+
+
+class ConversationError(AgentError):
+    """A conversation did not come to its result: the other side refused, failed, did not understand, or is not there."""
+
+    outcome: str
+    """How it ended, such as ``refused``, ``failed``, ``not-understood`` or ``undeliverable``."""
+    message: AclMessage | None
+    """What the other side said, if it said something."""
+
+    def __init__(self, agent: str, cause: str, outcome: str, message: AclMessage | None = None) -> None:
+        super().__init__(agent, cause)
+        self.outcome = outcome
+        self.message = message
+
+
+class ConversationTimeout(ConversationError, TimeoutError):
+    """An answer in a conversation did not come in time."""
 
 
 # ----- channels

@@ -17,6 +17,7 @@ mod exceptions {
     pyo3::import_exception!(sealbus.errors, DirectoryError);
     pyo3::import_exception!(sealbus.errors, FilterError);
     pyo3::import_exception!(sealbus.errors, PlatformError);
+    pyo3::import_exception!(sealbus.errors, ProtocolError);
     pyo3::import_exception!(sealbus.errors, SendError);
 }
 
@@ -102,4 +103,9 @@ pub(crate) fn publish(agent: &str, problem: &PublishError) -> PyErr {
 /// A directory refused or failed. If it gave a reason of the ontology `fipa-agent-management`, this is `exception`.
 pub(crate) fn directory(agent: &str, problem: String, exception: Option<String>) -> PyErr {
     exceptions::DirectoryError::new_err((agent.to_owned(), problem, exception))
+}
+
+/// A protocol does not allow something.
+pub(crate) fn protocol(problem: impl ToString) -> PyErr {
+    exceptions::ProtocolError::new_err(problem.to_string())
 }

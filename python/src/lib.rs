@@ -14,6 +14,7 @@ mod json;
 mod management;
 mod message;
 mod platform;
+mod protocol;
 mod pump;
 mod runtime;
 mod sl;
@@ -54,6 +55,8 @@ mod _sealbus {
     use crate::message::PyMessage;
     #[pymodule_export]
     use crate::platform::{PyPlatformHandle, join_platform};
+    #[pymodule_export]
+    use crate::protocol::{PyBranch, PyInitiator, PyParticipant, PyRefused, forward, opened_by, opens};
     #[pymodule_export]
     use crate::pump::PyPump;
     #[pymodule_export]

@@ -47,6 +47,24 @@ pub enum Stage {
     Settling,
 }
 
+impl Stage {
+    /// The name of the stage, such as `asked`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Agreed => "agreed",
+            Self::Active => "active",
+            Self::Announced => "announced",
+            Self::Called => "called",
+            Self::Proposed => "proposed",
+            Self::Ordered => "ordered",
+            Self::Leading => "leading",
+            Self::Defending => "defending",
+            Self::Settling => "settling",
+        }
+    }
+}
+
 /// How the conversation between the initiator and one participant ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
@@ -72,6 +90,25 @@ pub enum Outcome {
     TimedOut,
     /// The platform could not deliver a message to the other side.
     Undeliverable,
+}
+
+impl Outcome {
+    /// The name of the outcome, such as `timed-out`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Accepted => "accepted",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+            Self::Closed => "closed",
+            Self::NotUnderstood => "not-understood",
+            Self::Cancelled => "cancelled",
+            Self::Unconfirmed => "unconfirmed",
+            Self::TimedOut => "timed-out",
+            Self::Undeliverable => "undeliverable",
+        }
+    }
 }
 
 /// The cause of a step.

@@ -47,12 +47,23 @@ impl Protocol {
         &PROPOSE,
     ];
 
+    /// The protocol with this name, such as `fipa-request`.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        Self::ALL
+            .into_iter()
+            .find(|it| name.eq_ignore_ascii_case(it.name))
+    }
+
     /// The protocol that `message` opens: the one it names, otherwise the usual one that opens with its act. An `inform`
     /// opens an auction only if it names one.
     pub fn opened_by(message: &AclMessage) -> Option<&'static Self> {
-        let act = &message.performative;
-        let named = |protocol: &Self| match &message.protocol {
-            Some(name) => name.eq_ignore_ascii_case(protocol.name),
+        Self::opened_with(&message.performative, message.protocol.as_deref())
+    }
+
+    /// As [`opened_by`](Self::opened_by), for a message with this act and this `protocol`.
+    pub fn opened_with(act: &Performative, protocol: Option<&str>) -> Option<&'static Self> {
+        let named = |it: &Self| match protocol {
+            Some(name) => name.eq_ignore_ascii_case(it.name),
             None => *act != Performative::Inform,
         };
         Self::ALL

@@ -1,0 +1,316 @@
+//! The interaction protocols' machines, for `sealbus/conversation.py`. All rules are in `sealbus_protocols`.
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use sealbus::Filter;
+use sealbus_fipa::{AclMessage, Aid};
+use sealbus_protocols::{Branch, Initiator, Participant, Protocol, Received, Refused, SendError, To};
+
+use crate::acl::aid::{self, PyAid};
+use crate::acl::message::PyAclMessage;
+use crate::error;
+use crate::filter::PyFilter;
+
+/// The initiator's side of a conversation. Times are milliseconds after 1970.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "Initiator")]
+pub(crate) struct PyInitiator(Mutex<Initiator>);
+
+/// A participant's side of a conversation. Times are milliseconds after 1970.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "Participant")]
+pub(crate) struct PyParticipant(Mutex<Participant>);
+
+/// The conversation of an initiator with one participant, as it was when asked for.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "Branch")]
+pub(crate) struct PyBranch(Branch);
+
+/// A message that is no part of the conversation.
+#[pyclass(frozen, module = "sealbus._sealbus", name = "Refused")]
+pub(crate) struct PyRefused(Refused);
+
+/// The messages that open the protocol of this name.
+#[pyfunction]
+pub(crate) fn opens(protocol: &str) -> PyResult<PyFilter> {
+    let protocol = named(protocol)?;
+    Ok(PyFilter(Filter::matching(move |message| {
+        let opened = Protocol::opened_with(&message.performative(), message.protocol().as_deref());
+        opened.is_some_and(|opened| opened.name() == protocol.name())
+    })))
+}
+
+/// The name of the protocol that a message opens.
+#[pyfunction]
+pub(crate) fn opened_by(message: &Bound<'_, PyAclMessage>) -> Option<&'static str> {
+    Protocol::opened_by(&message.get().to_shared()).map(Protocol::name)
+}
+
+/// The message that a proxy embeds, as the recruiter sends it.
+#[pyfunction]
+pub(crate) fn forward(
+    embedded: &Bound<'_, PyAclMessage>,
+    proxy: &Bound<'_, PyAclMessage>,
+    targets: Vec<Bound<'_, PyAid>>,
+    designated: &Bound<'_, PyAid>,
+) -> PyAclMessage {
+    let targets = targets.iter().map(|agent| agent.get().0.clone());
+    let (embedded, proxy) = (embedded.get().to_message(), proxy.get().to_shared());
+    PyAclMessage::new(sealbus_protocols::forward(
+        embedded,
+        &proxy,
+        targets,
+        designated.get().0.clone(),
+    ))
+}
+
+fn named(name: &str) -> PyResult<&'static Protocol> {
+    Protocol::named(name)
+        .ok_or_else(|| error::protocol(format!("there is no interaction protocol {name:?}")))
+}
+
+fn forbidden(problem: SendError) -> PyErr {
+    error::protocol(problem)
+}
+
+fn sent(messages: Vec<AclMessage>) -> Vec<PyAclMessage> {
+    messages.into_iter().map(PyAclMessage::new).collect()
+}
+
+fn received<'py>(
+    py: Python<'py>,
+    done: Result<Received, Refused>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let meaning = match done {
+        Ok(Received::Step) => "step",
+        Ok(Received::Cancel) => "cancel",
+        Ok(Received::NotCancelled) => "not-cancelled",
+        Ok(Received::Recruit) => "recruit",
+        Err(refused) => return Ok(Bound::new(py, PyRefused(refused))?.into_any()),
+    };
+    Ok(PyString::intern(py, meaning).into_any())
+}
+
+#[pymethods]
+impl PyInitiator {
+    /// Opens a conversation. Returns it with the messages to send.
+    #[staticmethod]
+    fn open(
+        protocol: &str,
+        conversation_id: String,
+        participants: Vec<Bound<'_, PyAid>>,
+        draft: &Bound<'_, PyAclMessage>,
+        now: i64,
+    ) -> PyResult<(Self, Vec<PyAclMessage>)> {
+        let participants = participants.iter().map(|agent| agent.get().0.clone());
+        let draft = draft.get().to_shared();
+        let (initiator, messages) =
+            Initiator::open(named(protocol)?, conversation_id, participants, &draft, now)
+                .map_err(forbidden)?;
+        Ok((Self(Mutex::new(initiator)), sent(messages)))
+    }
+
+    fn receive<'py>(
+        &self,
+        py: Python<'py>,
+        message: &Bound<'py, PyAclMessage>,
+        now: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let message = message.get().to_shared();
+        received(py, self.0.lock().receive(&message, now))
+    }
+
+    /// Sends a further message to these participants, or to all that go on.
+    #[pyo3(signature = (draft, now, to = None))]
+    fn send(
+        &self,
+        draft: &Bound<'_, PyAclMessage>,
+        now: i64,
+        to: Option<Vec<Bound<'_, PyAid>>>,
+    ) -> PyResult<Vec<PyAclMessage>> {
+        let draft = draft.get().to_shared();
+        let agents: Option<Vec<Aid>> =
+            to.map(|to| to.iter().map(|agent| agent.get().0.clone()).collect());
+        let to = agents.as_deref().map_or(To::All, To::Agents);
+        let messages = self.0.lock().send(to, &draft, now).map_err(forbidden)?;
+        Ok(sent(messages))
+    }
+
+    #[getter]
+    fn deadline(&self) -> Option<i64> {
+        self.0.lock().deadline()
+    }
+
+    fn end_by(&self, moment: i64) {
+        self.0.lock().end_by(moment);
+    }
+
+    fn advance(&self, now: i64) -> Vec<PyAclMessage> {
+        sent(self.0.lock().advance(now))
+    }
+
+    fn conclude(&self) {
+        self.0.lock().conclude();
+    }
+
+    fn undeliverable(&self, participant: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0
+            .lock()
+            .undeliverable(&aid::from_python(participant)?);
+        Ok(())
+    }
+
+    #[getter]
+    fn branches(&self) -> Vec<PyBranch> {
+        let initiator = self.0.lock();
+        initiator.branches().iter().cloned().map(PyBranch).collect()
+    }
+
+    fn branch(&self, participant: &Bound<'_, PyAny>) -> PyResult<Option<PyBranch>> {
+        let participant = aid::from_python(participant)?;
+        let initiator = self.0.lock();
+        Ok(initiator.branch(&participant).cloned().map(PyBranch))
+    }
+
+    /// The number of participants that go on at this stage.
+    fn count_at(&self, stage: &str) -> usize {
+        let initiator = self.0.lock();
+        let branches = initiator.branches().iter();
+        branches
+            .filter(|it| it.outcome().is_none() && it.stage().as_str() == stage)
+            .count()
+    }
+
+    #[getter]
+    fn has_ended(&self) -> bool {
+        self.0.lock().has_ended()
+    }
+
+    #[getter]
+    fn refused(&self) -> u64 {
+        self.0.lock().refused()
+    }
+}
+
+#[pymethods]
+impl PyParticipant {
+    /// Enters the conversation that a message opens.
+    #[staticmethod]
+    fn open<'py>(
+        py: Python<'py>,
+        protocol: &str,
+        message: &Bound<'py, PyAclMessage>,
+        now: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let message = message.get().to_shared();
+        match Participant::open(named(protocol)?, &message, now) {
+            Ok(participant) => {
+                Ok(Bound::new(py, Self(Mutex::new(participant)))?.into_any())
+            }
+            Err(refused) => Ok(Bound::new(py, PyRefused(refused))?.into_any()),
+        }
+    }
+
+    fn receive<'py>(
+        &self,
+        py: Python<'py>,
+        message: &Bound<'py, PyAclMessage>,
+        now: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let message = message.get().to_shared();
+        received(py, self.0.lock().receive(&message, now))
+    }
+
+    fn send(&self, draft: &Bound<'_, PyAclMessage>, now: i64) -> PyResult<PyAclMessage> {
+        let draft = draft.get().to_shared();
+        let message = self.0.lock().send(&draft, now).map_err(forbidden)?;
+        Ok(PyAclMessage::new(message))
+    }
+
+    fn answer_cancel(&self, draft: &Bound<'_, PyAclMessage>, now: i64) -> PyResult<PyAclMessage> {
+        let draft = draft.get().to_shared();
+        let message = self.0.lock().answer_cancel(&draft, now);
+        Ok(PyAclMessage::new(message.map_err(forbidden)?))
+    }
+
+    #[getter]
+    fn deadline(&self) -> Option<i64> {
+        self.0.lock().deadline()
+    }
+
+    fn end_by(&self, moment: i64) {
+        self.0.lock().end_by(moment);
+    }
+
+    fn advance(&self, now: i64) {
+        self.0.lock().advance(now);
+    }
+
+    fn conclude(&self) {
+        self.0.lock().conclude();
+    }
+
+    fn undeliverable(&self) {
+        self.0.lock().undeliverable();
+    }
+
+    #[getter]
+    fn initiator(&self) -> PyAid {
+        PyAid(self.0.lock().initiator().clone())
+    }
+
+    #[getter]
+    fn stage(&self) -> &'static str {
+        self.0.lock().stage().as_str()
+    }
+
+    #[getter]
+    fn outcome(&self) -> Option<&'static str> {
+        self.0.lock().outcome().map(|outcome| outcome.as_str())
+    }
+
+    #[getter]
+    fn is_cancelling(&self) -> bool {
+        self.0.lock().is_cancelling()
+    }
+
+    #[getter]
+    fn refused(&self) -> u64 {
+        self.0.lock().refused()
+    }
+}
+
+#[pymethods]
+impl PyBranch {
+    #[getter]
+    fn agent(&self) -> PyAid {
+        PyAid(self.0.agent().clone())
+    }
+
+    #[getter]
+    fn stage(&self) -> &'static str {
+        self.0.stage().as_str()
+    }
+
+    #[getter]
+    fn outcome(&self) -> Option<&'static str> {
+        self.0.outcome().map(|outcome| outcome.as_str())
+    }
+
+    #[getter]
+    fn is_cancelling(&self) -> bool {
+        self.0.is_cancelling()
+    }
+}
+
+#[pymethods]
+impl PyRefused {
+    #[getter]
+    fn reason(&self) -> String {
+        self.0.reason.to_string()
+    }
+
+    #[getter]
+    fn answer(&self) -> Option<PyAclMessage> {
+        let answer = self.0.answer.as_deref();
+        answer.cloned().map(PyAclMessage::new)
+    }
+}
