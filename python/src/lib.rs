@@ -56,7 +56,9 @@ mod _sealbus {
     #[pymodule_export]
     use crate::platform::{PyPlatformHandle, join_platform};
     #[pymodule_export]
-    use crate::protocol::{PyBranch, PyInitiator, PyParticipant, PyRefused, forward, opened_by, opens};
+    use crate::protocol::{
+        PyBranch, PyInitiator, PyParticipant, PyRefused, forward, opened_by, opens,
+    };
     #[pymodule_export]
     use crate::pump::PyPump;
     #[pymodule_export]

@@ -5,7 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use sealbus::Filter;
 use sealbus_fipa::{AclMessage, Aid};
-use sealbus_protocols::{Branch, Initiator, Participant, Protocol, Received, Refused, SendError, To};
+use sealbus_protocols::{
+    Branch, Initiator, Participant, Protocol, Received, Refused, SendError, To,
+};
 
 use crate::acl::aid::{self, PyAid};
 use crate::acl::message::PyAclMessage;
@@ -75,10 +77,7 @@ fn sent(messages: Vec<AclMessage>) -> Vec<PyAclMessage> {
     messages.into_iter().map(PyAclMessage::new).collect()
 }
 
-fn received<'py>(
-    py: Python<'py>,
-    done: Result<Received, Refused>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn received<'py>(py: Python<'py>, done: Result<Received, Refused>) -> PyResult<Bound<'py, PyAny>> {
     let meaning = match done {
         Ok(Received::Step) => "step",
         Ok(Received::Cancel) => "cancel",
@@ -152,9 +151,7 @@ impl PyInitiator {
     }
 
     fn undeliverable(&self, participant: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0
-            .lock()
-            .undeliverable(&aid::from_python(participant)?);
+        self.0.lock().undeliverable(&aid::from_python(participant)?);
         Ok(())
     }
 
@@ -202,9 +199,7 @@ impl PyParticipant {
     ) -> PyResult<Bound<'py, PyAny>> {
         let message = message.get().to_shared();
         match Participant::open(named(protocol)?, &message, now) {
-            Ok(participant) => {
-                Ok(Bound::new(py, Self(Mutex::new(participant)))?.into_any())
-            }
+            Ok(participant) => Ok(Bound::new(py, Self(Mutex::new(participant)))?.into_any()),
             Err(refused) => Ok(Bound::new(py, PyRefused(refused))?.into_any()),
         }
     }
