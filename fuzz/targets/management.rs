@@ -33,7 +33,8 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = results(&content, DfAgentDescription::from_term);
     let _ = results(&content, AmsAgentDescription::from_term);
     let _ = ApDescription::from_answer(&content);
-    let _ = subscription::entries(&content);
+    let _ = subscription::entries(&content, DfAgentDescription::from_term);
+    let _ = subscription::entries(&content, AmsAgentDescription::from_term);
     for expression in &content.expressions {
         match expression {
             ContentExpression::Action(ActionExpression::Action { act: term, .. }) => act(term),

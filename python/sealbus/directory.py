@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from sealbus import _sealbus
 from sealbus._sealbus import (
@@ -89,11 +89,11 @@ class Df:
 
     async def subscribe(
         self, template: str | ServiceDescription | DfAgentDescription
-    ) -> Subscription:
+    ) -> Subscription[DfAgentDescription]:
         """Is told of entries that match: of those there are, and from then on of each that comes, changes or goes."""
         request = _sealbus.df_subscribe(self._aid, _template(template))
         await self._life.agent.send(request)
-        return Subscription(self._life, request)
+        return Subscription(self._life, request, _sealbus.df_told)
 
     async def _ask(self, request: AclMessage, timeout: float) -> None:
         _sealbus.directory_done(await self._life.request(request, timeout))
@@ -112,26 +112,33 @@ class Df:
         )
 
 
-class Subscription:
-    """A standing question to a DF, from :meth:`Df.subscribe`: an asynchronous iterator over its news.
+_Entry = TypeVar("_Entry")
+
+
+class Subscription(Generic[_Entry]):
+    """A standing question to a directory, from :meth:`Df.subscribe` or :meth:`Ams.subscribe`: an asynchronous iterator over its
+    news.
 
     News are entries that came or changed, and, with nothing but a name, those that went. They wait in the agent's
     mailbox; an agent that takes them in a hook knows them by :attr:`filter`.
     """
 
-    def __init__(self, life: Life, request: AclMessage) -> None:
+    def __init__(
+        self, life: Life, request: AclMessage, read: Callable[[Message], list[_Entry]]
+    ) -> None:
         self._life = life
         self._request = request
+        self._read = read
         self.filter = Filter(conversation_id=str(request.conversation_id))
         """Takes the news of this subscription."""
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> list[DfAgentDescription]:
+    async def __anext__(self) -> list[_Entry]:
         return await self.next()
 
-    async def next(self, *, timeout: float | None = None) -> list[DfAgentDescription]:
+    async def next(self, *, timeout: float | None = None) -> list[_Entry]:
         """Waits for the next news."""
         while True:
             news: Message = await self._life.receive(self.filter, timeout)
@@ -141,14 +148,14 @@ class Subscription:
                 cause = f"the subscription was not delivered to {receiver}: {reason}"
                 raise Undeliverable(self._life.name, cause)
             if news.performative is not Performative.AGREE:
-                return _sealbus.df_told(news)
+                return self._read(news)
 
     async def cancel(self) -> None:
         """Ends the subscription, and drops the news that were not read."""
         try:
             answer = await self._life.request(_sealbus.df_cancel(self._request), ANSWER_TIME)
         except RequestTimeout:
-            # Some DFs just stop.
+            # Some directories just stop.
             return
         finally:
             while self._life.handle.try_receive(self.filter) is not None:
@@ -177,6 +184,20 @@ class Ams:
         """All agents that match; every agent without a template."""
         request = _sealbus.ams_search(self._aid, template or AmsAgentDescription(), most)
         return _sealbus.ams_found(await self._life.request(request, timeout))
+
+    async def subscribe(
+        self, template: AmsAgentDescription | None = None
+    ) -> Subscription[AmsAgentDescription]:
+        """Is told who comes and goes: of the agents that match, and from then on of each that comes, changes its state or
+        goes. Of one that went there is the name alone, without a state; every agent matches without a template::
+
+            async for agents in await self.ams.subscribe():
+                for agent in agents:
+                    print(agent.name, agent.state or "has gone")
+        """
+        request = _sealbus.ams_subscribe(self._aid, template or AmsAgentDescription())
+        await self._life.agent.send(request)
+        return Subscription(self._life, request, _sealbus.ams_told)
 
     async def find(
         self, agent: AID | str, *, timeout: float = ANSWER_TIME

@@ -75,6 +75,11 @@ pub(crate) fn ams_search(
     PyAclMessage::new(directory::ams_request(&ams.0, &function))
 }
 
+#[pyfunction]
+pub(crate) fn ams_subscribe(ams: &PyAid, template: &PyAmsAgentDescription) -> PyAclMessage {
+    PyAclMessage::new(directory::ams_subscription(&ams.0, &template.0))
+}
+
 /// Reads an answer that only confirms that something was done.
 #[pyfunction]
 pub(crate) fn directory_done(answer: &Bound<'_, PyMessage>) -> PyResult<()> {
@@ -106,6 +111,14 @@ pub(crate) fn ams_found(answer: &Bound<'_, PyMessage>) -> PyResult<Vec<PyAmsAgen
     )
     .map(|found| found.into_iter().map(PyAmsAgentDescription).collect())
     .map_err(|problem| raised(&problem))
+}
+
+/// Reads a notification of a subscription at an AMS.
+#[pyfunction]
+pub(crate) fn ams_told(news: &Bound<'_, PyMessage>) -> PyResult<Vec<PyAmsAgentDescription>> {
+    directory::agents_told(&PyMessage::to_facade(news))
+        .map(|told| told.into_iter().map(PyAmsAgentDescription).collect())
+        .map_err(|problem| raised(&problem))
 }
 
 fn raised(problem: &DirectoryError) -> PyErr {

@@ -40,8 +40,8 @@ mod _sealbus {
     use crate::channel::{PyChannelEvent, PyChannelHandle, PyRepliesHandle, PySubscriptionHandle};
     #[pymodule_export]
     use crate::directory::{
-        ams_found, ams_search, df_cancel, df_deregister, df_found, df_modify, df_register,
-        df_search, df_subscribe, df_told, directory_done,
+        ams_found, ams_search, ams_subscribe, ams_told, df_cancel, df_deregister, df_found,
+        df_modify, df_register, df_search, df_subscribe, df_told, directory_done,
     };
     #[pymodule_export]
     use crate::driver::PyDriver;

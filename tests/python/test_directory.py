@@ -15,6 +15,7 @@ from sealbus import (
     DirectoryError,
     Message,
     Platform,
+    ReceiveTimeout,
     ServiceDescription,
     Undeliverable,
     _sealbus,
@@ -164,3 +165,36 @@ async def test_an_answer_that_makes_no_sense_is_an_error(platform: Platform) -> 
         await anna.df.at(anna.peer("librarian")).search("bookshop")
     assert caught.value.exception is None
     await anna.send(AclMessage("inform", anna.aid))
+
+
+async def test_an_agent_learns_who_comes_and_goes(platform: Platform) -> None:
+    watcher = await platform.start(Agent("watcher"))
+    agents = await watcher.ams.subscribe()
+    states: dict[str, str | None] = {}
+
+    async def until(name: str, state: str | None) -> None:
+        while states.get(name, "unknown") != state:
+            for agent in await agents.next(timeout=60):
+                assert agent.name is not None
+                states[agent.name.local_name] = agent.state
+
+    await until("watcher", "active")
+    anna = await platform.start(Agent("anna"))
+    await until("anna", "active")
+    anna.stop()
+    await until("anna", None)
+    await agents.cancel()
+    await platform.start(Agent("ben"))
+    while await watcher.ams.find("ben") is None:
+        await asyncio.sleep(0.001)
+    with pytest.raises(ReceiveTimeout):
+        await agents.next(timeout=0.05)
+
+
+async def test_only_matching_agents_are_told_of(platform: Platform) -> None:
+    watcher = await platform.start(Agent("watcher"))
+    await platform.start(Agent("anna"))
+    of_ben = await watcher.ams.subscribe(AmsAgentDescription(watcher.peer("ben")))
+    ben = await platform.start(Agent("ben"))
+    [news] = await of_ben.next(timeout=60)
+    assert news.name == ben.aid

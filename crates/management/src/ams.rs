@@ -1,4 +1,4 @@
-//! The AMS knows which agents exist, and where each is in its life cycle.
+//! The AMS knows which agents exist and where each is in its life cycle, and tells subscribers about them.
 
 use std::time::SystemTime;
 
@@ -10,6 +10,7 @@ use sealbus_fipa::{AclMessage, Aid, Performative};
 
 use super::catalogue::{Catalogue, Former};
 use super::dialogue::{action, answer, apology, asks, name_limit, read, turn_down};
+use super::subscribers::{self, Subscribers, TurnedDown};
 use super::{DirectoryLimits, LoadError, Requester};
 use sealbus_store::{Store, StoreError, read_all};
 
@@ -18,9 +19,22 @@ pub type Outcome = super::Outcome<Undo>;
 
 /// A change that can be taken back.
 #[derive(Debug)]
-pub struct Undo(Former<AmsAgentDescription>);
+pub struct Undo(Change);
+
+#[derive(Debug)]
+enum Change {
+    Entry(Box<Former<AmsAgentDescription>>),
+    Subscription(subscribers::Change<AmsAgentDescription>),
+}
+
+impl From<subscribers::Change<AmsAgentDescription>> for Undo {
+    fn from(change: subscribers::Change<AmsAgentDescription>) -> Self {
+        Self(Change::Subscription(change))
+    }
+}
 
 const PREFIX: &str = "ams/agent/";
+const SUBSCRIPTION_PREFIX: &str = "ams/subscription/";
 
 /// The result of a request.
 #[derive(Default)]
@@ -43,6 +57,7 @@ pub struct Ams {
     platform: ApDescription,
     limits: DirectoryLimits,
     agents: Catalogue<AmsAgentDescription>,
+    subscribers: Subscribers<AmsAgentDescription>,
 }
 
 impl Ams {
@@ -53,11 +68,13 @@ impl Ams {
             name,
             services: Vec::new(),
         };
+        let subscribers = Subscribers::new(own.clone(), SUBSCRIPTION_PREFIX);
         Self {
             own,
             platform,
             limits,
             agents: Catalogue::new(PREFIX),
+            subscribers,
         }
     }
 
@@ -78,7 +95,9 @@ impl Ams {
             }
         })
         .await?;
-        result.map(|()| ams)
+        result?;
+        ams.subscribers.load(&ams.agents, store).await?;
+        Ok(ams)
     }
 
     /// Sets the services of the platform that `get-description` reports, such as its message transports.
@@ -139,7 +158,9 @@ impl Ams {
     /// A limit is reached.
     pub fn follow(&mut self, agent: &Aid, state: Option<AgentState>) -> Result<Outcome, Exception> {
         let Some(state) = state else {
-            return Ok(self.remove(&agent.name));
+            let mut outcome = self.remove(&agent.name);
+            self.subscribers.forget(&agent.name, &mut outcome);
+            return Ok(outcome);
         };
         let known = self.get(&agent.name).cloned();
         let mut description = known.unwrap_or_else(|| AmsAgentDescription::of(agent.clone()));
@@ -151,9 +172,10 @@ impl Ams {
     pub fn remove(&mut self, name: &str) -> Outcome {
         let mut outcome = Outcome::default();
         if self.get(name).is_some() {
-            outcome
-                .undo
-                .push(Undo(self.agents.remove(name, &mut outcome.batch)));
+            let former = self.agents.remove(name, &mut outcome.batch);
+            self.subscribers
+                .tell(former.description(), None, &self.agents, &mut outcome);
+            outcome.undo.push(Undo(Change::Entry(Box::new(former))));
         }
         outcome
     }
@@ -168,63 +190,72 @@ impl Ams {
         let requester = &self.in_person(requester);
         let mut outcome = Outcome::default();
         // Without a sender there is nobody to answer.
-        if message.sender.is_none() || !asks(&message.performative) {
+        if message.sender.is_none() {
             return outcome;
         }
-        if message.performative != Performative::Request {
-            let exception = Exception::UnsupportedAct(message.performative.as_str().to_owned());
+        let result = match &message.performative {
+            Performative::Request => self.on_request(message, requester, &mut outcome),
+            Performative::Subscribe => self.subscribers.subscribe(
+                message,
+                requester,
+                &self.agents,
+                &self.limits,
+                &mut outcome,
+            ),
+            Performative::Cancel => self.subscribers.cancel(message, requester, &mut outcome),
+            Performative::Failure if *requester == Requester::Platform => {
+                self.subscribers.undelivered(message, &mut outcome);
+                Ok(())
+            }
+            other if asks(other) => {
+                Err((None, Exception::UnsupportedAct(other.as_str().to_owned())))
+            }
+            _ => Ok(()),
+        };
+        if let Err((asked, exception)) = result {
             outcome
                 .messages
-                .push(turn_down(&self.own, message, None, &exception));
-            return outcome;
-        }
-        let content = read(message);
-        let content = content.as_ref().map_err(Clone::clone);
-        let (asked, act) = match content.and_then(|content| action(content, &self.own)) {
-            Ok(action) => action,
-            Err(exception) => {
-                outcome
-                    .messages
-                    .push(turn_down(&self.own, message, None, &exception));
-                return outcome;
-            }
-        };
-        match self.perform(act, requester) {
-            Ok(Done {
-                outcome: done,
-                result,
-                limit,
-            }) => {
-                outcome = done;
-                let proposition = match &result {
-                    None => Wff::done(asked.clone()),
-                    Some(result) => Wff::result(asked.clone(), result.clone()),
-                };
-                let content = Content::of(proposition);
-                if !outcome.batch.is_empty() {
-                    outcome
-                        .apologies
-                        .push(apology(&self.own, message, asked.clone()));
-                }
-                let mut answer = answer(&self.own, message, Performative::Inform, content);
-                name_limit(&mut answer, limit);
-                outcome.messages.push(answer);
-            }
-            Err(exception) => {
-                let asked = Some(asked.clone());
-                outcome
-                    .messages
-                    .push(turn_down(&self.own, message, asked, &exception));
-            }
+                .push(turn_down(&self.own, message, asked, &exception));
         }
         outcome
+    }
+
+    fn on_request(
+        &mut self,
+        message: &AclMessage,
+        requester: &Requester,
+        outcome: &mut Outcome,
+    ) -> Result<(), TurnedDown> {
+        let content = read(message).map_err(|exception| (None, exception))?;
+        let (asked, act) = action(&content, &self.own).map_err(|exception| (None, exception))?;
+        let turned_down = |exception| (Some(asked.clone().into_owned()), exception);
+        let done = self.perform(act, requester).map_err(turned_down)?;
+        *outcome = done.outcome;
+        let proposition = match &done.result {
+            None => Wff::done(asked.clone()),
+            Some(result) => Wff::result(asked.clone(), result.clone()),
+        };
+        if !outcome.batch.is_empty() {
+            outcome
+                .apologies
+                .push(apology(&self.own, message, asked.clone()));
+        }
+        let content = Content::of(proposition);
+        let mut answer = answer(&self.own, message, Performative::Inform, content);
+        name_limit(&mut answer, done.limit);
+        // The requester is answered first, then the subscribers are notified.
+        outcome.messages.insert(0, answer);
+        Ok(())
     }
 
     /// Takes back an outcome that could not be committed. Returns the messages to send instead. Merged outcomes are
     /// taken back together; separate outcomes are taken back latest first.
     pub fn revert(&mut self, mut outcome: Outcome, error: &StoreError) -> Vec<AclMessage> {
-        while let Some(Undo(former)) = outcome.undo.pop() {
-            self.agents.restore(former);
+        while let Some(Undo(change)) = outcome.undo.pop() {
+            match change {
+                Change::Entry(former) => self.agents.restore(*former),
+                Change::Subscription(change) => self.subscribers.revert(change, &self.agents),
+            }
         }
         outcome.into_apologies(error)
     }
@@ -301,9 +332,15 @@ impl Ams {
 
     fn put(&mut self, name: &str, description: AmsAgentDescription) -> Outcome {
         let mut outcome = Outcome::default();
-        outcome
-            .undo
-            .push(Undo(self.agents.put(name, description, &mut outcome.batch)));
+        let former = self
+            .agents
+            .put(name, description.clone(), &mut outcome.batch);
+        let before = former.description();
+        if before != Some(&description) {
+            self.subscribers
+                .tell(before, Some(&description), &self.agents, &mut outcome);
+        }
+        outcome.undo.push(Undo(Change::Entry(Box::new(former))));
         outcome
     }
 }

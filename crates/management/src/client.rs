@@ -61,6 +61,18 @@ pub fn subscribe(
     message(Performative::Subscribe, df, "fipa-subscribe", content)
 }
 
+/// Asks an AMS to report all agents that match a template: now, and whenever one comes, changes its state or goes. The
+/// caller adds a conversation-id. The AMS answers as a DF does; [`Answer::agent_changes`] reads its `inform`.
+pub fn subscribe_agents(
+    ams: &Aid,
+    template: AmsAgentDescription,
+    constraints: SearchConstraints,
+) -> AclMessage {
+    let search = AmsFunction::Search(template, constraints);
+    let content = Content::of(subscription::expression(search.action(ams)));
+    message(Performative::Subscribe, ams, "fipa-subscribe", content)
+}
+
 /// Ends a subscription, given the request that began it. The DF answers `inform` (done).
 pub fn cancel(subscribe: &AclMessage) -> AclMessage {
     let mut cancel = subscribe.clone();
@@ -237,7 +249,16 @@ impl<'m> Answer<'m> {
     /// # Errors
     /// This is not a notification.
     pub fn changes(&self) -> Result<Vec<DfAgentDescription>, Exception> {
-        subscription::entries(self.content()?)
+        subscription::entries(self.content()?, DfAgentDescription::from_term)
+    }
+
+    /// The agents in an AMS's notification to a subscriber. Agents with a state have come or changed; those with a name
+    /// alone have gone.
+    ///
+    /// # Errors
+    /// This is not a notification.
+    pub fn agent_changes(&self) -> Result<Vec<AmsAgentDescription>, Exception> {
+        subscription::entries(self.content()?, AmsAgentDescription::from_term)
     }
 
     fn content(&self) -> Result<&Content<'m>, Exception> {

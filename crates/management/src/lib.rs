@@ -15,6 +15,8 @@ pub mod df;
 mod dialogue;
 mod limits;
 mod service;
+mod subscribers;
+mod subscriptions;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

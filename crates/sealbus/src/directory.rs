@@ -19,6 +19,8 @@ pub use sealbus_fipa::management::{
     AgentState, AmsAgentDescription, ApDescription, DfAgentDescription, Property,
     SearchConstraints, ServiceDescription,
 };
+// Requests and answers about agents that come and go.
+pub use messages::{agents_told, ams_subscription};
 
 /// How long [`Df`] and [`Ams`] wait for an answer by default.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);

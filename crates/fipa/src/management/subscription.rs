@@ -1,11 +1,11 @@
-//! Subscriptions to the entries of a DF, in the form of JADE's DF (FIPA00035 with SL).
+//! Subscriptions to the entries of a DF or an AMS, in the form of JADE's DF (FIPA00035 with SL).
 //!
 //! A subscriber names the search whose results it wants. A notification holds the matching entries that have come or
 //! changed. A removed entry is reported as a description with only its name.
 
+use super::Exception;
 use super::answer::objects;
 use super::frame::name_of;
-use super::{DfAgentDescription, Exception};
 use crate::sl::{
     ActionExpression, Content, ContentExpression, IdentifyingExpression, ReferentialOperator, Term,
     Text, Wff,
@@ -43,25 +43,23 @@ pub fn action<'t, 'a>(
 /// The content of a notification, `((= (iota …) (sequence …)))`.
 pub fn content<'a>(
     expression: IdentifyingExpression<'a>,
-    entries: impl IntoIterator<Item = &'a DfAgentDescription>,
+    entries: impl IntoIterator<Item = Term<'a>>,
 ) -> Content<'a> {
-    let entries = entries
-        .into_iter()
-        .map(DfAgentDescription::to_term)
-        .collect();
+    let entries = entries.into_iter().collect();
     let expression = Term::Identifying(Box::new(expression));
     Content::of(Wff::equals(expression, Term::Sequence(entries)))
 }
 
-/// Reads the entries of a notification.
+/// Reads the entries of a notification, each with `read`.
 ///
 /// # Errors
 /// The fault in the content.
-pub fn entries(content: &Content<'_>) -> Result<Vec<DfAgentDescription>, Exception> {
+pub fn entries<T>(
+    content: &Content<'_>,
+    read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
+) -> Result<Vec<T>, Exception> {
     match content.expressions.as_slice() {
-        [ContentExpression::Proposition(Wff::Equals(equality))] => {
-            objects(&equality.1, DfAgentDescription::from_term)
-        }
+        [ContentExpression::Proposition(Wff::Equals(equality))] => objects(&equality.1, read),
         _ => Err(Exception::UnrecognisedValue("content".into())),
     }
 }

@@ -261,10 +261,13 @@ fn a_subscription_is_told_from_its_search() {
     assert_eq!(subscription::action(expression), Ok(&search.action(&df)));
 
     let pinger = entry(PINGER);
-    let told = subscription::content(expression.clone(), [&pinger]);
+    let told = subscription::content(expression.clone(), [pinger.to_term()]);
     let bytes = told.to_bytes();
     let told = Content::parse(&bytes, &LIMITS).unwrap();
-    assert_eq!(subscription::entries(&told), Ok(vec![pinger]));
+    assert_eq!(
+        subscription::entries(&told, DfAgentDescription::from_term),
+        Ok(vec![pinger])
+    );
 }
 
 #[test]

@@ -35,7 +35,8 @@ impl Df {
 
         let former = self.entries.put(&name, granted.clone(), &mut outcome.batch);
         self.renew_lease(&name);
-        self.tell(former.description(), Some(&granted), outcome);
+        self.subscribers
+            .tell(former.description(), Some(&granted), &self.entries, outcome);
         outcome.undo.push(Undo(Change::Entry(Box::new(former))));
         Ok(granted)
     }
@@ -116,7 +117,8 @@ impl Df {
         self.leases.set(name, None);
         if self.get(name).is_some() {
             let former = self.entries.remove(name, &mut outcome.batch);
-            self.tell(former.description(), None, outcome);
+            self.subscribers
+                .tell(former.description(), None, &self.entries, outcome);
             outcome.undo.push(Undo(Change::Entry(Box::new(former))));
         }
     }

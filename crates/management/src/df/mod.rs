@@ -4,23 +4,21 @@ mod entries;
 mod federation;
 mod leases;
 mod searching;
-mod subscribing;
-mod subscriptions;
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
 use sealbus_fipa::management::{DfAgentDescription, DfFunction, Exception};
-use sealbus_fipa::sl::{ActionExpression, Content, Term, Wff};
+use sealbus_fipa::sl::{Content, Term, Wff};
 use sealbus_fipa::{AclMessage, Aid, Performative};
 
-use super::catalogue::{Catalogue, Former, Sequence};
+use super::catalogue::{Catalogue, Former};
 use super::dialogue::{action, answer, apology, asks, name_limit, read, replace_act, turn_down};
+use super::subscribers::{self, Subscribers, TurnedDown};
 use super::{DirectoryLimits, LoadError, Requester, unix_ms};
 use federation::Federation;
 use leases::Leases;
 use sealbus_store::{Store, StoreError, read_all};
-use subscriptions::{Subscription, Subscriptions};
 
 /// The consequences of a message or a change for the DF.
 pub type Outcome = super::Outcome<Undo>;
@@ -32,8 +30,13 @@ pub struct Undo(Change);
 #[derive(Debug)]
 enum Change {
     Entry(Box<Former<DfAgentDescription>>),
-    Subscribed(Sequence),
-    Unsubscribed(Sequence, Box<Subscription>),
+    Subscription(subscribers::Change<DfAgentDescription>),
+}
+
+impl From<subscribers::Change<DfAgentDescription>> for Undo {
+    fn from(change: subscribers::Change<DfAgentDescription>) -> Self {
+        Self(Change::Subscription(change))
+    }
 }
 
 const ENTRY_PREFIX: &str = "df/entry/";
@@ -46,7 +49,7 @@ pub struct Df {
     limits: DirectoryLimits,
     entries: Catalogue<DfAgentDescription>,
     leases: Leases,
-    subscriptions: Subscriptions,
+    subscribers: Subscribers<DfAgentDescription>,
     searches: VecDeque<String>,
     federation: Federation,
 }
@@ -54,13 +57,13 @@ pub struct Df {
 impl Df {
     /// A DF without entries. `own` is its AID, `df@hap`.
     pub fn new(own: Aid, limits: DirectoryLimits) -> Self {
-        let subscriptions = Subscriptions::new(own.platform().unwrap_or_default());
+        let subscribers = Subscribers::new(own.clone(), SUBSCRIPTION_PREFIX);
         Self {
             own,
             limits,
             entries: Catalogue::new(ENTRY_PREFIX),
             leases: Leases::default(),
-            subscriptions,
+            subscribers,
             searches: VecDeque::new(),
             federation: Federation::default(),
         }
@@ -84,15 +87,9 @@ impl Df {
             }
         })
         .await?;
-        read_all(store, SUBSCRIPTION_PREFIX, |key, entry| {
-            if result.is_ok() {
-                result = df
-                    .subscriptions
-                    .load(&key, &entry.value, df.entries.words());
-            }
-        })
-        .await?;
-        result.map(|()| df)
+        result?;
+        df.subscribers.load(&df.entries, store).await?;
+        Ok(df)
     }
 
     fn load_entry(&mut self, key: &str, row: &[u8]) -> Result<(), LoadError> {
@@ -179,9 +176,7 @@ impl Df {
     pub fn agent_gone(&mut self, name: &str) -> Outcome {
         let mut outcome = Outcome::default();
         self.remove(name, &mut outcome);
-        for sequence in self.subscriptions.of_agent(name) {
-            self.unsubscribe(sequence, &mut outcome);
-        }
+        self.subscribers.forget(name, &mut outcome);
         outcome
     }
 
@@ -195,13 +190,7 @@ impl Df {
                     self.entries.restore(*former);
                     self.renew_lease(&name);
                 }
-                Change::Subscribed(sequence) => {
-                    self.subscriptions.take(sequence);
-                }
-                Change::Unsubscribed(sequence, subscription) => {
-                    self.subscriptions
-                        .file(sequence, *subscription, self.entries.words());
-                }
+                Change::Subscription(change) => self.subscribers.revert(change, &self.entries),
             }
         }
         outcome.into_apologies(error)
@@ -225,10 +214,16 @@ impl Df {
         }
         let result = match &message.performative {
             Performative::Request => self.on_request(message, requester, now, &mut outcome),
-            Performative::Subscribe => self.on_subscribe(message, requester, &mut outcome),
-            Performative::Cancel => self.on_cancel(message, requester, &mut outcome),
+            Performative::Subscribe => self.subscribers.subscribe(
+                message,
+                requester,
+                &self.entries,
+                &self.limits,
+                &mut outcome,
+            ),
+            Performative::Cancel => self.subscribers.cancel(message, requester, &mut outcome),
             Performative::Failure if *requester == Requester::Platform => {
-                self.on_undelivered(message, &mut outcome);
+                self.subscribers.undelivered(message, &mut outcome);
                 Ok(())
             }
             other if asks(other) => {
@@ -303,6 +298,3 @@ impl Df {
         Ok(())
     }
 }
-
-/// The requested action, if it could be read, and the reason for turning it down.
-type TurnedDown = (Option<ActionExpression<'static>>, Exception);

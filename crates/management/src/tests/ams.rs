@@ -3,7 +3,7 @@ use sealbus_fipa::management::{
 };
 
 use super::*;
-use crate::client::{Answer, ask_ams};
+use crate::client::{Answer, ask_ams, cancel, subscribe_agents};
 
 fn ams() -> Ams {
     Ams::new(aid("ams@factory"), DirectoryLimits::default())
@@ -265,4 +265,127 @@ fn what_could_not_be_kept_is_taken_back() {
         content.ends_with("(internal-error \"a value of 1 bytes is too large for the store\"))")
     );
     assert_eq!(ams.len(), 1);
+}
+
+// ----- subscriptions
+
+fn watches(template: AmsAgentDescription) -> AclMessage {
+    subscribe_agents(&aid("ams@factory"), template, SearchConstraints::all())
+        .with_sender(aid("watcher@factory"))
+        .with_conversation_id("watch")
+        .with_reply_with("rw9")
+}
+
+fn read_notices(messages: &[AclMessage]) -> Vec<Vec<AmsAgentDescription>> {
+    let notices = messages.iter().map(|notice| {
+        assert_eq!(notice.receivers, [aid("watcher@factory")]);
+        assert_eq!(notice.conversation_id, Some("watch".into()));
+        assert_eq!(notice.in_reply_to, Some("rw9".into()));
+        Answer::read(notice).unwrap().agent_changes().unwrap()
+    });
+    notices.collect()
+}
+
+#[test]
+fn subscribers_learn_which_agents_come_and_go() {
+    let mut ams = ams();
+    let watcher = agent("watcher@factory");
+    let place = |ams: &mut Ams, name: &str, state| {
+        let outcome = ams.follow(&aid(name), Some(state)).unwrap();
+        read_notices(&outcome.messages)
+    };
+    assert!(place(&mut ams, "a@factory", AgentState::Active).is_empty());
+
+    let all = watches(AmsAgentDescription::default());
+    let outcome = ams.handle(&all, &watcher, now());
+    assert_eq!(Answer::read(&outcome.messages[0]), Ok(Answer::Agreed));
+    let active = in_state("a@factory", AgentState::Active);
+    assert_eq!(read_notices(&outcome.messages[1..]), [[active]]);
+
+    let come = in_state("b@factory", AgentState::Initiated);
+    assert_eq!(
+        place(&mut ams, "b@factory", AgentState::Initiated),
+        [[come]]
+    );
+    let changed = in_state("b@factory", AgentState::Active);
+    assert_eq!(
+        place(&mut ams, "b@factory", AgentState::Active),
+        [[changed]]
+    );
+    // Nothing has changed.
+    assert!(place(&mut ams, "b@factory", AgentState::Active).is_empty());
+
+    // The agent that asks is answered first.
+    let suspend = AmsFunction::Modify(in_state("b@factory", AgentState::Suspended));
+    let message = ask_ams(&aid("ams@factory"), &suspend)
+        .with_sender(aid("b@factory"))
+        .with_conversation_id("c1");
+    let outcome = ams.handle(&message, &agent("b@factory"), now());
+    assert!(Answer::read(&outcome.messages[0]).unwrap().is_done());
+    let suspended = in_state("b@factory", AgentState::Suspended);
+    assert_eq!(read_notices(&outcome.messages[1..]), [[suspended]]);
+
+    let gone = AmsAgentDescription::of(aid("b@factory"));
+    let outcome = ams.follow(&aid("b@factory"), None).unwrap();
+    assert_eq!(read_notices(&outcome.messages), [[gone]]);
+
+    // Another agent cannot end the subscription.
+    let end = cancel(&all).with_sender(aid("b@factory"));
+    let outcome = ams.handle(&end, &agent("b@factory"), now());
+    assert_eq!(one(&outcome.messages).0, "not-understood");
+    let outcome = ams.handle(&cancel(&all), &watcher, now());
+    assert!(Answer::read(&outcome.messages[0]).unwrap().is_done());
+    assert!(place(&mut ams, "c@factory", AgentState::Active).is_empty());
+}
+
+#[test]
+fn a_template_says_which_agents_a_subscriber_follows() {
+    let mut ams = ams();
+    let active = AmsAgentDescription {
+        state: Some(AgentState::Active),
+        ..AmsAgentDescription::default()
+    };
+    let watched = ams.handle(&watches(active), &agent("watcher@factory"), now());
+    assert_eq!(watched.messages.len(), 1);
+    let mut follow = |state| {
+        let outcome = ams.follow(&aid("a@factory"), state).unwrap();
+        read_notices(&outcome.messages)
+    };
+    assert!(follow(Some(AgentState::Initiated)).is_empty());
+    let come = in_state("a@factory", AgentState::Active);
+    assert_eq!(follow(Some(AgentState::Active)), [[come]]);
+    // It no longer matches, which is told as if it had gone.
+    let gone = AmsAgentDescription::of(aid("a@factory"));
+    assert_eq!(follow(Some(AgentState::Transit)), [[gone]]);
+    assert!(follow(None).is_empty());
+}
+
+#[test]
+fn a_subscriber_that_is_gone_is_forgotten() {
+    let mut ams = ams();
+    let watcher = aid("watcher@factory");
+    let _ = ams.follow(&watcher, Some(AgentState::Active)).unwrap();
+    let all = watches(AmsAgentDescription::default());
+    let subscribed = ams.handle(&all, &agent("watcher@factory"), now());
+    // The watcher itself is there.
+    assert_eq!(subscribed.messages.len(), 2);
+    let _ = ams.follow(&watcher, None).unwrap();
+    let outcome = ams.follow(&aid("a@factory"), Some(AgentState::Active));
+    assert!(outcome.unwrap().messages.is_empty());
+}
+
+#[test]
+fn only_agents_with_a_proved_name_subscribe() {
+    let mut ams = ams();
+    let all = watches(AmsAgentDescription::default());
+    let foreign = |may_register| Requester::Foreign {
+        name: "watcher@factory".into(),
+        may_register,
+    };
+    for requester in [Requester::Unproved, foreign(false)] {
+        let (performative, content) = one(&ams.handle(&all, &requester, now()).messages);
+        assert_eq!(performative, "refuse");
+        assert!(content.contains("unauthorised"), "{content}");
+    }
+    assert_eq!(ams.handle(&all, &foreign(true), now()).messages.len(), 1);
 }

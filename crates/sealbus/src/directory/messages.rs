@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use sealbus_fipa::management::{
-    self, AmsFunction, DfAgentDescription, DfFunction, Exception, SearchConstraints,
-    ServiceDescription, subscription,
+    self, AmsAgentDescription, AmsFunction, DfAgentDescription, DfFunction, Exception,
+    SearchConstraints, ServiceDescription, subscription,
 };
 use sealbus_fipa::sl::{Content, Term};
 use sealbus_fipa::{AclMessage, Aid, DateTime, Expression};
@@ -83,6 +83,13 @@ pub fn df_subscription(df: &Aid, template: &Template) -> AclMessage {
         .with_reply_with(new_conversation_id())
 }
 
+/// A subscription at an AMS to all agents that match a template, now and later.
+pub fn ams_subscription(ams: &Aid, template: &AmsAgentDescription) -> AclMessage {
+    client::subscribe_agents(ams, template.clone(), SearchConstraints::all())
+        .with_conversation_id(new_conversation_id())
+        .with_reply_with(new_conversation_id())
+}
+
 /// Reads an answer that only confirms that something was done.
 pub fn done(answer: &Message) -> Result<(), DirectoryError> {
     content(answer).map(|_| ())
@@ -107,9 +114,24 @@ pub fn found<T>(
         .map_err(|error| unreadable(answer, error.to_string()))
 }
 
-/// Reads a notification of a subscription: entries that came or changed, and, with a name alone, entries that went.
+/// Reads a notification of a subscription at a DF: entries that came or changed, and, with a name alone, entries that
+/// went.
 pub fn told(news: &Message) -> Result<Vec<DfAgentDescription>, DirectoryError> {
-    subscription::entries(&content(news)?).map_err(|error| unreadable(news, error.to_string()))
+    changes(news, DfAgentDescription::from_term)
+}
+
+/// Reads a notification of a subscription at an AMS: agents that came or changed their state, and, with a name alone,
+/// agents that went.
+pub fn agents_told(news: &Message) -> Result<Vec<AmsAgentDescription>, DirectoryError> {
+    changes(news, AmsAgentDescription::from_term)
+}
+
+fn changes<T>(
+    news: &Message,
+    read: impl FnMut(&Term<'_>) -> Result<T, Exception>,
+) -> Result<Vec<T>, DirectoryError> {
+    subscription::entries(&content(news)?, read)
+        .map_err(|error| unreadable(news, error.to_string()))
 }
 
 fn content(answer: &Message) -> Result<Content<'_>, DirectoryError> {

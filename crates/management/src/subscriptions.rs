@@ -1,33 +1,85 @@
+//! The subscriptions of a directory: agents name the entries they want to follow.
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sealbus_fipa::management::{
-    DfAgentDescription, DfFunction, Exception, SearchConstraints, subscription,
+    AmsAgentDescription, AmsFunction, DfAgentDescription, DfFunction, Exception, SearchConstraints,
+    subscription,
 };
-use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, IdentifyingExpression};
+use sealbus_fipa::sl::{ActionExpression, Content, ContentExpression, IdentifyingExpression, Term};
 use sealbus_fipa::{AclMessage, Aid, Expression, Limits, Performative, bitefficient};
 
-use super::super::catalogue::{Sequence, Words};
-use super::super::dialogue::{answer, read};
-use super::super::limits::exceeded;
-use super::super::{DirectoryLimits, LoadError};
-use super::SUBSCRIPTION_PREFIX;
+use super::catalogue::{Description, Sequence, Words};
+use super::dialogue::{answer, read};
+use super::limits::exceeded;
+use super::{DirectoryLimits, LoadError};
+
+/// A description that agents can subscribe to.
+pub(super) trait Followed: Description {
+    /// Reads the search that a subscription names, if it is one.
+    fn search(act: &Term<'_>) -> Result<Option<(Self, SearchConstraints)>, Exception>;
+    /// Checks a template.
+    fn check(&self, limits: &DirectoryLimits) -> Result<(), Exception>;
+    /// The description that tells of an entry that went: its name alone.
+    fn gone(&self) -> Self;
+}
+
+impl Followed for DfAgentDescription {
+    fn search(act: &Term<'_>) -> Result<Option<(Self, SearchConstraints)>, Exception> {
+        Ok(match DfFunction::from_term(act)? {
+            DfFunction::Search(template, constraints) => Some((template, constraints)),
+            _ => None,
+        })
+    }
+
+    fn check(&self, limits: &DirectoryLimits) -> Result<(), Exception> {
+        limits.check_description(self)
+    }
+
+    fn gone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Followed for AmsAgentDescription {
+    fn search(act: &Term<'_>) -> Result<Option<(Self, SearchConstraints)>, Exception> {
+        Ok(match AmsFunction::from_term(act)? {
+            AmsFunction::Search(template, constraints) => Some((template, constraints)),
+            _ => None,
+        })
+    }
+
+    fn check(&self, limits: &DirectoryLimits) -> Result<(), Exception> {
+        limits.check_entry_length(self.to_term().to_bytes().len())
+    }
+
+    fn gone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            ..Self::default()
+        }
+    }
+}
 
 /// An agent's request for notifications of entries that match a template.
 #[derive(Debug)]
-pub(super) struct Subscription {
+pub(super) struct Subscription<D> {
     /// The request, to which every notification is an answer.
     request: AclMessage,
     /// The search whose result is sent.
     action: ActionExpression<'static>,
     /// The search as the subscriber refers to its result.
     expression: IdentifyingExpression<'static>,
-    template: DfAgentDescription,
+    template: D,
     constraints: SearchConstraints,
     /// Length of its row in the store, in bytes.
     length: usize,
 }
 
-impl Subscription {
+impl<D: Followed> Subscription<D> {
     /// Reads the request of a subscription. Its content has been read already.
     pub(super) fn read(message: &AclMessage, content: &Content<'_>) -> Result<Self, Exception> {
         let [ContentExpression::Identifying(expression)] = content.expressions.as_slice() else {
@@ -37,10 +89,8 @@ impl Subscription {
         let ActionExpression::Action { act, .. } = action else {
             return Err(Exception::UnrecognisedValue("content".into()));
         };
-        let (template, constraints) = match DfFunction::from_term(act)? {
-            DfFunction::Search(template, constraints) => (template, constraints),
-            _ => return Err(Exception::UnrecognisedValue("content".into())),
-        };
+        let (template, constraints) =
+            D::search(act)?.ok_or_else(|| Exception::UnrecognisedValue("content".into()))?;
         if message.conversation_id.is_none() {
             return Err(Exception::MissingParameter {
                 object: "fipa-acl-message".into(),
@@ -71,7 +121,7 @@ impl Subscription {
         Ok(row)
     }
 
-    pub(super) fn template(&self) -> &DfAgentDescription {
+    pub(super) fn template(&self) -> &D {
         &self.template
     }
 
@@ -88,8 +138,12 @@ impl Subscription {
     pub(super) fn notification<'a>(
         &self,
         own: &Aid,
-        entries: impl IntoIterator<Item = &'a DfAgentDescription>,
-    ) -> AclMessage {
+        entries: impl IntoIterator<Item = &'a D>,
+    ) -> AclMessage
+    where
+        D: 'a,
+    {
+        let entries = entries.into_iter().map(Description::term);
         let content = subscription::content(self.expression.clone(), entries);
         answer(own, &self.request, Performative::Inform, content)
     }
@@ -102,10 +156,6 @@ impl Subscription {
     }
 }
 
-pub(super) fn key(sequence: Sequence) -> String {
-    format!("{SUBSCRIPTION_PREFIX}{sequence:016x}")
-}
-
 /// The share of one agent, or of another platform with all its agents.
 #[derive(Debug, Default, Clone, Copy)]
 struct Held {
@@ -115,7 +165,9 @@ struct Held {
 
 /// All subscriptions, indexed so that a changed entry is compared with few of them.
 #[derive(Debug)]
-pub(super) struct Subscriptions {
+pub(super) struct Subscriptions<D> {
+    /// The keys of their rows in the store begin with this.
+    prefix: &'static str,
     /// The name of the platform.
     platform: String,
     /// The shares held: of this platform's agents by name, and of other platforms by `@` and their names in lower case.
@@ -123,7 +175,7 @@ pub(super) struct Subscriptions {
     held: HashMap<String, Held>,
     /// Length of all subscriptions together, in bytes.
     length: usize,
-    all: BTreeMap<Sequence, Subscription>,
+    all: BTreeMap<Sequence, Subscription<D>>,
     /// Subscriptions by agent and conversation.
     conversations: HashMap<String, HashMap<Expression, Sequence>>,
     /// Subscriptions by one word of the template. Every matching entry has this word too.
@@ -134,10 +186,11 @@ pub(super) struct Subscriptions {
     next: Sequence,
 }
 
-impl Subscriptions {
-    /// An empty set, in the DF of this platform.
-    pub(super) fn new(platform: &str) -> Self {
+impl<D: Followed> Subscriptions<D> {
+    /// An empty set, in a directory of this platform.
+    pub(super) fn new(prefix: &'static str, platform: &str) -> Self {
         Self {
+            prefix,
             platform: platform.to_owned(),
             held: HashMap::new(),
             length: 0,
@@ -150,11 +203,20 @@ impl Subscriptions {
         }
     }
 
+    pub(super) fn prefix(&self) -> &'static str {
+        self.prefix
+    }
+
+    /// The key of a subscription's row in the store.
+    pub(super) fn key(&self, sequence: Sequence) -> String {
+        format!("{}{sequence:016x}", self.prefix)
+    }
+
     pub(super) fn next(&self) -> Sequence {
         self.next
     }
 
-    pub(super) fn get(&self, sequence: Sequence) -> Option<&Subscription> {
+    pub(super) fn get(&self, sequence: Sequence) -> Option<&Subscription<D>> {
         self.all.get(&sequence)
     }
 
@@ -221,11 +283,14 @@ impl Subscriptions {
             return Err(exceeded(bytes.0, bytes.1, &what));
         }
         if self.all.len() >= limits.subscriptions {
-            let what = format!("the DF has {} subscriptions already", self.all.len());
+            let what = format!("the directory has {} subscriptions already", self.all.len());
             return Err(exceeded("subscriptions", limits.subscriptions, &what));
         }
         if self.length + length > limits.subscriptions_length {
-            let what = format!("the DF has subscriptions of {} bytes already", self.length);
+            let what = format!(
+                "the directory has subscriptions of {} bytes already",
+                self.length
+            );
             let most = limits.subscriptions_length;
             return Err(exceeded("subscriptions_length", most, &what));
         }
@@ -247,7 +312,12 @@ impl Subscriptions {
             .collect()
     }
 
-    pub(super) fn file(&mut self, sequence: Sequence, subscription: Subscription, words: &Words) {
+    pub(super) fn file(
+        &mut self,
+        sequence: Sequence,
+        subscription: Subscription<D>,
+        words: &Words,
+    ) {
         let (holder, _) = self.holder(subscription.agent());
         let held = self.held.entry(holder).or_default();
         held.count += 1;
@@ -274,7 +344,7 @@ impl Subscriptions {
         self.next = self.next.max(sequence + 1);
     }
 
-    pub(super) fn take(&mut self, sequence: Sequence) -> Option<Subscription> {
+    pub(super) fn take(&mut self, sequence: Sequence) -> Option<Subscription<D>> {
         let subscription = self.all.remove(&sequence)?;
         match self.filed_under.remove(&sequence) {
             Some(word) => {
@@ -314,7 +384,7 @@ impl Subscriptions {
             key: key.to_owned(),
             detail,
         };
-        let number = key.strip_prefix(SUBSCRIPTION_PREFIX).unwrap_or(key);
+        let number = key.strip_prefix(self.prefix).unwrap_or(key);
         let sequence =
             Sequence::from_str_radix(number, 16).map_err(|error| unreadable(error.to_string()))?;
         let request = bitefficient::decode(row, &Limits::DEFAULT)
@@ -328,11 +398,7 @@ impl Subscriptions {
     }
 
     /// The subscriptions with templates that the entry may match.
-    pub(super) fn concerned(
-        &self,
-        entry: Option<&DfAgentDescription>,
-        words: &Words,
-    ) -> BTreeSet<Sequence> {
+    pub(super) fn concerned(&self, entry: Option<&D>, words: &Words) -> BTreeSet<Sequence> {
         let Some(entry) = entry else {
             return BTreeSet::new();
         };
